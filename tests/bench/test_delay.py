@@ -187,7 +187,7 @@ def test_without_a_server_the_connection_is_reset(peer):
         ask(proxy)
 
 
-def test_a_unix_socket_may_be_behind_it(tmp_path):
+def test_it_may_relay_to_a_unix_socket(tmp_path):
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "socket"))
         listener.listen()

@@ -14,7 +14,7 @@ def test_waiting_for_a_thread_is_not_late():
     assert late_ms([run(1, 2, 50), run(1, 50, 60)], threads=1) == [1, 0]
 
 
-def test_waiting_beside_a_free_thread_is():
+def test_waiting_despite_a_free_thread_counts_as_lateness():
     assert late_ms([run(1, 2, 50), run(1, 50, 60)], threads=2) == [1, 48]
 
 

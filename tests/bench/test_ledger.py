@@ -34,7 +34,7 @@ def test_a_slow_start_does_not_show_in_the_middle_rate():
     assert rate_of(runs).middle == pytest.approx(1000)
 
 
-def test_a_run_of_which_almost_nothing_ended_has_no_rate():
+def test_a_run_that_finished_almost_nothing_has_no_rate():
     with pytest.raises(ValueError, match="only 3 of 100 jobs ended"):
         rate_of([*[run(1, 2)] * 3, *[run(1, 0)] * 97])
 

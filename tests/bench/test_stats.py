@@ -17,7 +17,7 @@ def test_if_all_samples_are_noisy_the_row_is_marked():
     assert summarise([(3.0, True), (5.0, True)]) == Summary(4.0, 3.0, 5.0, 2, noisy=True)
 
 
-def test_nothing_measured_is_no_summary():
+def test_without_measurements_there_is_no_summary():
     assert summarise([]) is None
 
 

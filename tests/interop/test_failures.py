@@ -147,7 +147,7 @@ def test_a_job_that_died_here_can_be_retried_from_rubys_dead_set(client, ruby, s
     assert again["failed_at"] == dead["failed_at"]
 
 
-def test_ruby_lists_bytes_that_are_no_job_in_the_dead_set(ruby, raw_redis) -> None:
+def test_ruby_lists_invalid_bytes_in_the_dead_set(ruby, raw_redis) -> None:
     malformed = ["not json{", '{"class":"HardJob","args":{}}', '{"args":[]}', "[1,2]", "5", "null"]
     for text in malformed:
         ruby("Sidekiq.redis { |c| c.lpush('queue:python', text) }", text=text)

@@ -30,7 +30,7 @@ def test_functions_registered_for_the_end_are_called():
     assert run("atexit.register(lambda: print(' bye', end=''))").stdout == "written bye"
 
 
-def test_a_thread_that_never_ends_is_left_behind():
+def test_a_thread_that_never_ends_is_abandoned():
     started = time.monotonic()
     assert run("threading.Thread(target=threading.Event().wait).start()").returncode == 0
     assert time.monotonic() - started < 20
@@ -40,6 +40,6 @@ def test_a_function_that_hangs_is_cut_short():
     assert run("atexit.register(threading.Event().wait)", within=0.2).returncode == 0
 
 
-def test_a_function_that_fails_is_no_failure_of_the_worker():
+def test_a_failing_exit_function_does_not_fail_the_worker():
     ended = run("def fail():\n    raise SystemExit(7)\natexit.register(fail)")
     assert (ended.stdout, ended.returncode) == ("written", 0)

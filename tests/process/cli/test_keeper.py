@@ -135,7 +135,7 @@ def test_a_keeper_survives_that_redis_is_away(workers, make_server, ledger):
     assert runs(keeper)
 
 
-def test_a_worker_that_cannot_boot_leaves_no_keeper_behind(workers):
+def test_a_worker_that_cannot_boot_leaves_no_keeper_running(workers):
     worker = workers.start(app="nothing.is.here", wait=False)
     assert worker.ended() == 1
     wait_for(lambda: not group_runs(worker.pid), 10)

@@ -32,7 +32,7 @@ def repository(tmp_path) -> Path:
     return app
 
 
-def test_two_revisions_are_compared_and_the_checkout_stays_as_it_is(repository):
+def test_two_revisions_are_compared_and_the_checkout_is_unchanged(repository):
     (repository / "shop.py").write_text("raise SystemExit('not loaded')\n")
     ended = offsider(repository, "jobs", "diff", "1", "2")
     assert ended.returncode == 1, ended.stderr

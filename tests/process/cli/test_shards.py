@@ -74,7 +74,7 @@ def test_programs_get_the_same_as_json(folder):
     assert (urgent["select"], urgent["queues"]) == ("urgency=high", [{"name": "urgent", "jobs": ["shop.welcome"]}])
 
 
-def test_good_shards_pass_the_check_and_notes_are_no_errors(folder):
+def test_good_shards_pass_the_check_and_notes_are_not_errors(folder):
     ended = offsider(folder, "shards", "check")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.splitlines() == [

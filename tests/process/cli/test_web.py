@@ -67,7 +67,7 @@ def test_it_serves_until_a_signal_ends_it_well(start, number):
     assert process.wait(20) == 0
 
 
-def test_beyond_this_machine_it_wants_a_password():
+def test_on_a_public_address_it_requires_a_password():
     assert "OFFSIDER_WEB_USER" in refused("--host", "0.0.0.0")
 
 

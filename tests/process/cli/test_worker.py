@@ -99,7 +99,7 @@ def test_an_application_is_a_module_a_file_or_a_folder(workers, stored, file, ta
     worker.stopped()
 
 
-def test_a_file_with_settings_is_found_beside_the_application(workers):
+def test_a_settings_file_is_found_next_to_the_application(workers):
     workers.write(JOB, "elsewhere/plain.py")
     workers.write("concurrency = 3\n[log]\nformat = 'json'\n", "elsewhere/offsider.toml")
     worker = workers.start("-g", "blue", app="elsewhere/plain.py")

@@ -109,7 +109,7 @@ def test_start_and_stop_may_be_called_twice(valkey):
     server.stop()
 
 
-def test_a_server_whose_parent_was_killed_is_used_again(valkey, folder):
+def test_a_server_of_a_killed_parent_is_reused(valkey, folder):
     with program(START_AND_DIE, folder) as parent:
         left_behind = int(parent.stdout.readline())
         assert parent.wait() == -signal.SIGKILL
@@ -175,7 +175,7 @@ def test_a_taken_port_and_a_wrong_setting_end_with_the_servers_log_tail(valkey):
             EmbeddedServer(other, binary=wheel_binary(), config={"no-such-setting": "1"}).start()
 
 
-def test_a_program_that_is_no_server_is_reported(folder):
+def test_a_program_that_is_not_a_server_is_reported(folder):
     with pytest.raises(ConfigurationError, match="did not start"):
         EmbeddedServer(folder, binary=Path("/bin/true")).start()
     with pytest.raises(ConfigurationError, match="cannot be run"):

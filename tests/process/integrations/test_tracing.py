@@ -150,7 +150,7 @@ REPORTED = """
 """
 
 
-def test_sentry_is_sent_each_failure_once_and_nothing_that_is_none(workers, client, stored, tmp_path):
+def test_sentry_gets_each_failure_once_and_nothing_else(workers, client, stored, tmp_path):
     for name, args in (("Plain", [True]), ("Async", []), ("Skips", []), ("Unknown", [])):
         client.push({"class": name, "args": args, "retry": False})
     worker = workers.start(text=application(REPORTED), environ={"OFFSIDER_WORKER_STRANDED_DAYS": "0"})

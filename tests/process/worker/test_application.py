@@ -168,14 +168,14 @@ def test_an_application_that_fails_names_the_cause_without_a_traceback(workers, 
 
 
 @pytest.mark.parametrize("target", ["no_such_app", "no/such/file.py", "no.such.module"])
-def test_an_application_that_is_not_there(workers, target):
+def test_a_missing_application(workers, target):
     worker = workers.start(app=target, wait=False)
     assert worker.ended() == 1
     assert "cannot load" in worker.output
     assert "Traceback" not in worker.output
 
 
-def test_an_empty_folder_is_no_application(workers, tmp_path):
+def test_an_empty_folder_is_not_an_application(workers, tmp_path):
     (tmp_path / "empty").mkdir()
     worker = workers.start(app="empty", wait=False)
     assert worker.ended() == 1

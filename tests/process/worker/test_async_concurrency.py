@@ -100,7 +100,7 @@ def test_functions_never_run_in_more_threads_than_the_concurrency(workers, store
     assert set(ledger.counts("start").values()) == {1}
 
 
-def test_beside_an_idle_process_no_job_of_a_mixed_queue_waits_for_a_seat(workers, stored, ledger):
+def test_with_an_idle_process_no_job_of_a_mixed_queue_waits_for_a_seat(workers, stored, ledger):
     for _ in range(2):
         workers.start("-c", "3", text=APP, measured=False)
     push(stored, "Async", 0)

@@ -25,7 +25,7 @@ def refused(worker) -> str:
     return lines[0]
 
 
-def test_a_server_that_is_not_there(workers):
+def test_an_unreachable_server(workers):
     port = free_port()
     workers.url = f"redis://127.0.0.1:{port}/0"
     line = refused(workers.start(wait=False))
@@ -108,7 +108,7 @@ class WebServer(socketserver.StreamRequestHandler):
         self.wfile.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
-def test_a_server_that_is_no_redis(workers):
+def test_a_server_that_is_not_redis(workers):
     with serving(WebServer) as url:
         workers.url = url
         refused(workers.start(wait=False))

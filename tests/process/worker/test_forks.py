@@ -254,7 +254,7 @@ def test_pools_processes_and_subprocesses_of_a_job_work_and_keep_their_exit_code
     assert ledger.counts("ran") == dict.fromkeys(jids, 1)
 
 
-def test_a_signal_for_the_child_of_a_job_is_none_for_the_worker(workers, stored, ledger):
+def test_a_signal_to_the_child_of_a_job_does_not_reach_the_worker(workers, stored, ledger):
     worker = workers.start("-c", "1", text=APP)
     push(stored, "Terminates")
     wait_for(lambda: ledger.words("child") == ["-15"])

@@ -156,7 +156,7 @@ def test_equal_payloads_are_both_requeued_after_a_kill(workers, stored, ledger):
     wait_for(lambda: private(stored) == waiting(stored) == [])
 
 
-def test_a_worker_that_is_only_stopped_for_a_moment_keeps_its_jobs(workers, stored, ledger):
+def test_a_briefly_suspended_worker_keeps_its_jobs(workers, stored, ledger):
     push(stored, "Short", 1, 2.0)
     pausing = workers.start("-c", "1", environ=FAST)
     workers.start("-c", "1", environ=FAST)

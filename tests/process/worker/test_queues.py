@@ -15,7 +15,7 @@ def test_concurrency_1_runs_strictly_one_after_another(workers, stored, ledger):
     assert ledger.words("end") == [str(number) for number in range(20)]
 
 
-def test_a_capsule_of_1_beside_others_runs_strictly_one_after_another(workers, stored, ledger):
+def test_a_capsule_with_concurrency_1_runs_strictly_one_after_another(workers, stored, ledger):
     app = """
         from tests.process import jobs
 

@@ -111,7 +111,7 @@ def test_stops_in_the_middle_of_many_short_jobs_lose_and_double_none(workers, st
     assert all("interrupted_count" not in job for job in waiting(stored))
 
 
-def test_two_commands_in_a_row_on_one_terminal_leave_nothing_behind(workers, stored):
+def test_two_commands_in_a_row_on_one_terminal_leave_no_process(workers, stored):
     """As a person does it: start, Ctrl-C, look."""
     worker = workers.start()
     worker.send("INT")

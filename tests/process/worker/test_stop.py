@@ -117,7 +117,7 @@ UNDONE = {
 
 
 @pytest.mark.parametrize("name, args", UNDONE.items(), ids=list(UNDONE))
-def test_a_job_that_is_not_done_by_the_deadline_runs_again_elsewhere(workers, stored, ledger, name, args):
+def test_a_job_unfinished_at_the_deadline_runs_again_elsewhere(workers, stored, ledger, name, args):
     jid = push(stored, name, *args)
     worker = workers.start("-t", "1", measured=False)
     wait_for(lambda: ledger.notes("start", jid=jid))
@@ -140,7 +140,7 @@ def test_a_job_that_is_not_done_by_the_deadline_runs_again_elsewhere(workers, st
     assert ledger.words("start") == ["0", "1"]
 
 
-def test_a_job_may_ask_whether_the_worker_stops(workers, stored, ledger):
+def test_a_job_can_check_whether_the_worker_stops(workers, stored, ledger):
     jid = push(stored, "Polite", 60)
     worker = workers.start()
     wait_for(lambda: ledger.notes("start", jid=jid))

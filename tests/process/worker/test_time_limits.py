@@ -241,7 +241,7 @@ def test_at_the_hard_limit_an_interruptible_thread_fails_and_the_worker_continue
     worker.stopped()
 
 
-def test_jobs_beside_one_that_hangs_are_finished_before_the_worker_ends(start, stored, ledger):
+def test_other_jobs_finish_before_a_worker_with_a_hung_job_ends(start, stored, ledger):
     worker = start("-c", "2")
     beside = push(stored, "Short", 1, 3.0)
     hangs = push(stored, "Way", "acquires", hard_timeout=1)

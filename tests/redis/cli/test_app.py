@@ -229,7 +229,7 @@ def test_a_filter_searches_the_whole_set(embedded_url, client, config):
     assert names(RetrySet(config)) == [f"Job{n:02}" for n in range(40)]
 
 
-def test_letters_of_a_filter_are_no_keys(embedded_url, client):
+def test_letters_typed_into_a_filter_are_not_keys(embedded_url, client):
     fill(client, "retry", 2)
 
     async def scenario(hand):
@@ -387,7 +387,7 @@ def test_quitting_waits_for_no_silent_server(embedded_url):
         assert time.monotonic() - started < 30
 
 
-def test_bytes_that_are_no_job_are_shown_and_deleted_like_others(embedded_url, client):
+def test_invalid_bytes_are_shown_and_deleted_like_jobs(embedded_url, client):
     client.zadd("dead", {"no job \x1b[2J": 1, b"\xff\xfe": 1})
 
     async def scenario(hand):

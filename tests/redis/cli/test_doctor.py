@@ -31,7 +31,7 @@ def test_all_is_well(raw_redis):
     assert result.output.endswith("\nAll is well.\n")
 
 
-def test_something_wants_attention():
+def test_findings_set_the_exit_code():
     result = call()
     assert result.exit_code == 1
     assert result.output.startswith(
@@ -124,7 +124,7 @@ def test_extensions_of_an_application_are_examined_too(application):
     assert HELD in call("-r", application).output
 
 
-def test_the_application_is_that_of_the_file_unless_one_is_named(application, tmp_path):
+def test_the_application_is_that_of_the_file_by_default(application, tmp_path):
     (tmp_path / "offsider.toml").write_text(f'[worker]\nrequire = "{application}"\n')
     assert HELD in call().output
 
@@ -172,7 +172,7 @@ def test_one_server_is_examined_alone(two_servers):
     assert call("--server", "bulk").output.startswith("error  no worker serves mail")
 
 
-def test_a_server_that_is_away_is_a_finding_beside_those_of_others(two_servers, tmp_path):
+def test_an_unreachable_server_is_a_finding_beside_those_of_others(two_servers, tmp_path):
     (tmp_path / "offsider.toml").write_text('[servers.away]\nurl = "redis://localhost:1"\n')
     result = call()
     assert result.exit_code == 2

@@ -108,7 +108,7 @@ def test_running_pausing_resuming_and_removing(store, raw_redis):
     assert call("remove", "added").output == "added: removed\n"
 
 
-def test_an_application_that_is_not_running_runs_its_own(raw_redis):
+def test_run_works_without_a_running_application(raw_redis):
     assert call("run", "nightly", "-r", "periodic_app").exit_code == 0
     assert json.loads(raw_redis.lindex("queue:slow", 0))["args"] == [3]
 
@@ -140,7 +140,7 @@ def test_the_check_finds_invalid_periodic_jobs(tmp_path):
     assert "1 wrong" in call("check", "-r", "periodic_app", "--foreign").output
 
 
-def test_the_check_names_an_expression_that_is_none(tmp_path):
+def test_the_check_names_an_invalid_expression(tmp_path):
     (tmp_path / "offsider.toml").write_text('[periodic.a]\ncron = "61 * * * *"\njob = "A"\n')
     result = call("check")
     assert result.exit_code == 1

@@ -52,7 +52,7 @@ def test_a_scheduled_job_has_no_error(tabs, raw_redis):
     assert tabs["Scheduled"].read(View()).columns == ("WHEN", "QUEUE", "JOB", "ARGUMENTS")
 
 
-def test_bytes_that_are_no_job_have_rows_of_their_own(tabs, raw_redis):
+def test_invalid_bytes_have_rows_of_their_own(tabs, raw_redis):
     raw_redis.zadd("dead", {b"\xff\x1b": 1, b"other": 1})
     sheet = tabs["Dead"].read(View())
     assert len({row.key for row in sheet.rows}) == 2

@@ -101,7 +101,7 @@ def test_odd_letters_are_shown_somehow(raw_redis, words):
     assert r"\ud800" in result.output
 
 
-def test_an_empty_server_is_no_error():
+def test_an_empty_server_is_not_an_error():
     result = call()
     assert result.exit_code == 0
     assert "Processes: 0 workers" in result.output

@@ -127,7 +127,7 @@ def test_an_effect_that_fails_is_logged_and_the_job_is_stored(client, config, ra
     assert "the job is stored, but an effect of its push failed: note: WRONGTYPE" in record.getMessage()
 
 
-def test_a_job_without_effects_is_stored_as_ever(client, config, members, raw_redis):
+def test_a_job_without_effects_is_stored_normally(client, config, members, raw_redis):
     client.push({"class": "X", "args": []})  # the first push makes the client known
     commands = []
     with raw_redis.monitor() as monitor:

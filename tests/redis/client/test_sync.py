@@ -101,7 +101,7 @@ def test_a_job_without_the_required_replicas_is_stored_and_reported(make_client,
     assert raw_redis.llen("queue:default") == 1
 
 
-def test_an_unreachable_server_is_no_ambiguity(make_client):
+def test_an_unreachable_server_is_not_ambiguous(make_client):
     with pytest.raises(RedisUnavailable) as caught:
         make_client(config_for("redis://127.0.0.1:1/0")).push({"class": "X", "args": []})
     assert caught.value.ambiguous is False

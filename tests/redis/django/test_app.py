@@ -347,7 +347,7 @@ def test_a_wrong_table_fails_the_check(project, table, message):
     assert message in ended.stderr
 
 
-def test_a_file_beside_the_table_is_a_warning(project):
+def test_a_file_next_to_the_table_is_a_warning(project):
     (project.folder / "offsider.toml").write_text("concurrency = 3\n")
     assert "(offsider.W002) offsider.toml is not read" in project.run("check").stderr
 

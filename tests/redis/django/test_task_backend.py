@@ -124,7 +124,7 @@ def test_an_async_task_is_retried_on_the_loop_and_its_context_counts_attempts(co
     assert both[1] == workers[0] != ""
 
 
-def test_a_task_that_fails_for_good_sends_its_error_with_the_signal(config, finished):
+def test_an_exhausted_task_sends_its_error_with_the_signal(config, finished):
     with EmbeddedWorker(config):
         fail.enqueue()
         wait_for(lambda: finished)
@@ -143,7 +143,7 @@ def test_a_return_value_that_is_not_json_fails_without_a_retry(config, finished)
 
 
 @pytest.mark.parametrize("path", ["os.getcwd", "this.s", f"{__name__}.not_a_task", f"{__name__}.nothing", "add"])
-def test_a_path_that_is_no_task_of_an_imported_module_is_refused(config, finished, path):
+def test_a_path_that_is_not_a_task_of_an_imported_module_is_refused(config, finished, path):
     from offsider.django.task_backend import find_task
 
     how = {"backend": "default", "priority": 0, "queue_name": "default"}
@@ -256,7 +256,7 @@ def test_a_failed_attempt_is_ready_again_and_keeps_its_error_and_worker(config, 
     assert result.started_at == first < result.last_attempted_at
 
 
-def test_a_task_that_fails_for_good_keeps_its_error(config):
+def test_an_exhausted_task_keeps_its_error(config):
     result = fail.enqueue()
     with EmbeddedWorker(config):
         wait_for(lambda: fail.get_result(result.id).is_finished)

@@ -99,7 +99,7 @@ def test_a_bearer_token(config):
 
 
 @pytest.mark.parametrize("nobody", [None, ""])
-def test_no_name_is_no_access(config, nobody):
+def test_an_empty_user_name_is_refused(config, nobody):
     assert TestClient(application(config, lambda: nobody)).get("/jobs/").status_code in {401, 403}
 
 

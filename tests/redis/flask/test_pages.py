@@ -78,7 +78,7 @@ def test_names_beyond_ascii_and_the_path_of_a_proxy(config, raw_redis):
 
 
 @pytest.mark.parametrize("nobody", [None, ""])
-def test_no_name_is_no_access(config, nobody):
+def test_an_empty_user_name_is_refused(config, nobody):
     assert client(config, lambda: nobody).get("/jobs/").status_code in {401, 403}
 
 

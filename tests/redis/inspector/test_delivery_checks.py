@@ -32,7 +32,7 @@ def test_a_live_worker_reclaims_them(redis_url, raw_redis):
     assert "about 45 s" in finding.fix
 
 
-def test_jobs_of_live_processes_are_no_orphans(redis_url, raw_redis):
+def test_jobs_of_live_processes_are_not_orphans(redis_url, raw_redis):
     register(raw_redis, knows=["A"])
     raw_redis.lpush(f"offsider:working:{OURS}:default:default", payload("A"))
     assert severity(examined(redis_url), "orphans") == "ok"

@@ -42,7 +42,7 @@ def test_without_a_worker_the_check_is_inconclusive(redis_url, raw_redis):
     assert (severity(found, "unknown jobs"), severity(found, "unserved")) == ("none", "error")
 
 
-def test_bytes_that_are_no_job(redis_url, raw_redis):
+def test_bytes_that_are_not_a_job(redis_url, raw_redis):
     raw_redis.sadd("queues", "default")
     raw_redis.lpush("queue:default", "no job", "{")
     finding = examined(redis_url)["malformed"]

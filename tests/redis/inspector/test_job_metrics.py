@@ -49,7 +49,7 @@ def test_classes_are_summed_over_the_period_those_with_the_most_time_first(confi
     assert (len(top.processed), top.processed[minute], top.failed[minute - 300]) == (60, 101, 1)
 
 
-def test_more_than_two_hours_are_read_by_ten_minutes_unless_sidekiq_7_runs_there_too(config):
+def test_long_periods_use_ten_minute_buckets_unless_sidekiq_7_is_present(config):
     ran(config, "A", 1, 0, 10)
     assert JobMetrics.top("2h", config=config).step_seconds == 60
     assert JobMetrics.top("4h", config=config).step_seconds == 600

@@ -58,7 +58,7 @@ def test_a_backtrace_that_cannot_be_inflated_breaks_no_page(stored, lines):
 
 
 @pytest.mark.parametrize("value", ["yesterday", True, [], 10**400])
-def test_a_time_that_is_none_is_unknown(value):
+def test_an_invalid_time_is_unknown(value):
     assert JobRecord(json.dumps({"class": "X", "args": [], "created_at": value}).encode()).created_at is None
 
 
@@ -120,7 +120,7 @@ def test_a_time_that_no_calendar_shows_is_unknown(at):
     assert JobRecord(json.dumps({"class": "X", "args": [], "failed_at": at}).encode()).failed_at is None
 
 
-def test_a_huge_id_is_no_key():
+def test_a_huge_id_is_not_used_as_a_key():
     record = JobRecord(b'{"class":"X","args":[],"jid":"%s"}' % (b"x" * 201))
     assert len(record.key_part) == 12
 
@@ -153,6 +153,6 @@ def test_large_compressed_arguments_are_not_kept_in_memory_and_not_for_lists():
 
 
 @pytest.mark.parametrize("said", [-1, "300004", 1e6, True, None])
-def test_a_crafted_size_of_compressed_arguments_is_none(said):
+def test_a_crafted_size_of_compressed_arguments_is_ignored(said):
     packed = {"class": "HardJob", "args": ["eJw="], "compressed": True, "original_job_size_bytes": said}
     assert JobRecord(json.dumps(packed).encode()).unlisted_bytes == 0

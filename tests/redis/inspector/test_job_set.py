@@ -65,7 +65,7 @@ def test_all_of_120_jobs_of_one_time_are_seen_once(any_set, raw_redis):
 
 
 @pytest.mark.parametrize("keep", [1, 3, 120])
-def test_deleting_while_looking_misses_no_job_of_the_same_time(any_set, raw_redis, keep):
+def test_deleting_while_iterating_misses_no_job_of_the_same_time(any_set, raw_redis, keep):
     raw_redis.zadd(any_set.name, {job(n): 5.0 for n in range(120)})
     seen = []
     for entry in any_set:
@@ -94,7 +94,7 @@ def test_a_job_of_any_client_is_found_by_its_jid(any_set, raw_redis, version):
     assert any_set.find_job("f" * 24) is None
 
 
-def test_a_jid_is_no_pattern_and_an_argument_is_no_jid(any_set, raw_redis):
+def test_a_jid_is_not_a_pattern_and_an_argument_is_not_a_jid(any_set, raw_redis):
     raw_redis.zadd(any_set.name, {b'{"class":"X","args":["*"],"jid":"a[b]*?^c"}': 1, job(1): 2})
     assert any_set.find_job("a[b]*?^c").jid == "a[b]*?^c"
     assert any_set.find_job("*") is None
@@ -159,7 +159,7 @@ def test_client_middleware_receives_the_reason_and_may_stop_the_job(config, raw_
     assert raw_redis.zcard("dead") == 0  # stopped, as it would be at any push
 
 
-def test_a_queue_that_is_no_list_keeps_the_job_where_it_is(config, raw_redis):
+def test_a_queue_of_the_wrong_type_leaves_the_job_in_place(config, raw_redis):
     raw_redis.set("queue:low", "wrong")
     raw_redis.zadd("retry", {failed_job(8): FUTURE})
     with pytest.raises(RedisRefused, match="queue:low is not a list and cannot store jobs; the job stays in retry"):
@@ -288,7 +288,7 @@ def test_a_full_server_is_made_room_on_by_every_action(make_server, kind):
 # -------------------------------------------------------------------------------- no job at all
 
 
-def test_bytes_that_are_no_job_can_be_killed_and_deleted_but_not_run(any_set, raw_redis, removed, deaths):
+def test_invalid_bytes_can_be_killed_and_deleted_but_not_run(any_set, raw_redis, removed, deaths):
     raw_redis.zadd(any_set.name, {b"\xff no job": FUTURE})
     entry = only(any_set)
     assert entry.malformed
@@ -310,7 +310,7 @@ def test_bytes_that_are_no_job_can_be_killed_and_deleted_but_not_run(any_set, ra
     assert [event.how for event in removed] == ["kill", "kill", "delete"]
 
 
-def test_many_that_are_no_job_are_killed_into_wrappers(any_set, raw_redis):
+def test_many_invalid_jobs_are_killed_into_wrappers(any_set, raw_redis):
     raw_redis.zadd(any_set.name, {b"[1,2]": FUTURE, b"5": FUTURE + 1})
     assert any_set.kill_all() == 2
     dead = DeadSet(any_set._here)
@@ -388,7 +388,7 @@ def test_a_bulk_action_applies_to_the_counted_jobs_if_jobs_share_a_jid(config, r
 
 
 @pytest.mark.parametrize("key", ["", "|", "x|y", "1", "nan|x", "1e999|x", "12.5|nobody", "9" * 5000 + "|x", "1\x002|x"])
-def test_a_key_that_is_none_finds_nothing(any_set, raw_redis, key):
+def test_an_invalid_key_finds_nothing(any_set, raw_redis, key):
     raw_redis.zadd(any_set.name, {job(1): 12.5})
     assert any_set.entry(key) is None
 
@@ -474,7 +474,7 @@ def test_a_timed_out_bulk_action_resumes_in_another_process(config, raw_redis, h
     assert (counted.refused, counted.changed) == (int(refused), 0)
 
 
-def test_a_count_that_was_not_kept_or_has_expired_is_none(config, raw_redis):
+def test_a_missing_or_expired_count_is_none(config, raw_redis):
     jobs = RetrySet(config)
     assert jobs.counted("a", JobFilter()) is None
     jobs.keep(jobs.count(), "a")

@@ -62,7 +62,7 @@ def test_a_job_no_longer_in_quarantine_is_neither_restored_nor_deleted(raw_redis
     assert snapshot(raw_redis) == {}
 
 
-def test_one_is_restored_and_one_deleted_for_good(config, raw_redis, quarantine, removed):
+def test_single_jobs_are_restored_or_deleted(config, raw_redis, quarantine, removed):
     raw_redis.zadd("dead", {job(1): 1, job(2): 2})
     assert DeadSet(config).quarantine_all() == 2
     removed.clear()

@@ -47,7 +47,7 @@ def test_a_queue_that_does_not_exist_is_empty(queue):
     assert queue.clear() == 0
 
 
-def test_deleting_while_looking_misses_no_job(queue, stock, raw_redis, removed):
+def test_deleting_while_iterating_misses_no_job(queue, stock, raw_redis, removed):
     for record in queue:
         if record.args[0] % 3:
             assert queue.delete(record)
@@ -118,7 +118,7 @@ def test_the_latency_is_the_wait_of_the_job_that_runs_next(config, raw_redis, ve
     assert low.latency_seconds == 0  # of a job without a queue
 
 
-def test_bytes_that_are_no_job_are_shown_and_deleted_like_others(queue, raw_redis):
+def test_invalid_bytes_are_shown_and_deleted_like_jobs(queue, raw_redis):
     raw_redis.rpush("queue:default", b"\xff no job")
     (record,) = queue
     assert record.malformed

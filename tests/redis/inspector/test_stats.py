@@ -110,7 +110,7 @@ def test_keys_of_the_wrong_type_count_as_empty(config, raw_redis):
     assert Stats.read(config) == Stats(0, 0, 0, 0, 1, 0, 0, {})
 
 
-def test_names_that_are_no_text_are_left_out(config, raw_redis):
+def test_names_that_are_not_text_are_omitted(config, raw_redis):
     raw_redis.sadd("queues", b"\xff", "low")
     raw_redis.sadd("processes", b"\xff")
     assert Stats.read(config).queues == {"low": 0}

@@ -55,7 +55,7 @@ def test_concurrent_pushes_and_claims_do_not_change_the_order(walk, raw_redis):
     assert ("shop.rest", 1_000) in stayed  # for the next run
 
 
-def test_jobs_that_workers_give_back_keep_no_other_from_being_met(walk, raw_redis):
+def test_jobs_requeued_during_the_walk_hide_no_other(walk, raw_redis):
     push(raw_redis, "old", [raw_job("shop.rest" if n % 2 else "Ruby::HardJob", n) for n in range(600)])
     walking, _ = walk()
     for _ in walking.through(OLD):
@@ -65,7 +65,7 @@ def test_jobs_that_workers_give_back_keep_no_other_from_being_met(walk, raw_redi
     assert {name for name, _ in in_queue(raw_redis, "old")} <= {"Ruby::HardJob"}
 
 
-def test_a_queue_of_which_no_job_moves_is_only_read(walk, raw_redis):
+def test_a_queue_without_moving_jobs_is_only_read(walk, raw_redis):
     push(raw_redis, "old", [raw_job("Ruby::HardJob", n) for n in range(600)])
     before = raw_redis.lrange("queue:old", 0, -1)
     walking, report = walk()

@@ -62,7 +62,7 @@ def test_the_jobs_of_ruby_processes_of_every_version_are_found(config, running, 
     assert WorkSet(config).find_work("f" * 24) is None
 
 
-def test_a_payload_that_is_no_string_was_written_by_an_old_sidekiq(config, running):
+def test_a_payload_that_is_not_a_string_is_of_an_old_sidekiq(config, running):
     running({"queue": "low", "payload": {"class": "Old", "args": [], "jid": "x"}, "run_at": 5})
     assert WorkSet(config).find_work("x") is not None
 
@@ -145,7 +145,7 @@ def test_equal_payloads_that_run_twice_are_both_shown(config, raw_redis, reporte
     assert len(WorkSet(config)) == 2
 
 
-def test_a_job_of_ours_shows_itself_while_it_runs(config):
+def test_our_own_job_is_listed_while_it_runs(config):
     begun, go_on = threading.Event(), threading.Event()
     previous = set_default_config(config)
     with registry.isolated():

@@ -76,7 +76,7 @@ def test_a_leader_that_cannot_ask_believes_in_itself_no_longer_than_its_lead(sta
         assert one._turn() is None
 
 
-def test_a_service_hands_over_at_its_stop(stand, raw_redis):
+def test_a_stopping_leader_resigns(stand, raw_redis):
     one = stand("a")
     one.start()
     wait_for(lambda: raw_redis.get("dear-leader") == b"a")

@@ -13,7 +13,7 @@ from tests.snapshot import snapshot
 IDENTITY = "web-1:7:0123456789ab"
 
 
-def test_a_report_is_read_as_it_was_written_with_the_time_of_the_server(pool, raw_redis):
+def test_a_report_round_trips_with_the_time_of_the_server(pool, raw_redis):
     raw_redis.hset(IDENTITY, mapping={"info": "{}", "busy": 1})
     running = {"t1": RunningJob("default", "low", 17, 2.5)}
     assert activity.report(pool, IDENTITY, Activity(12.345, 0.5, running), busy=3)
@@ -38,12 +38,12 @@ def test_a_report_does_not_bring_a_process_back_that_has_left(pool, raw_redis):
 
 
 @pytest.mark.parametrize("raw", [None, b"", b"[]", b"{}", b'{"processed":1}', b'{"processed":"x"}', b"[" * 100_000])
-def test_a_report_that_cannot_be_read_is_none(raw):
+def test_an_unreadable_report_is_none(raw):
     assert activity.parse(raw) is None
 
 
 @pytest.mark.parametrize("running", ["7", '{"t":7}', '{"t":[]}', '{"t":[1,2,3,"x"]}'])
-def test_running_jobs_that_cannot_be_read_are_no_report(running):
+def test_unreadable_running_jobs_are_not_a_report(running):
     assert activity.parse(f'{{"processed":1,"failed":0,"running":{running},"at":1}}'.encode()) is None
 
 
@@ -59,7 +59,7 @@ def test_payloads_are_read_from_the_private_lists(pool, raw_redis):
     assert activity.payloads(pool, {}) == {}
 
 
-def test_a_running_job_is_found_behind_jobs_that_are_finished_and_not_acknowledged(pool, raw_redis):
+def test_a_running_job_is_found_after_finished_unacknowledged_jobs(pool, raw_redis):
     raw_redis.rpush(f"offsider:working:{IDENTITY}:default:low", b"running", *[b"finished"] * 100)
     running = {IDENTITY: {"t1": RunningJob("default", "low", digest_of(b"running"), 1.0)}}
     assert activity.payloads(pool, running) == {(IDENTITY, "t1"): b"running"}

@@ -112,7 +112,7 @@ def test_a_pop_that_already_blocks_is_kept(consumer, raw_redis):
     assert before["id"] in [found["id"] for found in waiters(raw_redis)]
 
 
-def test_a_pop_that_times_out_is_no_failure(consumer):
+def test_a_pop_that_times_out_is_not_a_failure(consumer):
     consumer.block("low", seconds=0.05)
     consumer.heard()
     assert consumer.pops.take() == []
@@ -154,7 +154,7 @@ def test_a_job_in_transit_when_its_pop_is_canceled_is_read(consumer, raw_redis):
     assert raw_redis.lrange(consumer.private("low"), 0, -1) == [b"job"]
 
 
-def test_a_pop_moves_the_less_important_job_beside_the_claim(consumer, raw_redis):
+def test_a_pop_may_move_a_less_important_job_than_the_claim(consumer, raw_redis):
     consumer.block("high", "low")
     wait_for(lambda: blocked(raw_redis) == 2)
     with raw_redis.pipeline(transaction=True) as both:

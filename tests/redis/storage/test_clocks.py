@@ -21,7 +21,7 @@ class Late(Clock):
         return time.time() - 90
 
 
-def test_the_servers_clock_beside_one_of_this_machine(pool):
+def test_the_server_clock_compared_with_the_local_clock(pool):
     compared = clocks.compare(pool, Late(), times=3)
     assert 0 < compared.round_trip_seconds < 5
     assert compared.now == pytest.approx(time.time(), abs=5)

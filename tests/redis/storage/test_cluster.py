@@ -53,7 +53,7 @@ def test_every_verb_works_with_the_default_prefix(cluster, pool):
         left_behind(pool.keys, snapshot(raw))
 
 
-def test_before_a_push_a_cluster_is_no_reason_to_refuse(pool, run_async):
+def test_a_cluster_is_not_refused_before_a_push(pool, run_async):
     pool.check_server()
     run_async(lambda pool: pool.check_server())
 

@@ -60,7 +60,7 @@ def test_scores_without_end_are_read(pool, raw_redis, score):
     assert look(pool).sets[1].members == ([b"x"] if score == "-inf" else [])
 
 
-def test_a_set_that_is_none_is_an_error_beside_the_other(pool, raw_redis):
+def test_a_set_of_the_wrong_type_is_an_error_beside_the_other(pool, raw_redis):
     raw_redis.set("retry", "no set")
     raw_redis.zadd("schedule", {"job": 1.0})
     error, schedule = look(pool).sets

@@ -121,7 +121,7 @@ def test_effects_with_common_arguments_of_missing_jobs_do_not_run(pool, raw_redi
     assert result.replies == [None, None]
 
 
-def test_common_arguments_come_first_in_an_effect_that_runs_alone(pool, raw_redis):
+def test_common_arguments_are_first_in_an_effect_that_runs_alone(pool, raw_redis):
     assert run_alone(pool, [Effect(APPEND, ["list"], ("own",), common=("common",))]) == [1]
     assert raw_redis.lrange("list", 0, -1) == [b"common own"]
 

@@ -57,7 +57,7 @@ def test_the_order_of_a_batch_is_kept(pool, raw_redis):
     assert [int(raw) for raw in reversed(raw_redis.lrange("queue:low", 0, -1))] == list(range(1, 101))
 
 
-def test_a_queue_that_is_no_list_keeps_neither_job_nor_the_others(pool, raw_redis):
+def test_a_queue_of_the_wrong_type_blocks_neither_its_job_nor_the_others(pool, raw_redis):
     raw_redis.set("queue:bad", "wrong")
     raw_redis.zadd("schedule", {"a": 1, "b": 2, "c": 3})
     moves = [Move(b"a", b"a", "low"), Move(b"b", b"b", "bad"), Move(b"c", b"c", "low")]
@@ -81,7 +81,7 @@ def test_a_set_of_queues_of_the_wrong_type_does_not_stop_a_move(pool, raw_redis)
 # ------------------------------------------------------------------------------- kill and bury
 
 
-def test_a_killed_job_is_in_the_dead_set_as_it_was(pool, raw_redis):
+def test_a_killed_job_is_in_the_dead_set_unchanged(pool, raw_redis):
     raw_redis.zadd("retry", {"job": FUTURE})
     assert job_sets.kill(pool, "retry", b"job", b"job", LIMITS)
     stored = snapshot(raw_redis)

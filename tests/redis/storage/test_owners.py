@@ -116,7 +116,7 @@ def test_an_owner_silent_for_three_checks_over_a_third_of_its_lifetime_is_dead(p
         pytest.param(-100, 20, -50, id="the clock went back"),
     ],
 )
-def test_less_is_no_death(pool, raw_redis, seconds, looks, last_seconds_ago):
+def test_a_shorter_silence_is_not_a_death(pool, raw_redis, seconds, looks, last_seconds_ago):
     age(raw_redis, seconds, looks=looks, last_seconds_ago=last_seconds_ago)
     assert look(pool) == []
 

@@ -113,12 +113,12 @@ def test_running_jobs_are_read_under_the_names_of_every_version(pool, raw_redis)
     assert processes.work(pool, []) == []
 
 
-def test_an_identity_that_is_no_text_is_left_out(pool, raw_redis):
+def test_an_identity_that_is_not_text_is_omitted(pool, raw_redis):
     raw_redis.sadd("processes", b"\xff", "a:1:x")
     assert processes.identities(pool) == ["a:1:x"]
 
 
-def test_a_member_that_is_no_process_hides_no_other(pool, raw_redis):
+def test_an_invalid_member_hides_no_process(pool, raw_redis):
     raw_redis.hset(IDENTITY, "info", "{}")
     raw_redis.set("odd", "x")
     raw_redis.sadd("processes", "odd", IDENTITY)

@@ -162,7 +162,7 @@ def test_jobs_of_an_unusable_queue_stay_in_quarantine(pool, raw_redis):
     assert len(aside(pool)) == 1
 
 
-def test_a_job_can_be_deleted_for_good_once(pool, raw_redis):
+def test_a_job_can_be_deleted_only_once(pool, raw_redis):
     raw_redis.zadd("retry", {"a": 1})
     put(pool, [(b"a", 1)])
     (job,) = quarantine.page(pool, 0, 10)
@@ -209,7 +209,7 @@ def test_a_claimed_job_is_quarantined_and_restored_to_its_queue(pool, raw_redis)
     assert raw_redis.lrange("queue:low", 0, -1) == [b"job"]
 
 
-def test_a_fenced_owner_puts_nothing_aside(pool, raw_redis):
+def test_a_fenced_owner_quarantines_nothing(pool, raw_redis):
     raw_redis.lpush(LIST, "job")
     raw_redis.set("offsider:fenced:host:1:aaaaaaaaaaaa", 1)
     with pytest.raises(Fenced):

@@ -115,7 +115,7 @@ def test_the_place_of_a_job_is_found_by_its_bytes(pool, raw_redis):
     assert [queues.position(pool, "low", raw) for raw in (b"a", b"b", b"c", b"d")] == [0, 1, 3, None]
 
 
-def test_several_queues_are_paused_at_once_and_none_is_no_error(pool, raw_redis):
+def test_several_queues_are_paused_at_once_and_an_empty_list_is_allowed(pool, raw_redis):
     queues.pause(pool, "low", "high", "other")
     queues.unpause(pool, "low", "high")
     queues.pause(pool)

@@ -132,7 +132,7 @@ def test_other_values_are_read_as_nothing(pool, raw_redis, write):
     assert read(pool) == {A: [[0, 7]]}
 
 
-def test_a_label_that_is_no_text_is_ignored(pool, raw_redis, write):
+def test_a_label_that_is_not_text_is_ignored(pool, raw_redis, write):
     raw_redis.zadd("offsider:series:mails", {'{"class":1,"queue":"q"}': NOW})
     raw_redis.set('offsider:series:mails:total:0:{"class":1,"queue":"q"}', b"\0" * 15 + b"\x07")
     assert read(pool) == {(("queue", "q"),): [[0, 7]]}

@@ -19,7 +19,7 @@ def server_time(raw_redis) -> float:
     return seconds + microseconds / 1e6
 
 
-def test_a_switch_is_read_as_it_was_set_with_the_times_of_the_server(pool, raw_redis):
+def test_a_switch_round_trips_with_the_times_of_the_server(pool, raw_redis):
     before = server_time(raw_redis)
     dropped = switches.put(pool, DROP)
     deferred = switches.put(pool, DEFER, seconds=60)
@@ -41,7 +41,7 @@ def test_a_class_has_one_switch_and_setting_it_again_resets_its_counts(pool):
     assert switches.counts(pool) == {"Züri.Job": 1}
 
 
-def test_a_switch_that_is_over_is_none_and_can_be_forgotten_once(pool, raw_redis):
+def test_an_expired_switch_is_none_and_can_be_deleted_once(pool, raw_redis):
     switches.put(pool, DEFER, seconds=-1)
     board = switches.read(pool)
     assert board.on == {}

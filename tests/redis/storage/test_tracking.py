@@ -178,7 +178,7 @@ def test_other_watched_keys_are_reported_too(tracking, raw_redis):
     assert tracking.changed() == {"paused"}
 
 
-def test_a_queue_that_is_no_list_does_not_count(tracking, raw_redis):
+def test_a_queue_of_the_wrong_type_does_not_count(tracking, raw_redis):
     raw_redis.set("queue:bad", 1)
     assert not tracking.watch_lists(["bad"])
 
@@ -282,7 +282,7 @@ def test_a_connection_lost_while_waiting_is_reported_and_the_next_read_starts_ov
     assert proxied_tracking.wait(PATIENT) == {"a"}
 
 
-def test_an_interrupted_reading_leaves_no_reply_behind(tracking, monkeypatch):
+def test_an_interrupted_read_leaves_no_unread_reply(tracking, monkeypatch):
     tracking.open()
 
     def interrupt():

@@ -70,7 +70,7 @@ def test_a_fenced_owner_claims_nothing(pool, raw_redis, fenced):
 
 
 @pytest.mark.parametrize("wrong", ["queue:high", "offsider:working:host:1:aaaaaaaaaaaa:default:high"])
-def test_a_queue_that_is_no_list_does_not_keep_the_others_from_being_served(pool, raw_redis, wrong):
+def test_a_queue_of_the_wrong_type_does_not_block_the_others(pool, raw_redis, wrong):
     raw_redis.lpush("queue:high", "h1")
     raw_redis.lpush("queue:low", "l1")
     raw_redis.delete(wrong)
@@ -134,7 +134,7 @@ def test_configured_limits_of_the_dead_set_apply(pool, raw_redis, claimed):
     assert raw_redis.zrange("dead", 0, -1) == [b"old 4", b"old 5", b"new"]
 
 
-def test_jobs_that_are_put_back_run_next(pool, raw_redis):
+def test_requeued_jobs_run_next(pool, raw_redis):
     raw_redis.lpush("queue:low", "waiting")
     raw_redis.lpush(LIST, "a", "b")
     entries = [(Entry(ME, "low", b"b"), b"b again"), (Entry(ME, "low", b"a"), b"a")]
@@ -142,7 +142,7 @@ def test_jobs_that_are_put_back_run_next(pool, raw_redis):
     assert snapshot(raw_redis) == {"queues": {b"low"}, "queue:low": [b"waiting", b"b again", b"a"]}
 
 
-def test_more_jobs_than_a_batch_are_put_back(pool, raw_redis):
+def test_more_jobs_than_a_batch_are_requeued(pool, raw_redis):
     raws = [f"job {n}".encode() for n in range(working.BATCH * 2 + 7)]
     raw_redis.lpush(LIST, *raws)
     assert all(working.put_back(pool, [(Entry(ME, "low", raw), raw) for raw in reversed(raws)]))
@@ -190,7 +190,7 @@ def test_nothing_is_lost_when_the_destination_is_of_the_wrong_type(pool, raw_red
     assert snapshot(raw_redis) == before
 
 
-def test_a_queue_that_refuses_its_job_does_not_keep_the_others_from_being_put_back(pool, raw_redis):
+def test_a_queue_that_refuses_its_job_does_not_block_other_requeues(pool, raw_redis):
     high, low = Entry(ME, "high", b"h"), Entry(ME, "low", b"l")
     raw_redis.lpush("offsider:working:host:1:aaaaaaaaaaaa:default:high", "h")
     raw_redis.lpush(LIST, "l")
@@ -244,7 +244,7 @@ def test_lists_are_counted_and_read(pool, raw_redis):
     assert working.copies(pool, Entry(ME, "low", b"z")) == 0
 
 
-def test_a_queue_that_is_no_list_is_named(pool, raw_redis):
+def test_a_queue_of_the_wrong_type_is_named(pool, raw_redis):
     raw_redis.set("queue:wrong", "x")
     with pytest.raises(RedisRefused, match=r"WRONGTYPE .*\(queue:wrong\)"):
         working.claim(pool, ME, ["wrong", "low"], 1)
@@ -253,7 +253,7 @@ def test_a_queue_that_is_no_list_is_named(pool, raw_redis):
 # ----------------------------------------------------------------------------------- put last
 
 
-def test_the_owner_puts_a_job_behind_all_others_byte_for_byte(pool, raw_redis, claimed):
+def test_the_owner_moves_a_job_to_the_tail_byte_for_byte(pool, raw_redis, claimed):
     raw_redis.lpush("queue:low", "waiting")
     assert working.put_last(pool, ENTRY)
     assert snapshot(raw_redis) == {"queue:low": [b"job", b"waiting"], "queues": {b"low"}}
@@ -269,7 +269,7 @@ def test_a_job_stays_in_its_list_when_the_far_end_refuses_it(pool, raw_redis, cl
     assert snapshot(raw_redis) == before
 
 
-def test_a_fenced_owner_puts_nothing_last(pool, raw_redis, claimed, fenced):
+def test_a_fenced_owner_moves_nothing_to_the_tail(pool, raw_redis, claimed, fenced):
     before = snapshot(raw_redis)
     with pytest.raises(Fenced):
         working.put_last(pool, ENTRY)

@@ -26,7 +26,7 @@ def test_a_good_server_is_passed_in_silence(redis_url):
     assert check_boot(config_for(redis_url)) == []
 
 
-def test_a_server_that_is_not_there(tmp_path):
+def test_an_unreachable_server(tmp_path):
     with pytest.raises(RedisUnavailable, match="cannot be reached"):
         check_boot(config_for(f"unix://{tmp_path}/nothing.sock"))
 

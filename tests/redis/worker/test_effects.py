@@ -241,7 +241,7 @@ def test_an_error_of_an_extension_after_the_write_is_reported(config, stage, raw
 
 @pytest.mark.parametrize("error", [None, ValueError("is retried")], ids=["done", "retried"])
 @pytest.mark.parametrize("fault", ["lose_reply", "lose_request"])
-def test_effects_whose_reply_is_lost_run_once(redis_url, declared, raw_redis, error, fault):
+def test_effects_with_a_lost_reply_run_once(redis_url, declared, raw_redis, error, fault):
     script = working.POSTPONE if error else working.ACK_AND_CLAIM
     composed = joined(script, [], [], [(0, Effect(ADD, []))])[0]
     raw_redis.script_load(composed.text)

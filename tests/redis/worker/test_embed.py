@@ -31,7 +31,7 @@ def config(redis_url) -> Config:
     return config
 
 
-def test_it_runs_jobs_between_start_and_stop_and_leaves_nothing_behind(config, raw_redis):
+def test_it_runs_jobs_between_start_and_stop_and_leaves_no_state(config, raw_redis):
     ran = threading.Event()
     job(name="Runs")(ran.set)
     with EmbeddedWorker(config):

@@ -377,9 +377,7 @@ class FarAheadAtSpeed(FarAhead):
         """Stay at this speed."""
 
 
-def test_jobs_that_sleep_get_a_thread_each_however_many_are_finished_in_a_second(
-    make_crew, work, raw_redis, monkeypatch
-):
+def test_jobs_that_sleep_get_a_thread_each_at_any_throughput(make_crew, work, raw_redis, monkeypatch):
     """Of jobs of microseconds one thread runs a batch alone; only the ticker would wake the others here."""
     monkeypatch.setattr(ticker, "TICK_SECONDS", 5.0)
     crew = make_crew(concurrency=10)
@@ -624,7 +622,7 @@ def test_a_lost_reply_strands_nothing_doubles_nothing_and_is_counted(make_crew, 
     assert crew.lost == []
 
 
-def test_an_acknowledgement_whose_reply_is_lost_while_the_leader_sleeps_is_counted(make_crew, work, proxy, raw_redis):
+def test_an_acknowledgement_with_a_lost_reply_during_sleep_is_counted(make_crew, work, proxy, raw_redis):
     """The leader who wakes must not send it again before the comparison: it would be taken for void."""
     raw_redis.script_load(working.ACK_AND_CLAIM.text)
     crew = make_crew(proxy.url, concurrency=2).start()

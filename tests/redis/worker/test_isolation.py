@@ -100,7 +100,7 @@ def test_a_job_that_was_never_interrupted_costs_no_command(stage, proxied, proxy
     assert proxied.redis.troubles == 0
 
 
-def test_a_unit_without_a_private_list_is_none(stage):
+def test_a_unit_without_a_private_list_is_no_suspect(stage):
     stage.strike(2)
     assert not stage.isolation.is_suspect(UnitOfWork("default", RAW))
 

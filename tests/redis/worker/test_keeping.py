@@ -360,7 +360,7 @@ def test_a_worker_that_execs_another_program_is_dead(keeper, parts, raw_redis, w
     assert keeper.health.workers == {}
 
 
-def test_an_idle_keeper_whose_system_shows_no_exec_sleeps_for_long(monkeypatch, keeper, worker, parts):
+def test_an_idle_keeper_sleeps_long_if_exec_cannot_be_detected(monkeypatch, keeper, worker, parts):
     monkeypatch.setattr(Program, "watched", False)
     owners.beat(parts.redis, worker.lists, LIFE_MS)
     keeper._channel.send(worker.report(life_ms=900_000))

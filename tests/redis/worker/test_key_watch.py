@@ -61,7 +61,7 @@ def test_an_end_before_the_first_sleep_counts(key_watch):
     key_watch.sleep(3600)
 
 
-def test_an_end_after_the_close_is_no_error(key_watch):
+def test_an_end_after_the_close_is_not_an_error(key_watch):
     key_watch.sleep(0)
     key_watch.close()
     key_watch.end()

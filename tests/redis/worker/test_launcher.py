@@ -174,7 +174,7 @@ class Broken(Loop):
     ],
     ids=["startup", "making a service", "starting a service", "making a fetcher"],
 )
-def test_a_start_that_fails_can_be_stopped_and_leaves_nothing_behind(break_it, config, raw_redis):
+def test_a_failed_start_can_be_stopped_and_leaves_no_state(break_it, config, raw_redis):
     break_it(config)
     launcher = Launcher(config)
     with pytest.raises((LookupError, ConfigurationError)):

@@ -94,7 +94,7 @@ def test_a_pill_without_a_jid_gets_one(parts, raw_redis, dies, told):
     assert len(decode(raw_redis.zrange("dead", 0, -1)[0])["jid"]) == 24
 
 
-def test_bytes_that_are_no_job_are_buried_in_a_wrapper(parts, raw_redis, dies, told):
+def test_invalid_bytes_are_buried_in_a_wrapper(parts, raw_redis, dies, told):
     assert PoisonPills(parts.config, parts.redis).bury(dies(b"no job"), IDENTITIES)
     (dead,) = raw_redis.zrange("dead", 0, -1)
     assert unwrap(dead) == b"no job"

@@ -49,7 +49,7 @@ def books(parts, raw_redis) -> Books:
 # ------------------------------------------------------------------------------------------ when
 
 
-def test_a_doubt_is_due_at_once_and_once_more(books):
+def test_a_doubt_is_checked_immediately_and_once_more(books):
     assert not books.reconciler.due
     books.reconciler.doubt(0.1)
     assert books.reconciler.due
@@ -155,7 +155,7 @@ def test_equal_payloads_are_compared_by_count(books, parts, raw_redis, listed, c
     assert raw_redis.lrange(parts.working, 0, -1) == [b"same"] * listed
 
 
-def test_a_lost_reply_that_took_as_many_as_it_brought_is_seen_through(books, parts, raw_redis):
+def test_a_lost_reply_with_equal_acknowledgements_and_claims_is_detected(books, parts, raw_redis):
     """The counts are equal, and yet everything is different."""
     done = books.claimed(b"done", doubtful=True, listed=False)
     raw_redis.lpush(parts.working, "brought")

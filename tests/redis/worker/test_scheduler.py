@@ -186,7 +186,7 @@ def test_a_server_that_forgets_its_scripts_gets_them_again(scheduling, raw_redis
     assert len(moved(raw_redis)) == 150
 
 
-def test_ten_thousand_jobs_to_come_are_left_in_redis(scheduling, raw_redis):
+def test_ten_thousand_future_jobs_stay_in_redis(scheduling, raw_redis):
     """A worker's memory must not depend on how many jobs are scheduled."""
     one = scheduling()
     one.tick()
@@ -367,7 +367,7 @@ def test_middleware_that_stops_a_job_removes_it(scheduling, raw_redis, worker_co
     assert "client middleware stopped job" in caplog.text
 
 
-def test_middleware_that_raises_puts_its_job_off_and_no_other(scheduling, raw_redis, worker_config):
+def test_middleware_that_raises_postpones_only_its_own_job(scheduling, raw_redis, worker_config):
     def picky(push, call_next):
         if push.payload["args"] == [1]:
             raise KeyError("broken")
@@ -517,7 +517,7 @@ def test_a_queue_that_is_a_number_is_named_by_its_digits(scheduling, raw_redis):
     assert job["queue"] == "5"
 
 
-def test_a_queue_that_is_no_list_puts_its_job_off_and_no_other(scheduling, raw_redis, caplog):
+def test_a_queue_of_the_wrong_type_postpones_only_its_own_job(scheduling, raw_redis, caplog):
     raw_redis.set("queue:bad", "wrong")
     raw_redis.zadd("schedule", {payload(1, queue="bad"): LONG_AGO, payload(2): LONG_AGO + 1})
     scheduling().tick()

@@ -195,7 +195,7 @@ def test_an_interrupted_job_is_next_to_run_and_records_the_interruption(settling
 
 
 @pytest.mark.parametrize("raw", [b"\xff no job", b"[1,2]", b"5", b"null"])
-def test_equal_bytes_that_are_no_job_are_all_kept_in_the_dead_set_in_a_wrapper_each(settling, raw_redis, raw):
+def test_equal_invalid_bytes_are_each_kept_in_the_dead_set_in_a_wrapper(settling, raw_redis, raw):
     for _ in range(3):
         unit = settling.claim(raw_redis, raw)
         assert settling.settle(unit, Malformed(MalformedPayload(raw, "no job"))) == "written"
@@ -459,7 +459,7 @@ def test_failures_and_discards_are_decided_by_the_retry_rules(settling):
     assert discarded.died["jid"] == "a" * 24
 
 
-def test_the_errors_of_an_outage_are_ours(faulty, proxy, raw_redis):
+def test_outage_errors_are_reported_with_their_context(faulty, proxy, raw_redis):
     unit = faulty.claim(raw_redis)
     proxy.lose_reply(known(raw_redis, working.POSTPONE))
     faulty.settle(unit, Failed(ValueError()))
@@ -488,14 +488,14 @@ def test_a_job_for_another_worker_moves_to_the_tail_of_its_queue_byte_for_byte(s
     assert settling.work_state.take_counts() == (0, 0)
 
 
-def test_a_job_of_others_is_not_handed_on(settling, raw_redis):
+def test_a_foreign_job_is_not_handed_over(settling, raw_redis):
     unit = settling.claim(raw_redis)
     raw_redis.delete(settling.parts.working)
     assert settling.settle(unit, HANDED_ON) == "lost"
     assert stored(raw_redis) == {}
 
 
-def test_a_hand_over_whose_reply_is_lost_happens_once(faulty, proxy, raw_redis):
+def test_a_hand_over_with_a_lost_reply_is_executed_once(faulty, proxy, raw_redis):
     unit = faulty.claim(raw_redis)
     proxy.lose_reply(known(raw_redis, working.PUT_LAST))
     assert faulty.settle(unit, HANDED_ON) == "written"

@@ -97,12 +97,12 @@ def test_arguments_that_fit_run_for_any_signature(jobs):
     assert judge(jobs, context(args=("a.png",), signature="0badcafe")) is None
 
 
-def test_a_job_without_a_signature_runs_and_fails_as_ever(jobs):
+def test_a_job_without_a_signature_runs_and_fails_normally(jobs):
     assert judge(jobs, context()) is None
     assert judge(jobs, context(signature=7)) is None
 
 
-def test_arguments_made_for_these_parameters_run_and_fail_as_ever(jobs):
+def test_arguments_for_this_signature_run_and_fail_normally(jobs):
     digest = registry.find("Resize").signature.digest
     assert judge(jobs, context(signature=digest)) is None
 
@@ -133,7 +133,7 @@ def test_a_job_that_another_worker_can_run_moves_to_the_tail_unchanged(jobs, fle
     assert outcome.reason.endswith("; another worker can run it")
 
 
-def test_a_process_puts_one_job_a_second_at_the_far_end_and_others_wait_in_the_schedule(jobs, fleet, clock):
+def test_a_process_moves_one_job_per_second_to_the_tail_and_others_wait_in_the_schedule(jobs, fleet, clock):
     fleet("new:1:a", {"New": "1"})
     delays = [judge(jobs, context("New", jid=f"{number:024x}")).delay_seconds for number in range(50)]
     assert delays[0] == 0.0

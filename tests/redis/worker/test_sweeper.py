@@ -286,7 +286,7 @@ def test_a_full_server_is_trouble_too(make_server):
     parts.close()
 
 
-def test_a_normal_boot_is_no_trouble(parts, corpse, raw_redis):
+def test_a_normal_boot_logs_no_warning(parts, corpse, raw_redis):
     parts.ownership.register()
     corpse.was_looked_at()
     Sweeper(parts.config, parts.redis, parts.ownership).tick()

@@ -112,7 +112,7 @@ def test_inside_another_program_nothing_is_stopped(parts, clock):
     assert (stage.fetcher.rebuilt, len(parts.errors)) == (2, 2)
 
 
-def test_an_outage_is_no_fault_of_the_loop(proxied, proxy, clock):
+def test_an_outage_does_not_count_as_a_stuck_loop(proxied, proxy, clock):
     stage = Stage(proxied, clock)
     proxy.refuse()
     stage.pass_seconds(5 * PATIENCE)

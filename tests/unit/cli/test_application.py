@@ -92,7 +92,7 @@ def test_several_targets_in_their_order(write):
     assert labels("zjobs", "yjobs.py") == ["zjobs", "yjobs"]
 
 
-def test_one_function_is_called_once_and_foreign_ones_never(write):
+def test_a_configure_function_is_called_once_and_imported_ones_never(write):
     write(
         packc__in____init__="from packc.conf import configure",
         packc__in__conf=CONFIGURE,
@@ -144,7 +144,7 @@ def test_an_empty_folder_is_refused(write, tmp_path):
         load_application(["empty"], Config())
 
 
-def test_the_folder_beside_is_found_without_importing(write, tmp_path):
+def test_the_sibling_folder_is_found_without_importing(write, tmp_path):
     write(app__in__jobs="1 / 0", pk__in____init__="1 / 0")
     assert folder_beside(["app"]) == Path("app")
     assert folder_beside(["app/jobs.py"]) == Path("app")

@@ -38,13 +38,13 @@ def test_an_unknown_word_is_a_usage_error():
 
 
 @pytest.mark.parametrize("words", [["worker", "-A", "app"], ["-A", "app", "worker"]])
-def test_the_option_of_celery_for_the_application_names_ours(words):
+def test_the_application_option_of_celery_names_our_option(words):
     result = call(*words)
     assert result.exit_code == 2
     assert "name the module of your jobs with -r" in result.output
 
 
-def test_the_option_of_celery_for_queues_names_ours():
+def test_the_queue_option_of_celery_names_our_option():
     assert "name each queue with -q" in call("worker", "-r", "app", "-Q", "mails").output
 
 

@@ -34,7 +34,7 @@ def test_a_worker_reports_once_that_it_runs_and_its_stop_timeout(ends):
     assert supervisors.ready
 
 
-def test_nonsense_is_no_word_of_a_worker(ends):
+def test_invalid_messages_of_a_worker_are_ignored(ends):
     supervisors, workers = ends
     workers._end.sendall(b"ready soon\n")
     assert supervisors.listen()

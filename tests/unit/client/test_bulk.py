@@ -62,7 +62,7 @@ def test_jobs_are_consumed_lazily_one_batch_at_a_time(config):
     assert seen == [(9, 10), (20, 21), (31, 32)]
 
 
-def test_no_jobs_are_no_error(client, stored):
+def test_an_empty_bulk_push_is_allowed(client, stored):
     assert client.push_bulk({"class": "X", "args": []}) == []
     assert stored == []
 

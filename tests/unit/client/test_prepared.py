@@ -14,7 +14,7 @@ def test_a_prepared_push_exposes_its_jid(client, stored):
     assert stored[0].jid == "abc"
 
 
-def test_a_declared_job_is_found_behind_functions_classes_and_itself():
+def test_a_declared_job_is_found_from_functions_classes_and_itself():
     with registry.isolated():
 
         @job(name="f")

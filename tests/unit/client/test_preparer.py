@@ -260,7 +260,7 @@ def test_middleware_that_tags_a_job_tags_neither_the_defaults_nor_the_caller_s_l
 
 
 class TestReenqueue:
-    def test_an_odd_queue_name_of_ruby_is_no_obstacle(self, client, config):
+    def test_an_odd_queue_name_of_ruby_is_accepted(self, client, config):
         config.client_middleware.add(lambda push, call_next: call_next(push))
         assert client.reenqueue({"class": "X", "args": [], "queue": "a b"}, "schedule").queue == "a b"
 

@@ -25,7 +25,7 @@ def test_it_is_read_once_from_the_current_folder(tmp_path, monkeypatch):
     assert default_config() is config
 
 
-def test_it_can_be_set_and_put_back():
+def test_it_can_be_set_and_restored():
     mine = Config()
     before = default_config()
     assert set_default_config(mine) is before

@@ -119,7 +119,7 @@ def test_rails_max_threads_is_the_default_of_concurrency_and_no_more(tmp_path):
         load(tmp_path, RAILS_MAX_THREADS="many")
 
 
-def test_a_misspelt_variable_is_a_warning_and_a_platforms_own_is_none(tmp_path):
+def test_a_misspelled_variable_logs_a_warning_but_not_one_of_a_platform(tmp_path):
     config = load(
         tmp_path,
         OFFSIDER_WORKER_CONCURENCY="5",

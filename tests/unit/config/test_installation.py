@@ -53,7 +53,7 @@ def test_a_server_added_later_has_an_installation(two):
     assert bulk.for_server("third").settings is two.servers["third"]
 
 
-def test_an_unknown_server_is_named_with_those_that_there_are(two):
+def test_an_unknown_server_raises_with_the_configured_names(two):
     with pytest.raises(ConfigurationError, match=r"there is no server 'bulky' \(did you mean 'bulk'\?\)"):
         Installation.of(two, "bulky")
 

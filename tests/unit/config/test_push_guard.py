@@ -68,7 +68,7 @@ def test_the_guard_runs_after_middleware_and_may_change_the_payload(config, guar
     assert decode(stored[0].raw)["seen"] is True
 
 
-def test_the_guard_hears_when_the_job_is_due(config, guard, stored):
+def test_the_guard_receives_the_due_time(config, guard, stored):
     Client(config).push({"class": "X", "args": [], "at": 4_102_444_800})
     assert guard.asked == [("push", None, 4_102_444_800)]
     assert not stored[0].guarded

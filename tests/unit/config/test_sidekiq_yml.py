@@ -58,7 +58,7 @@ def test_symbols_capsules_and_verbose(load):
 
 
 @pytest.mark.parametrize("written, address", [("7433", "127.0.0.1:7433"), ("0.0.0.0:7433", "0.0.0.0:7433")])
-def test_the_health_check_of_the_enterprise_version_is_ours(load, written, address):
+def test_the_health_check_of_sidekiq_enterprise_is_supported(load, written, address):
     assert load(f"health_check: {written}\n").worker.health == address
 
 

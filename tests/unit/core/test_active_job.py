@@ -85,7 +85,7 @@ def test_values_only_the_application_can_decode_stay_unchanged_and_are_named(for
     assert write(form) == form
 
 
-def test_keys_of_a_hash_are_strings_however_ruby_had_them():
+def test_keys_of_a_hash_are_strings_for_all_ruby_key_types():
     assert value_of({"a": 1, "b": [symbol("c")], "_aj_symbol_keys": ["a"]}) == {"a": 1, "b": ["c"]}
     assert value_of({"a": 1, "_aj_hash_with_indifferent_access": True}) == {"a": 1}
     assert value_of({"a": 1, "_aj_ruby2_keywords": ["a"]}) == {"a": 1}

@@ -25,7 +25,7 @@ def test_8_writes_one_line_and_6_lines_of_60():
     assert "".join(rows) == compress(lines, 7)
 
 
-def test_a_file_name_that_is_no_unicode_does_not_break_it():
+def test_a_file_name_that_is_not_unicode_is_supported():
     assert inflate(compress(["\udcff.py:1"], 8)) == ["?.py:1"]
 
 

@@ -88,5 +88,5 @@ def test_a_look_alike_of_a_wrapper_is_not_unwrapped(changes):
 
 
 @pytest.mark.parametrize("raw", [b"malformed_base64", b'["malformed_base64"]', b"5"])
-def test_bytes_without_a_class_are_no_wrapper(raw):
+def test_bytes_without_a_class_are_not_a_wrapper(raw):
     assert unwrap(raw) is None

@@ -111,7 +111,7 @@ def nested(levels: int) -> bytes:
     ],
     ids=lambda value: value[:40] if isinstance(value, bytes) else "",
 )
-def test_bytes_that_are_no_job_are_malformed_with_a_reason(raw, reason):
+def test_invalid_bytes_are_malformed_with_a_reason(raw, reason):
     with pytest.raises(MalformedPayload) as caught:
         decode(raw)
     assert reason in caught.value.reason
@@ -162,5 +162,5 @@ def test_stamps_of_all_versions_are_read(value, seconds):
     assert read_stamp(value) == seconds
 
 
-def test_a_stamp_beyond_all_clocks_is_none():
+def test_an_impossible_timestamp_is_none():
     assert read_stamp(10**400) is None

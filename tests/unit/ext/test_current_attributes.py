@@ -241,7 +241,7 @@ def test_a_warning_is_logged_once_for_each_class_and_reason(config, caplog):
     assert caplog.text.count("cannot be read as My::Serializer") == 3
 
 
-def test_a_job_hands_on_a_value_that_it_could_not_read_as_ruby_wrote_it(config, stored):
+def test_a_job_passes_on_an_unreadable_value_as_ruby_wrote_it(config, stored):
     cattr = pairs(tenant_id=[{"_aj_serialized": "My::Serializer", "value": 1}, MONTH])
     assert pushed_by_a_job(config, stored, cattr) == cattr
 

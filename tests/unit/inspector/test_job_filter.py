@@ -94,7 +94,7 @@ def test_numbers_match_in_any_notation():
     assert JobFilter(argument="1000.0").matches(JobRecord(b'{"class":"X","args":[1e3]}'))
 
 
-def test_text_is_found_behind_the_escapes_of_other_writers():
+def test_text_is_found_in_escaped_form():
     escaped = JobRecord(json.dumps(JOB, ensure_ascii=True).replace("/", "\\/").encode())
     assert JobFilter(text="Zürich/Ost").matches(escaped)
     assert JobFilter(argument="Zürich/Ost").matches(escaped)
@@ -126,7 +126,7 @@ def test_the_age_counts_from_creation_or_else_from_enqueueing():
         assert not JobFilter(newer_than_seconds=3500).matches(record(**born))
 
 
-def test_bytes_that_are_no_job_are_found_by_their_text_alone():
+def test_invalid_bytes_are_found_only_by_text():
     broken = JobRecord(b"\xff HardJob")
     assert JobFilter().matches(broken)
     assert JobFilter(text="HardJob").matches(broken)

@@ -130,7 +130,7 @@ def test_a_server_without_scripts_is_refused():
 
 
 @pytest.mark.parametrize("version, older", [("", 6), ("6.5", 6), ("7.3.10", 7), ("8.1.7", None), ("0.1.0", None)])
-def test_versions_of_sidekiq_that_cannot_read_ours(version, older):
+def test_sidekiq_versions_that_cannot_read_our_format(version, older):
     findings = list(check_wire_version(8, {"ruby:1:ab": version}))
     assert [finding.fix.split(",")[0] for finding in findings] == (
         [f"set redis.wire_version = {older}"] if older else []

@@ -53,7 +53,7 @@ def test_a_worker_of_another_server_needs_a_shard(fleet):
     assert worker_command(Installation.of(fleet, "empty")) == missing
 
 
-def test_a_queue_that_no_shard_of_another_server_serves_is_named_beside_the_shard(tmp_path):
+def test_an_unserved_queue_of_another_server_is_named_with_its_shard(tmp_path):
     path = tmp_path / "offsider.toml"
     path.write_text('[servers.bulk]\nurl = "redis://bulk"\n[shards.b]\nqueues = ["b"]\nserver = "bulk"')
     config = Installation.of(Config.load(path, environ={}), "bulk")

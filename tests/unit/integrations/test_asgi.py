@@ -164,7 +164,7 @@ def test_an_application_without_routes_or_with_its_own(client, stored):
     assert stored[2].payload["correlation_id"] == "t1"
 
 
-def test_the_start_of_a_server_is_no_request():
+def test_the_start_of_a_server_is_not_a_request():
     seen = []
 
     async def app(scope, receive, send):
@@ -174,7 +174,7 @@ def test_the_start_of_a_server_is_no_request():
     assert seen == ["lifespan"]
 
 
-def test_nothing_is_left_behind(client, stored):
+def test_the_caller_is_unset_after_the_request(client, stored):
     request(starlette(client, Route("/", pushing(client))), "GET", "/")
     client.push({"class": "X", "args": []})
     assert "meta.caller_id" not in stored[1].payload

@@ -107,13 +107,13 @@ def test_the_context_travels_in_the_payload(traced):
 
 
 @pytest.mark.parametrize("reason", ["schedule", "retry"])
-def test_a_job_that_moves_to_its_queue_is_no_push(traced, reason):
+def test_moving_a_job_to_its_queue_is_not_a_push(traced, reason):
     payload = traced.push(reason=reason, traceparent="kept")
     assert payload["traceparent"] == "kept"
     assert traced.spans == ()
 
 
-def test_a_push_that_middleware_stops_is_no_message(traced):
+def test_a_push_stopped_by_middleware_sends_no_message(traced):
     traced.push(then=lambda push: None)
     assert [span.name for span in traced.spans] == ["send low"]
     assert traced.points("messaging.client.sent.messages") == []

@@ -44,7 +44,7 @@ def event_of(**fields):
     return found
 
 
-def test_a_line_of_ours_brings_its_fields():
+def test_our_own_lines_keep_their_fields():
     assert event_of(job_status="done") == {"event": "done", "job_status": "done"}
 
 

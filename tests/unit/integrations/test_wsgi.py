@@ -76,7 +76,7 @@ def test_an_application_without_routes_or_with_its_own(push, stored):
     assert stored[2].payload["correlation_id"] == "t1"
 
 
-def test_nothing_is_left_behind(push, stored):
+def test_the_caller_is_unset_after_the_request(push, stored):
     Browser(CallerId(lambda environ, start_response: (start_response("200 OK", []), [b""])[1])).get("/")
     push()
     assert "meta.caller_id" not in stored[0].payload

@@ -18,7 +18,7 @@ class TestClients:
     def test_the_default_configuration_is_used_unless_another_is_given(self, declare, stored):
         assert declare().enqueue(1) == stored[0].jid
 
-    def test_via_wins_over_the_job_s_own_client_which_may_be_a_function(self, declare, stored):
+    def test_via_overrides_the_client_of_the_job_which_may_be_a_function(self, declare, stored):
         own, asked = Config(), Config()
         own.jobs["queue"], asked.jobs["queue"] = "own", "asked"
         declare(client=Client(own)).enqueue(1)

@@ -75,7 +75,7 @@ class TestOptions:
         @job(shared_with_ruby=True)
         def fine(a, b=1): ...
 
-    def test_of_a_base_class_are_handed_down_but_its_name_is_not(self, config, stored):
+    def test_options_of_a_base_class_are_inherited_but_not_its_name(self, config, stored):
         class Base(Job, queue="low", retry=3): ...
 
         class One(Base, name="One"):
@@ -171,7 +171,7 @@ class TestCharacteristics:
             declare().using(urgency="high").enqueue(1)
         assert stored == []
 
-    def test_a_class_hands_them_down(self):
+    def test_a_class_passes_them_to_subclasses(self):
         class Base(Job, urgency="throttled", feature_category="search"):
             pass
 

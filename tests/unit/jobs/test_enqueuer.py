@@ -86,7 +86,7 @@ def test_arguments_that_are_not_json_are_reported_by_parameter_name(declare, sto
 
 
 class TestAsync:
-    def test_every_way_to_enqueue_has_an_awaitable_twin(self, declare, stored):
+    def test_every_enqueue_method_has_an_awaitable_version(self, declare, stored):
         add = declare()
 
         async def enqueue_all():

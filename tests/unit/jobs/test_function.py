@@ -22,7 +22,7 @@ def test_a_job_function_is_still_a_function():
     "name, ours",
     [("delay", "enqueue"), ("apply_async", "enqueue"), ("send", "enqueue"), ("s", "call"), ("apply", "run_inline")],
 )
-def test_a_method_of_another_system_names_ours(name, ours):
+def test_a_method_of_another_library_names_our_method(name, ours):
     with pytest.raises(AttributeError, match=f"'JobFunction' object has no attribute '{name}': use {ours}"):
         getattr(make_function(), name)
     with pytest.raises(AttributeError, match=f"'Enqueuer' object has no attribute '{name}': use {ours}"):

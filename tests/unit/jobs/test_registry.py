@@ -89,7 +89,7 @@ def test_a_reload_with_an_alias_less_forgets_the_alias():
     assert "Before" not in registry.names()
 
 
-def test_an_isolated_registry_is_as_before_afterwards():
+def test_an_isolated_registry_is_restored_afterwards():
     before = registry.names()
     with registry.isolated():
 

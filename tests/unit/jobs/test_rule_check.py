@@ -44,7 +44,7 @@ def test_without_rules_only_queues_are_checked(jobs):
     assert found(jobs, served=["other"]) == ["no worker serves default, where report, resize, send would wait"]
 
 
-def test_a_rule_behind_one_for_every_job_never_wins(jobs):
+def test_a_rule_after_a_catch_all_never_wins(jobs):
     assert found(jobs, [" * ", "default"], ["urgency=high", "urgent"]) == [
         "rule 2 (urgency=high → urgent) never applies: rule 1 selects all of its jobs before it"
     ]
@@ -83,7 +83,7 @@ def test_unserved_queues_are_reported_with_their_jobs(jobs):
     ]
 
 
-def test_a_queue_of_that_name_on_another_server_is_no_help(jobs):
+def test_a_queue_with_that_name_on_another_server_does_not_count(jobs):
     rules = [["urgency=high", "urgent", "fast"], ["*", "default"]]
     assert found(jobs, *rules) == ["no worker serves urgent of the server fast, where send would wait"]
     assert found(jobs, *rules, on="fast") == ["no worker serves default, where report, resize would wait"]

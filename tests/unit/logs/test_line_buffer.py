@@ -51,7 +51,7 @@ def test_flushing_writes_at_once(buffer, written, monkeypatch):
     assert written == ["a\n"]
 
 
-def test_nothing_starts_before_there_is_a_line(buffer):
+def test_the_writer_starts_with_the_first_line(buffer):
     buffer.flush()
     assert "offsider-log" not in [thread.name for thread in threading.enumerate() if thread is buffer._writer]
     assert buffer._writer is None

@@ -180,7 +180,7 @@ def test_outside_jobs_a_structured_line_has_the_fields_of_the_open_block():
     assert set(second) == {"time", "severity", "pid", "tid", "message"}
 
 
-def test_no_field_of_a_job_can_pass_for_one_of_ours():
+def test_no_field_of_a_job_can_imitate_a_built_in_field():
     stream = log_to("structured")
     with running(job(severity="FATAL", jid="other", message="forged")):
         logger.info("x")
@@ -364,7 +364,7 @@ def test_a_closed_reader_is_reported_once_and_fails_no_caller():
     assert process.returncode == 0
 
 
-def test_another_error_of_the_stream_is_reported_as_ever(capsys):
+def test_other_errors_of_the_stream_are_still_reported(capsys):
     stream = log_to("plain")
     stream.close()
     logger.info("x")
@@ -444,7 +444,7 @@ def test_the_fast_path_respects_the_level_of_a_job():
     assert "done" in flushed(stream)
 
 
-def test_a_handler_of_the_application_beside_ours_sees_records():
+def test_a_second_handler_of_the_application_receives_records():
     stream = log_to("plain")
     beside = Records()
     logger.addHandler(beside)

@@ -190,7 +190,7 @@ def test_coroutines_side_by_side_add_up(passing):
 
 
 @pytest.mark.parametrize("name", ["", "Db", "my-db", "1db", "d.b", "x" * 41])
-def test_a_name_that_is_no_field_is_refused(name):
+def test_an_invalid_field_name_is_refused(name):
     with pytest.raises(InvalidOptions, match=r"measure: .* is not a valid name"), job().measure(name):
         pass
 

@@ -93,5 +93,5 @@ def test_after_the_freeze_no_handler_can_be_added(events):
         events.on("beat")(print)
 
 
-def test_the_events_are_sidekiqs_and_ours():
+def test_the_events_are_those_of_sidekiq_and_our_own():
     assert NAMES[:7] == ("startup", "quiet", "shutdown", "exit", "heartbeat", "beat", "fork")

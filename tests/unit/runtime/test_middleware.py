@@ -44,7 +44,7 @@ def test_middleware_that_does_not_call_next_stops_the_job():
     assert chain.compose(lambda push: push)(Push({"class": "X", "args": []})) is None
 
 
-def test_a_composed_chain_stays_as_it_was():
+def test_a_composed_chain_does_not_change():
     chain = chain_of("a")
     run = chain.compose(lambda subject: [])
     chain.clear()
@@ -77,7 +77,7 @@ def test_places_are_named_by_entry_or_class():
     chain.remove(Other)
 
 
-def test_moving_an_entry_beside_another_counts_from_where_it_ends_up():
+def test_moving_an_entry_next_to_another_uses_the_final_position():
     a, b, c = Marks("a"), Marks("b"), Marks("c")
     chain = Chain([a, b, c])
     chain.insert_after(c, a)

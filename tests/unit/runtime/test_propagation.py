@@ -115,7 +115,7 @@ def test_a_name_that_cannot_be_a_field_is_refused(name):
 
 
 @pytest.mark.parametrize("value", [["a"], {"a": 1}, b"a", object(), float("nan"), float("inf"), 2**64])
-def test_a_value_that_is_no_plain_word_or_number_is_refused(value):
+def test_a_value_that_is_not_a_plain_string_or_number_is_refused(value):
     with pytest.raises(InvalidOptions, match="context: user must be text"):
         bind_context(user=value)
     assert stamps() == {}
@@ -155,7 +155,7 @@ def test_fields_bound_inside_a_job_override_its_context():
         }
 
 
-def test_a_block_around_a_job_is_none_of_the_jobs():
+def test_a_block_around_a_job_does_not_affect_the_job():
     """What it should have was stamped when it was pushed; a test or an embedded worker may run it anywhere."""
     with context(user="ann"), running(job()):
         assert "meta.user" not in stamps()
@@ -182,7 +182,7 @@ def test_a_block_left_open_by_a_job_does_not_affect_other_jobs():
     block.__exit__(None, None, None)
 
 
-def test_odd_values_of_a_foreign_payload_are_not_handed_on():
+def test_odd_values_of_a_foreign_payload_are_not_passed_on():
     odd = {"meta.list": [1], "meta.none": None, "meta.long": "x" * 1000, "correlation_id": 7}
     with running(job(**odd)):
         assert stamps() == {"meta.long": "x" * 255, "meta.caller_id": "Hard"}

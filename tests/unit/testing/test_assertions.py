@@ -73,7 +73,7 @@ def test_parameters_named_like_options_are_passed_in_a_call():
     assert_enqueued(odd.call(queue="a", count=1), queue="default", count=1)
 
 
-def test_when_it_is_due(resize):
+def test_the_due_time_is_matched(resize):
     when = datetime(2050, 1, 1, tzinfo=UTC)
     resize.enqueue_in(3600, "in")
     resize.enqueue_at(when, "at")

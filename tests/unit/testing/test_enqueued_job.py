@@ -27,7 +27,7 @@ def test_the_delay_counts_from_the_push(created_at, delay):
     assert kept.is_due(2e9)
 
 
-def test_it_can_be_run_again_as_it_was_pushed(config):
+def test_it_can_be_run_again_with_its_payload(config):
     pushed = Client(config).prepare(Client(config).build({"class": "X", "args": [[1]]}))
     assert pushed is not None
     kept = EnqueuedJob.of(pushed)

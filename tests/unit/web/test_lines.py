@@ -75,7 +75,7 @@ def test_deploys_are_in_the_chart():
     assert "v2" in texts(drawn([1, 2], marks=[{"at": 60.0, "label": "v2"}]))
 
 
-def test_a_target_range_is_behind_the_lines_and_has_a_name():
+def test_a_target_range_is_drawn_below_the_lines_with_its_name():
     chart = drawn([10, 20], zone={"name": "Good", "low": 20, "high": 40})
     (band,) = classed(chart, "zone")
     assert (band.get("y"), band.get("height")) == ("34", "91")

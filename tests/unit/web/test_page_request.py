@@ -127,5 +127,5 @@ def test_messages_are_translated_into_the_users_language():
         ("", ""),
     ],
 )
-def test_the_referring_page_is_one_of_ours_or_unknown(referer, came_from):
+def test_the_referring_page_is_our_own_or_unknown(referer, came_from):
     assert page_request(root="/app", referer=referer).came_from == came_from

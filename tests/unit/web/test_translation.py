@@ -70,7 +70,7 @@ def test_placeholders_are_filled_once_and_unknown_ones_stay():
     assert polish.translate("jobs.of") == 'Zadania "{name}"'
 
 
-def test_a_text_that_is_no_id_is_returned_unchanged():
+def test_a_text_that_is_not_an_id_is_returned_unchanged():
     for text in ("", "connection refused", "{name}"):
         assert Locale("pl", POLISH).translate(text) == text
 

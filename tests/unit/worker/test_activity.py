@@ -47,5 +47,5 @@ def test_the_rate_falls_to_zero_once_nothing_was_run_for_a_window(clock):
     assert rates.per_second() == (0, 0)
 
 
-def test_before_anything_is_noted_it_is_zero(clock):
+def test_before_the_first_run_the_rate_is_zero(clock):
     assert Rates(clock.monotonic).per_second() == (0, 0)

@@ -137,7 +137,7 @@ def test_a_job_that_finishes_in_spite_of_the_stop_has_finished(runner, threads):
     assert waiting.outcome.result(10) == "done"
 
 
-def test_a_job_that_cancels_itself_is_no_shutdown(runner):
+def test_a_job_that_cancels_itself_does_not_count_as_a_shutdown(runner):
     with pytest.raises(asyncio.CancelledError):
         runner.run(fail(asyncio.CancelledError()))
 

@@ -360,7 +360,7 @@ def test_a_reschedule_while_the_worker_stops_is_not_counted(config):
 
 
 @pytest.mark.parametrize("raw", [b"", b"no json", b"[]", b'{"class":"J"}'])
-def test_bytes_that_are_no_job_end_at_once(run, raw):
+def test_invalid_bytes_end_immediately(run, raw):
     ended = run(raw)
     assert isinstance(ended.outcome, Malformed)
     assert ended.outcome.error.raw == raw

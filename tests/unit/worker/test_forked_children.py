@@ -80,7 +80,7 @@ def test_a_child_of_a_handler_is_logged(children, caplog):
     assert f"handler: a forked child (process {pid}) returned to the worker and was terminated" in caplog.text
 
 
-def test_a_child_that_meant_to_end_is_no_mistake(children, caplog):
+def test_a_child_that_exits_itself_is_not_an_error(children, caplog):
     pid = fork(children, error="SystemExit")
     wait_for(lambda: is_gone(pid))
     assert caplog.text == ""

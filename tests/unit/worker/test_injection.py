@@ -103,7 +103,7 @@ def test_a_job_that_swallows_the_error_still_counts_as_reached(swallow):
     assert job.landed.is_set()
 
 
-def test_outside_of_a_job_there_is_nothing_to_reach():
+def test_outside_a_job_there_is_nothing_to_interrupt():
     reach = Injection(Window(), AsyncRunner("none"))
     assert not reach.aim(SoftTimeout, "late", lambda: None)
     assert reach.place() == ""
@@ -188,7 +188,7 @@ def test_a_second_limit_reaches_a_coroutine_that_swallowed_the_first():
     assert isinstance(job.ended(), HardTimeout)
 
 
-def test_a_stop_that_comes_at_the_same_time_wins():
+def test_a_simultaneous_stop_wins():
     busy, go = threading.Event(), threading.Event()
 
     async def blocks() -> None:

@@ -124,7 +124,7 @@ def test_the_job_log_can_be_switched_off_and_the_jobs_own_lines_stay(config, lin
         ((False, logging.WARNING), {"log_level": "debug"}, True),
     ],
 )
-def test_a_run_that_is_not_logged_needs_nothing_around_it(settings, fields, wanted, config, caplog):
+def test_runs_are_wrapped_only_if_logged(settings, fields, wanted, config, caplog):
     config.log.job_log, level = settings
     caplog.set_level(level, logger="offsider")
 

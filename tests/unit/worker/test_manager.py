@@ -312,7 +312,7 @@ def test_no_processor_is_replaced_once_the_manager_is_quiet(make, fetcher, repor
     assert threads_of(manager) == []
 
 
-def test_a_quiet_manager_ends_its_running_jobs_and_takes_no_more(make, fetcher):
+def test_a_quiet_manager_finishes_its_running_jobs_and_fetches_no_more(make, fetcher):
     entered, go_on = held_job()
     manager = make(fetcher, concurrency=2)
     running, later = unit("Held"), unit("Held")

@@ -23,7 +23,7 @@ COUNTED = Counted(4711, (Series({"class": "Ü", "queue": "low"}, 3, 2, 1, 0.5, 0
 
 
 @pytest.mark.parametrize("message", [REPORT, Orders(expected=4, no_more=True), Orders(), COUNTED, Counted(1)])
-def test_a_message_arrives_as_it_was_sent(message):
+def test_a_message_arrives_unchanged(message):
     assert decode(encode(message)) == message
 
 

@@ -61,7 +61,7 @@ def test_a_rest_is_noticed_within_a_few_milliseconds(clock):
     assert pace.ahead == 0
 
 
-def test_a_burst_in_no_time_is_no_infinite_rate(clock):
+def test_a_burst_in_zero_time_has_a_finite_rate(clock):
     pace = PrefetchSize(clock=clock)
     pace.note(100)
     pace.note(100)
@@ -88,7 +88,7 @@ def test_prefetch_stays_within_the_documented_limit(clock, round_trip_ms, most):
     assert pace.ahead == most
 
 
-def test_capsules_of_a_process_share_what_it_may_fetch_ahead(clock):
+def test_capsules_of_a_process_share_its_prefetch_limit(clock):
     near, far = PrefetchSize(0.25, clock), distant(clock, 0.005, share=0.75)
     for pace in (near, far):
         finish(pace, clock, 1_000_000)

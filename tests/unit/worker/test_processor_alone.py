@@ -102,7 +102,7 @@ def test_a_suspect_that_could_not_be_put_anywhere_is_left_for_the_manager(config
 
 
 @pytest.mark.parametrize("granted", [True, False])
-def test_a_job_that_is_no_suspect_starts_at_once(config, granted):
+def test_a_job_that_is_not_a_suspect_starts_immediately(config, granted):
     isolation = Isolation([], granted=granted)
     isolation.is_suspect = lambda unit: False  # type: ignore[method-assign]
     played = Scene(config, isolation)

@@ -28,7 +28,7 @@ def test_a_line_names_the_job_and_no_arguments(log):
     assert record.fields == {"class": "Hard", "jid": f"{1:024x}", "queue": "low", "correlation_id": f"{1:024x}"}
 
 
-def test_bytes_that_are_no_job_are_named_by_their_queue(log):
+def test_invalid_bytes_are_named_by_their_queue(log):
     RequeueLog("a test", logging.INFO).add(b"secret", "low")
     (record,) = log.records
     assert record.getMessage() == "requeued malformed payload to queue low: a test"

@@ -348,7 +348,7 @@ def test_other_invalid_delays(decide, asked):
 
 
 @pytest.mark.parametrize("signal", [SystemExit(1), KeyboardInterrupt(), CancelledError(), GeneratorExit()])
-def test_a_callback_that_wants_to_exit_is_only_broken(decide, reports, signal):
+def test_a_callback_that_exits_counts_as_broken(decide, reports, signal):
     """Else the thread would die before the outcome is written, and the job would run again, uncounted, for ever."""
 
     def leave(*_):

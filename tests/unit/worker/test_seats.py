@@ -26,7 +26,7 @@ def spare(monkeypatch):
     monkeypatch.setattr(module, "SPARE_SECONDS", 0.01)
 
 
-def test_there_are_as_many_seats_as_threads_asked_for(threads, spare):
+def test_there_is_a_seat_per_thread(threads, spare):
     seats = Seats(2, 10)
     assert [threads(number, seats.wait) for number in (1, 2, 3)] == [True, True, False]
     assert [threads(number, seats.is_seated) for number in (1, 2, 3)] == [True, True, False]

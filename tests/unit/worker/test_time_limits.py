@@ -77,7 +77,7 @@ def test_nothing_is_done_before_the_limit(scene):
     assert reach.aimed == []
 
 
-def test_at_each_limit_its_error_is_raised_and_then_the_job_is_given_up(scene, caplog):
+def test_each_limit_raises_its_error_and_finally_the_job_is_abandoned(scene, caplog):
     reach = Injection()
     watched = scene.watch(5, 10, reach)
     assert scene.at(5) == GRACE_SECONDS
@@ -167,7 +167,7 @@ def test_a_job_that_blocked_the_interpreter_is_logged_when_it_ends(scene, caplog
     ]
 
 
-def test_a_job_that_cleans_up_for_long_is_no_news(scene, caplog):
+def test_a_job_with_a_long_cleanup_is_not_logged_again(scene, caplog):
     watched = scene.watch(5, None)
     scene.at(5)
     scene.at(6)

@@ -115,7 +115,7 @@ def test_an_async_block_waits_for_the_commit(config, make):
     assert batch.status().total == 1
 
 
-def test_a_duplicate_is_no_member(config, make):
+def test_a_duplicate_is_not_a_member(config, make):
     config.use(Unique())
     client = Client(config)
     client.push({**X, "unique_for": 60})
@@ -147,7 +147,7 @@ def test_a_member_without_retries_is_refused(make, client, config):
     assert stored(config) == []
 
 
-def test_a_bid_that_is_no_text_is_ignored(client, config):
+def test_a_bid_that_is_not_a_string_is_ignored(client, config):
     client.push({**X, "bid": 5})
     assert len(stored(config)) == 1
 
@@ -284,7 +284,7 @@ def test_wrong_durations_are_refused(wrong):
         Batches(**wrong)
 
 
-def test_outside_of_jobs_there_is_no_current_batch():
+def test_outside_jobs_there_is_no_current_batch():
     with pytest.raises(NoCurrentJob):
         current_batch()
 

@@ -251,7 +251,7 @@ def test_a_job_without_a_batch_has_none(config, client, declared):
 
 @pytest.mark.parametrize("fault", ["lose_reply", "lose_request"])
 @pytest.mark.parametrize("act", ["succeed", "fail"])
-def test_outcomes_whose_reply_is_lost_count_once(redis_url, raw_redis, member, callbacks, *, fault, act, pushed):
+def test_outcomes_with_a_lost_reply_count_once(redis_url, raw_redis, member, callbacks, *, fault, act, pushed):
     """The worker loses its connection at the step that writes the outcome, and writes it again."""
     script = working.POSTPONE if act == "fail" else working.ACK_AND_CLAIM
     composed = joined(script, [], [], [(0, store.Effect(store.ADVANCE, []))])[0]

@@ -179,7 +179,7 @@ def test_a_success_that_is_written_twice_pushes_nothing_again(config, jobs, redi
     assert redis.run(store.FOLLOW, [keys.queue("none"), *names[1:]], [first, "[1]", 60, last, "low"]) == 0
 
 
-def test_a_result_that_is_no_json_ends_the_workflow_and_is_reported(config, jobs):
+def test_a_result_that_is_not_json_ends_the_workflow_and_is_reported(config, jobs):
     errors = []
     config.error_handlers.append(lambda error, context: errors.append(str(error)))
     does["load"] = lambda _: {1: object}
@@ -245,7 +245,7 @@ def test_a_step_that_client_middleware_stops_is_refused(config, jobs):
         chain(jobs.load.call(1), jobs.clean.call(RESULT), config=config).enqueue()
 
 
-def test_pushes_of_client_middleware_are_no_steps(config, jobs):
+def test_pushes_of_client_middleware_are_not_steps(config, jobs):
     def push_another(push, call_next):
         if push.payload["class"] == "load":
             Client(config).push({"class": "plain", "args": []})

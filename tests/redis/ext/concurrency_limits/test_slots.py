@@ -118,7 +118,7 @@ def test_the_slot_of_a_run_that_ended_without_a_written_outcome_is_freed_by_its_
     assert {run for run, _ in store.runs(Installation.of(config).redis, "Hard")} == {running, of_another}
 
 
-def test_a_run_takes_its_slot_again_after_the_server_lost_it(slots, config, raw_redis):
+def test_a_run_acquires_its_slot_again_after_the_server_lost_it(slots, config, raw_redis):
     job = a_run()
     with slots.occupy(run_of(ALIVE), job, 1):
         slots.look()
@@ -131,7 +131,7 @@ def test_a_run_takes_its_slot_again_after_the_server_lost_it(slots, config, raw_
 
 
 @pytest.mark.parametrize("when", ["before", "during"])
-def test_a_run_that_ends_while_it_takes_its_slot_again_does_not_keep_it(slots, raw_redis, monkeypatch, when):
+def test_a_run_that_ends_while_reacquiring_its_slot_does_not_keep_it(slots, raw_redis, monkeypatch, when):
     run, job = run_of(ALIVE), a_run()
     holding = slots.occupy(run, job, 1)
     real = {"before": store.missing, "during": store.keep}[when]

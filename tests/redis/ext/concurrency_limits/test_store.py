@@ -71,7 +71,7 @@ def stage(redis, raw_redis):
     return Stage(redis, raw_redis)
 
 
-def test_slots_are_taken_up_to_the_limit_and_the_next_job_is_held_in_one_step(stage, raw_redis):
+def test_slots_are_acquired_up_to_the_limit_and_the_next_job_is_held_in_one_step(stage, raw_redis):
     assert [stage.enter(jid, 2) for jid in "abcd"] == [Entered.TAKEN, Entered.TAKEN, Entered.HELD, Entered.HELD]
     assert (stage.in_use, stage.held) == (2, ["c", "d"])
     assert [decode(raw)["jid"] for raw in raw_redis.lrange(stage.working, 0, -1)] == ["b", "a"]
@@ -97,7 +97,7 @@ def server_ms(stage):
     return seconds * 1000 + microseconds / 1000
 
 
-def test_a_resumed_job_goes_to_the_head_of_its_queue_and_waits_from_then_on(stage, raw_redis):
+def test_a_resumed_job_moves_to_the_head_of_its_queue_and_its_latency_restarts(stage, raw_redis):
     run = stage.run_of("a")
     stage.enter("a", 1, run=run)
     stage.enter("b", 1)
@@ -153,7 +153,7 @@ def test_while_jobs_are_held_no_job_overtakes_them(stage):
 
 
 @pytest.mark.parametrize("limit, entered", [(0, Entered.UNLIMITED), (-1, Entered.HELD)])
-def test_no_limit_takes_no_slot_and_a_negative_one_holds(stage, limit, entered):
+def test_no_limit_uses_no_slot_and_a_negative_one_holds(stage, limit, entered):
     assert stage.enter("a", limit) is entered
     assert stage.in_use == 0
 
@@ -204,7 +204,7 @@ def test_a_job_taken_by_another_process_is_not_held(stage, raw_redis):
     assert stage.held == []
 
 
-def test_a_dead_process_takes_no_slot(stage, raw_redis):
+def test_a_dead_process_acquires_no_slot(stage, raw_redis):
     raw_redis.set(stage.redis.keys.fenced(OWNER.identity), 1)
     assert stage.enter("a", 5) is Entered.LOST
     assert (stage.in_use, stage.held) == (0, [])
@@ -311,7 +311,7 @@ def test_runs_have_their_job_and_start(stage, raw_redis):
     assert abs(since - raw_redis.time()[0]) < 10
 
 
-def test_a_class_without_slots_and_held_jobs_is_forgotten(stage, raw_redis):
+def test_a_class_without_slots_and_held_jobs_is_deleted(stage, raw_redis):
     run = stage.run_of("a")
     stage.enter("a", 1, run=run)
     stage.enter("b", 1)

@@ -25,7 +25,7 @@ def table(config, limits=None, *, default_shares=False):
     return Table(Installation.of(config), Rules(limits or {}, default_shares=default_shares))
 
 
-def test_a_class_is_learnt_at_its_first_run_under_the_name_of_its_job(config, hard):
+def test_a_class_is_registered_at_its_first_run_under_its_job_name(config, hard):
     known = table(config)
     assert known.learn("Old") == known.learn("Hard") == Limited("Hard", 3)
     assert known.learn("Free") is None

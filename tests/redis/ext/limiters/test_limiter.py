@@ -179,7 +179,7 @@ def test_a_block_that_raises_frees_its_slot(config, time):
     assert takes(limiter)
 
 
-def test_a_waiting_block_asks_less_often_and_gives_up(config, time):
+def test_a_waiting_block_polls_less_often_and_times_out(config, time):
     limiter = Limiter.concurrent("erp", 1, wait_timeout=2, config=config)
     with limiter.within_limit():
         assert not takes(limiter)

@@ -331,7 +331,7 @@ def test_rows_for_an_unknown_server_stay_and_are_reported_once_a_minute(config, 
     assert len(source.read("bulk", 0, 10)) == 1
 
 
-def test_one_relay_at_a_time_and_the_next_takes_over_at_once(config, source, raw_redis):
+def test_one_relay_runs_at_a_time_and_the_next_takes_over_immediately(config, source, raw_redis):
     first, second = Relay(config, source), Relay(config, source)
     assert first.tick() is not None
     assert second.tick() == relays.IDLE_SECONDS
@@ -391,7 +391,7 @@ def test_the_doctor_reports_old_rows(config, source):
     assert "1 row of the outbox, the oldest for 9" in finding.what
 
 
-def test_a_push_without_the_outbox_goes_directly_to_redis(config, raw_redis):
+def test_a_push_without_the_outbox_is_sent_directly_to_redis(config, raw_redis):
     Client(config).push({"class": "Mail", "args": [1], "outbox": False})
     Client(config).push({"class": "Mail", "args": [2], "after_commit": False})
     assert args_of(raw_redis) == [[1], [2]]

@@ -509,7 +509,7 @@ def test_unique_jobs_of_many_processes_at_once_are_claimed_once_as_well(clock, p
 
 
 @pytest.mark.parametrize("state", ["gone", "paused", "early", "refused"])
-def test_a_unique_job_whose_tick_cannot_be_claimed_takes_no_lock(clock, process, pushed, raw_redis, state):
+def test_a_unique_job_whose_tick_cannot_be_claimed_acquires_no_lock(clock, process, pushed, raw_redis, state):
     clock.set(NOON)
     one = process(entry(options={"extra": {"unique_for": 600}}))
     unique(one)

@@ -79,7 +79,7 @@ def test_a_claim_whose_push_is_refused_changes_nothing(store, prepared, raw_redi
     assert snapshot(raw_redis) == before
 
 
-def test_a_full_server_takes_no_job_and_its_tick_stays(make_server, prepared):
+def test_a_full_server_refuses_the_job_and_its_tick_stays(make_server, prepared):
     server = make_server(maxmemory_policy="noeviction")
     config = Config()
     config.redis.url = server.url

@@ -58,7 +58,7 @@ def act(config):
     return post
 
 
-def test_the_table_and_the_page_of_one_show_what_is_registered(ask, config):
+def test_the_table_and_the_page_of_a_job_show_registered_data(ask, config):
     PeriodicStore(Installation.of(config).redis).note("clean", Line("skipped", 1e9, 1e9, count=3, by="host:1:ab"))
     PeriodicStore(Installation.of(config).redis).note("clean", Line("tick", 1e9, 1e9, jid="ab" * 12, by="host:1:ab"))
     table, page = ask("/periodic"), ask("/periodic/clean")

@@ -174,7 +174,7 @@ def test_hard_warns_of_a_job_that_it_cannot_interrupt(config, caplog, monkeypatc
     assert jid.status() == "cancelled"
 
 
-def test_a_job_that_was_claimed_or_is_held_does_not_begin(config):
+def test_a_claimed_or_held_job_does_not_start_after_cancellation(config):
     jid = waiting.enqueue()
     redis = Installation.of(config).redis
     redis.run(*store.cancel_call(redis.keys, jid, hard=False))  # the mark, without the removal

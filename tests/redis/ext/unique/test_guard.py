@@ -42,7 +42,7 @@ def test_other_arguments_another_class_and_another_queue_are_other_jobs(client):
     assert not any(client.push(push) for push in pushes)
 
 
-def test_a_job_without_the_option_takes_no_lock(client, raw_redis):
+def test_a_job_without_the_option_acquires_no_lock(client, raw_redis):
     assert client.push({"class": "Hard", "args": [1]})
     assert client.push({"class": "Hard", "args": [1]})
     assert client.push({**JOB, "unique_for": False})
@@ -84,7 +84,7 @@ def test_a_scheduled_job_is_locked_for_its_delay_and_the_time_after(client, conf
     assert raw_redis.zcard("schedule") == 1
 
 
-def test_deduplicate_leaves_scheduled_jobs_alone_unless_asked(client, config):
+def test_deduplicate_ignores_scheduled_jobs_by_default(client, config):
     later = {"class": "Hard", "args": [1], "deduplicate": "until_executed", "at": timedelta(hours=1)}
     assert client.push(later)
     assert client.push(later)

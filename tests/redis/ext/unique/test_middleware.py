@@ -76,7 +76,7 @@ def test_a_lock_until_the_start_is_free_inside_of_the_job(config, stage, options
 
 
 @pytest.mark.parametrize("error", [Skip(), Discard("no use")])
-def test_a_job_that_gives_up_frees_its_lock(config, stage, error):
+def test_a_discarded_job_releases_its_lock(config, stage, error):
     stage.does = raises(error)
     push(config)
     run(config, lambda: stage.ran and free(config)())
@@ -201,7 +201,7 @@ def test_a_job_that_is_put_into_quarantine_frees_its_lock(config):
     assert len(queue) == 1
 
 
-def test_removed_bytes_that_are_not_a_job_free_no_lock(config, raw_redis):
+def test_removed_invalid_bytes_release_no_lock(config, raw_redis):
     raw_redis.lpush("queue:default", b'not json "idempotency_key"', b"{}")
     raw_redis.sadd("queues", "default")
     Queue("default", config).clear()

@@ -128,7 +128,7 @@ def test_jobs_without_a_lock_or_with_one_of_unknown_name_are_left_alone(refresh,
     assert list(names(now)) == [name]
 
 
-def test_an_expired_lock_is_not_taken_again(refresh, with_rules, raw_redis):
+def test_an_expired_lock_is_not_acquired_again(refresh, with_rules, raw_redis):
     push(with_rules(OLD), refresh)
     raw_redis.delete(*raw_redis.keys("offsider:unique*"))
     now = with_rules(NEW)

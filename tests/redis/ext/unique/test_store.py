@@ -16,7 +16,7 @@ def take(redis, lock="l1", jid="j1", *, name="Hard", queue="default", raw=b"job"
     return "" if reply is None else reply[0].decode()
 
 
-def test_a_lock_is_taken_with_its_job_or_not_at_all(redis, raw_redis):
+def test_a_lock_is_acquired_with_its_job_or_not_at_all(redis, raw_redis):
     assert take(redis) == ""
     assert take(redis, jid="j2") == "j1"
     assert raw_redis.lrange("queue:default", 0, -1) == [b"job"]

@@ -52,7 +52,7 @@ def test_a_rate_is_shown_with_its_window():
 
 
 @pytest.mark.parametrize("option", ["rate_key", "concurrency_key", "fair_by"])
-def test_a_key_that_is_no_function_is_refused_with_its_option(config, option):
+def test_a_key_that_is_not_a_function_is_refused_with_its_option(config, option):
     with pytest.raises(InvalidOptions, match=rf"Hard: {option}: a key is a function"):
         declare(**{option: 3}).check(config)
     with pytest.raises(InvalidOptions):
