@@ -74,9 +74,9 @@ def test_an_unreachable_server_is_reported_and_the_old_values_are_dimmed(open_, 
     break_it()
     banner, button = page.locator("[data-not-live]"), page.locator("[data-live-button]")
     expect(banner).to_be_visible()
-    told = BANNER.match(banner.text_content() or "")
-    assert told is not None
-    assert told[1] in now
+    reported = BANNER.match(banner.text_content() or "")
+    assert reported is not None
+    assert reported[1] in now
     expect(button).to_have_text("Stale")
     assert page.locator("#strip").evaluate(OPACITY) < 0.6
     assert page.locator("#now-counters").evaluate(OPACITY) < 0.6

@@ -60,7 +60,7 @@ def scrape(embedded_url) -> str:
 
 
 @pytest.fixture
-def told(scrape) -> set[str]:
+def reported(scrape) -> set[str]:
     """The names of all metrics of the scrape."""
     return {re.split(r"[{ ]", line)[0] for line in scrape.splitlines() if not line.startswith("#")}
 
@@ -101,18 +101,18 @@ def test_all_rows_are_open_and_their_panels_described(name):
 
 
 @DASHBOARD_NAMES
-def test_every_metric_of_a_dashboard_is_in_a_scrape(name, told):
+def test_every_metric_of_a_dashboard_is_in_a_scrape(name, reported):
     asked = {
         metric for text in [*expressions(name), *map(str, variables(name).values())] for metric in METRIC.findall(text)
     }
     assert asked
-    assert asked <= told
+    assert asked <= reported
 
 
-def test_every_metric_of_the_rules_is_in_a_scrape(told):
+def test_every_metric_of_the_rules_is_in_a_scrape(reported):
     asked = {metric for rule in rules() for metric in METRIC.findall(rule["expr"])}
     assert asked
-    assert asked <= told
+    assert asked <= reported
 
 
 @DASHBOARD_NAMES
@@ -202,7 +202,7 @@ def test_the_zone_of_a_well_used_shard_is_the_same_everywhere():
     assert overused["expr"].count(f"> {high}") == 2
 
 
-def test_metrics_used_by_autoscalers_are_in_a_scrape(told):
+def test_metrics_used_by_autoscalers_are_in_a_scrape(reported):
     [scaled] = yaml.safe_load_all((KUBERNETES / "keda.yaml").read_text())
     autoscaler, adapter = yaml.safe_load_all((KUBERNETES / "hpa.yaml").read_text())
     [trigger] = scaled["spec"]["triggers"]
@@ -210,7 +210,7 @@ def test_metrics_used_by_autoscalers_are_in_a_scrape(told):
     metric = autoscaler["spec"]["metrics"][0]["external"]["metric"]
     asked = {metric["name"], rule["seriesQuery"], *METRIC.findall(trigger["metadata"]["query"])}
     assert asked == {"sidekiq_shard_desired_replicas"}
-    assert asked <= told
+    assert asked <= reported
 
 
 def test_autoscalers_have_the_bounds_of_the_settings():
@@ -250,8 +250,8 @@ def test_prometheus_finds_nothing_wrong_with_a_scrape(scrape):
     assert (ended.returncode, ended.stdout + ended.stderr) == (0, "")
 
 
-def test_the_page_names_every_metric_and_every_alert(told):
+def test_the_page_names_every_metric_and_every_alert(reported):
     page = (ROOT / "docs" / "monitoring.md").read_text()
-    families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in told}
+    families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in reported}
     assert [name for name in families if f"`{name}`" not in page] == []
     assert [rule["alert"] for rule in rules() if "alert" in rule and f"`{rule['alert']}`" not in page] == []

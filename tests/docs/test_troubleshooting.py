@@ -20,7 +20,7 @@ def messages() -> list[str]:
 
 
 @cache
-def said() -> list[str]:
+def output() -> list[str]:
     """Every text in the code, with a placeholder for each value."""
     found: list[str] = []
     for path in (ROOT / "src" / "offsider").rglob("*.py"):
@@ -37,7 +37,7 @@ def said() -> list[str]:
 def test_a_message_is_one_of_the_code(message):
     parts = [re.escape(part.strip()) for part in message.split("…")]
     wanted = re.compile(".*".join(part for part in parts if part), re.DOTALL)
-    assert any(wanted.search(text) for text in said()), message
+    assert any(wanted.search(text) for text in output()), message
 
 
 def test_the_page_explains_many_messages():

@@ -71,6 +71,8 @@ def ruby_tells_current(of: str = "") -> None:
 @job(name="PythonTellsCurrent", queue="python")
 def python_tells_current() -> None:
     """Notes the current attributes that it sees, and pushes a job to Ruby, which does the same."""
-    told = {name: repr(variable.get()) for name, variable in vars(Current).items() if isinstance(variable, ContextVar)}
-    store.set(f"current:{current_job().jid}", json.dumps(told))
+    attributes = {
+        name: repr(variable.get()) for name, variable in vars(Current).items() if isinstance(variable, ContextVar)
+    }
+    store.set(f"current:{current_job().jid}", json.dumps(attributes))
     ruby_tells_current.enqueue(current_job().jid)

@@ -25,8 +25,8 @@ class Sidekiq:
     @cached_property
     def version(self) -> str:
         """For example ``"8.1.7"``."""
-        told = subprocess.run([self.program("sidekiq"), "--version"], capture_output=True, text=True, check=True)
-        return told.stdout.split()[1]
+        reported = subprocess.run([self.program("sidekiq"), "--version"], capture_output=True, text=True, check=True)
+        return reported.stdout.split()[1]
 
     @property
     def wire_version(self) -> int:

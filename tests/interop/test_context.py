@@ -30,10 +30,10 @@ def test_our_worker_logs_the_context_stamped_by_ruby(ruby, processes) -> None:
     stamps = "'meta.caller_id' => 'OrdersController#create', 'correlation_id' => 'c2'"
     jid = ruby(f"Sidekiq::Client.push('class' => 'HardJob', 'args' => [1], 'queue' => 'python', {stamps})")
 
-    def told():
+    def reported():
         lines = [json.loads(line) for line in processes.logs().splitlines() if line.startswith("{")]
         return [line for line in lines if line.get("jid") == jid and line.get("job_status") == "done"]
 
-    [line] = eventually(told, "a line of the log")
+    [line] = eventually(reported, "a line of the log")
     assert (line["meta.caller_id"], line["correlation_id"]) == ("OrdersController#create", "c2")
     assert 0 <= line["scheduling_latency_s"] < 120

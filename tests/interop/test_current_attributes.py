@@ -81,25 +81,25 @@ def workers(processes) -> None:
 
 
 @pytest.fixture
-def told(raw_redis):
+def reported(raw_redis):
     """The attributes that a job saw, or the job that it pushed to Ruby, but for those without a value."""
 
-    def told(key: str) -> dict:
+    def reported(key: str) -> dict:
         seen = json.loads(eventually(lambda: raw_redis.get(f"current:{key}"), f"job {key}"))
         return {name: value for name, value in seen.items() if value not in ("None", ["NilClass", "nil"])}
 
-    return told
+    return reported
 
 
-def test_attributes_of_ruby_apply_in_a_job_here_and_in_the_job_it_pushes_to_ruby(ruby, form, told):
+def test_attributes_of_ruby_apply_in_a_job_here_and_in_the_job_it_pushes_to_ruby(ruby, form, reported):
     push = "Sidekiq::Client.push('class' => 'PythonTellsCurrent', 'args' => [], 'queue' => 'python')"
     jid = ruby(f"Current.set({OF_RUBY[form]}) {{ {push} }}")
 
-    assert told(jid) == SEEN_IN_PYTHON[form]
-    assert told(f"{jid}:ruby") == SEEN_IN_RUBY_AGAIN[form]
+    assert reported(jid) == SEEN_IN_PYTHON[form]
+    assert reported(f"{jid}:ruby") == SEEN_IN_RUBY_AGAIN[form]
 
 
-def test_attributes_of_python_apply_in_a_job_of_ruby(config, form, told):
+def test_attributes_of_python_apply_in_a_job_of_ruby(config, form, reported):
     ours = Config()
     ours.redis.url, ours.redis.wire_version = config.redis.url, config.redis.wire_version
     ours.use(CurrentAttributes(CURRENT))
@@ -109,4 +109,4 @@ def test_attributes_of_python_apply_in_a_job_of_ruby(config, form, told):
             getattr(CURRENT, name).set(value)
         return Client(ours).push({"class": "RubyTellsCurrent", "args": [], "queue": "ruby"})
 
-    assert told(f"{copy_context().run(push)}:ruby") == SEEN_IN_RUBY[form]
+    assert reported(f"{copy_context().run(push)}:ruby") == SEEN_IN_RUBY[form]

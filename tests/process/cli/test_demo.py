@@ -70,8 +70,8 @@ def interrupt_twice(process: subprocess.Popen[str]) -> None:
     """The second Ctrl-C does not wait for the queues to become empty. Too early it would be one with the first."""
     assert process.stdout is not None
     process.send_signal(signal.SIGINT)
-    said = iter(process.stdout.readline, "")
-    assert any("emptying the queues" in line for line in said)
+    printed = iter(process.stdout.readline, "")
+    assert any("emptying the queues" in line for line in printed)
     process.send_signal(signal.SIGINT)
 
 

@@ -37,14 +37,14 @@ def test_where_nothing_can_be_bound_nothing_happens(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "error, code, said",
+    "error, code, message",
     [
         (ConfigurationError("it is wrong"), 1, "offsider: it is wrong"),
         (RuntimeError("a fault"), 1, "RuntimeError: a fault"),
         (KeyboardInterrupt(), 0, ""),
     ],
 )
-def test_an_error_of_a_worker_never_returns_into_the_supervisor(capfd, error, code, said):
+def test_an_error_of_a_worker_never_returns_into_the_supervisor(capfd, error, code, message):
     def work_as(*_):
         raise error
 
@@ -53,7 +53,7 @@ def test_an_error_of_a_worker_never_returns_into_the_supervisor(capfd, error, co
     child = forker.fork(0, [])
     _, status = os.waitpid(child.pid, 0)
     assert os.waitstatus_to_exitcode(status) == code
-    assert said in capfd.readouterr().err
+    assert message in capfd.readouterr().err
     for end in (child.parent_link, channel, signals):
         end.close()
 
@@ -67,8 +67,8 @@ def test_a_worker_keeps_only_its_own_ends_of_shared_descriptors(monkeypatch):
         link = KeeperLink(keeper, Status)
         link.owns(Lists("host:1:aaaaaaaaaaaa", {}), 9000, RedisSettings())
         forked.say_ready(3)
-        told = ["NOTIFY_SOCKET" in os.environ, link.gone, sibling.parent_link.fileno(), list(options.queue), let_go]
-        os.write(writing, json.dumps(told).encode())
+        reported = ["NOTIFY_SOCKET" in os.environ, link.gone, sibling.parent_link.fileno(), list(options.queue), let_go]
+        os.write(writing, json.dumps(reported).encode())
         return 7
 
     config = Config()

@@ -42,7 +42,7 @@ def test_the_queue_of_a_job_is_explained(folder):
 
 
 @pytest.mark.parametrize(
-    "rules, name, told",
+    "rules, name, expected",
     [
         ("[]", "shop.ReportJob", ["shop.ReportJob goes to low", "because of no rules: the queue that it declares"]),
         ("[]", "shop.welcome", ["shop.welcome goes to default", "because of no rules: the default queue"]),
@@ -57,9 +57,9 @@ def test_the_queue_of_a_job_is_explained(folder):
         ),
     ],
 )
-def test_a_job_without_a_matching_rule_is_explained_too(folder, rules, name, told):
+def test_a_job_without_a_matching_rule_is_explained_too(folder, rules, name, expected):
     ended = offsider(folder, "routes", "explain", name, OFFSIDER_ROUTING_RULES=rules)
-    assert [line.strip() for line in ended.stdout.splitlines()][: len(told)] == told
+    assert [line.strip() for line in ended.stdout.splitlines()][: len(expected)] == expected
 
 
 def test_an_unknown_job_is_reported_with_the_nearest_name(folder):

@@ -164,8 +164,8 @@ def test_processes_may_be_one_per_core_and_bound_to_it(swarm):
 def test_each_worker_serves_its_group_of_queues(workers, stored, ledger, options):
     supervisor = Swarm(workers.start("-G", "high", "-G", "low,2 lower", *options, text=APP, wait=False))
     supervisor.until_running()
-    said = supervisor.worker.output
-    assert said.count("running <Capsule default: 5 of high, strict>") == 1
+    printed = supervisor.worker.output
+    assert printed.count("running <Capsule default: 5 of high, strict>") == 1
     for queue in ("high", "low", "lower"):
         push(stored, "Short", queue, queue=queue)
     wait_for(lambda: len(ledger.notes("end")) == 3)
@@ -188,8 +188,8 @@ def test_a_killed_worker_s_jobs_are_back_within_a_second_and_another_one_is_star
     os.kill(doomed, signal.SIGKILL)
     wait_for(lambda: ledger.notes("end", jid=jid))
     assert time.monotonic() - before < 3
-    said = supervisor.worker.until_says("starting another one in 0 s")
-    assert f"(process {doomed}) was killed by SIGKILL" in said
+    printed = supervisor.worker.until_says("starting another one in 0 s")
+    assert f"(process {doomed}) was killed by SIGKILL" in printed
     wait_for(lambda: len(supervisor.identities()) == 3)
     dead = supervisor.identities()[doomed]
     assert f"{dead} is dead; requeued its 1 job" in supervisor.worker.output
@@ -468,10 +468,10 @@ def test_a_worker_over_its_memory_limit_is_replaced_and_logs_its_jobs(swarm, sto
     jid = push(stored, "Hoard", 200, 60)
     large = wait_for(lambda: ledger.notes("start"))[0].pid
     wait_for(lambda: ledger.notes("end", jid=jid), 20)
-    said = supervisor.worker.until_says(f"(process {large}) ended with code 0")
-    assert "more than memory_hard_mb = 150" in said
-    assert f"running now: Hoard jid={jid}" in said
-    started = [line for line in said.splitlines() if "running <Capsule" in line or "stopping: running jobs" in line]
+    printed = supervisor.worker.until_says(f"(process {large}) ended with code 0")
+    assert "more than memory_hard_mb = 150" in printed
+    assert f"running now: Hoard jid={jid}" in printed
+    started = [line for line in printed.splitlines() if "running <Capsule" in line or "stopping: running jobs" in line]
     assert "stopping" not in started[1], "the successor runs first"
     supervisor.worker.stopped()
 

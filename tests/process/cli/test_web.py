@@ -116,6 +116,6 @@ def test_all_servers_of_the_configuration_are_shown(start, embedded_url, tmp_pat
     ],
 )
 def test_invalid_options_are_refused_with_the_reason(options, why):
-    told = refused(*options)
-    assert why in told
-    assert "Traceback" not in told
+    reported = refused(*options)
+    assert why in reported
+    assert "Traceback" not in reported

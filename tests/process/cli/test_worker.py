@@ -147,9 +147,9 @@ def test_an_error_is_one_line_and_exit_code_1(workers, options, environ, message
     workers.write(JOB, "plain.py")
     worker = workers.start(*options, app=None, environ=environ, wait=False)
     assert worker.ended() == 1
-    said = [line for line in worker.output.splitlines() if line.startswith("offsider: ")]
-    assert len(said) == 1
-    assert message in said[0]
+    printed = [line for line in worker.output.splitlines() if line.startswith("offsider: ")]
+    assert len(printed) == 1
+    assert message in printed[0]
     assert "Traceback" not in worker.output
     assert "hunter2" not in worker.output
 

@@ -87,8 +87,8 @@ def test_a_port_is_on_loopback_only(valkey):
 
 def test_writes_are_appended_and_nothing_is_evicted(valkey):
     with valkey() as server, redis.Redis.from_url(server.url) as client:
-        told = client.config_get("appendonly", "appendfsync", "maxmemory-policy", "save")
-    assert told == {"appendonly": "yes", "appendfsync": "everysec", "maxmemory-policy": "noeviction", "save": ""}
+        settings = client.config_get("appendonly", "appendfsync", "maxmemory-policy", "save")
+    assert settings == {"appendonly": "yes", "appendfsync": "everysec", "maxmemory-policy": "noeviction", "save": ""}
 
 
 def test_a_folder_with_a_very_long_path_works_as_well(folder):

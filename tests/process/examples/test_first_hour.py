@@ -102,8 +102,8 @@ def hour(request: pytest.FixtureRequest, tmp_path: Path, embedded_url: str) -> I
         yield played
         seconds = time.monotonic() - played.began
         row = row_of(section)
-        said = f"{section}: {row.commands} commands, {row.glue} lines of glue, {seconds:.1f} s"
-        request.node.user_properties.append(("first hour", said))
+        output = f"{section}: {row.commands} commands, {row.glue} lines of glue, {seconds:.1f} s"
+        request.node.user_properties.append(("first hour", output))
     finally:
         played.close()
 

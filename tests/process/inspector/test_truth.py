@@ -210,7 +210,7 @@ def compare_while_it_runs(page, ledger, config) -> bool:
     """Compare what moves; whether rates could be compared as well."""
     before, board, now = time.time(), page("/"), time.time()
     home = Home(Installation.of(config)).read(View())
-    told = json.loads(rendered("overview", Installation.of(config), as_json=True))
+    reported = json.loads(rendered("overview", Installation.of(config), as_json=True))
     ended = time.time()
     notes = [note for note in ledger.notes() if note.event in {"done", "failed"}]
     steady = is_steady(notes, 3, before - WINDOW_SECONDS - STARVED_SECONDS, ended)
@@ -218,7 +218,7 @@ def compare_while_it_runs(page, ledger, config) -> bool:
         assert_rate(board["rates"]["processed"], notes, now)
         assert_rate(board["rates"]["failed"], [note for note in notes if note.event == "failed"], now)
         assert_rate(home.samples[-1], notes, ended)
-        assert_rate(told["processed_per_second"], notes, ended)
+        assert_rate(reported["processed_per_second"], notes, ended)
     older = sum(note.time < before - STARVED_SECONDS for note in notes)
     assert older <= board["stats"]["processed"] <= len(notes)
 
@@ -252,8 +252,8 @@ def compare_at_rest(page, ledger, config, pushed: int, *, lost_counts: int) -> N
     assert (board["rates"]["processed"], board["rates"]["silent_processes"]) == (0, 0)
 
     counters = {name: board["stats"][name] for name in ("processed", "failed")}
-    told = json.loads(rendered("overview", Installation.of(config), as_json=True))
-    assert {name: told[name] for name in (*exact, *counters)} == exact | counters
+    reported = json.loads(rendered("overview", Installation.of(config), as_json=True))
+    assert {name: reported[name] for name in (*exact, *counters)} == exact | counters
     stats = page("/stats")["sidekiq"]
     assert {name: stats[name] for name in (*exact, *counters)} == exact | counters
     facts = {row.cells[0]: row.cells[1] for row in Home(Installation.of(config)).read(View()).rows}

@@ -91,8 +91,8 @@ def test_dead_processors_are_replaced_and_their_jobs_are_not_lost(workers, store
     jid = push(stored, "Short", 1)
     worker = workers.start("-c", "2", text=OWN, environ={"OFFSIDER_WORKER_FETCHER": "app.Fragile"})
     wait_for(lambda: len(ledger.notes("end", jid=jid)) == 2)  # it had run when its settling broke, so it runs twice
-    said = worker.until_says("not acknowledged")
-    assert said.count("break ") >= 5
+    printed = worker.until_says("not acknowledged")
+    assert printed.count("break ") >= 5
     for _ in range(3):
         further = push(stored, "Short", 2)
         wait_for(lambda further=further: ledger.notes("end", jid=further))

@@ -206,8 +206,8 @@ def test_a_child_forked_in_a_callback_or_a_handler_ends_there(workers, stored, l
     wait_for(lambda: zombies(worker.pid) == [], 15)
     wait_for(lambda: stored.get("stat:failed") == b"1")
     assert {item.pid for item in ledger.notes()} == {worker.pid}
-    told = ["exhausted", "death", "second death"] if dies else ["retry_in"]
-    assert [item.event for item in ledger.notes(jid=jid)] == ["ran", *told, "error", "finished"]
+    reported = ["exhausted", "death", "second death"] if dies else ["retry_in"]
+    assert [item.event for item in ledger.notes(jid=jid)] == ["ran", *reported, "error", "finished"]
     assert len(sorted_set(stored, "dead" if dies else "retry")) == 1
     assert set(re.findall(r"pid=(\d+)", worker.output)) <= {str(worker.pid)}
     assert "lost ownership" not in worker.output

@@ -51,22 +51,22 @@ def run(workers, stored, *jids_wanted, **environ):
 def test_each_job_has_a_line_at_its_start_and_its_end(workers, stored, style):
     fine, broken = push(stored, "Talks", False, tags=["a", "b"]), push(stored, "Talks", True)
     selling = push(stored, "Sells")
-    said = run(workers, stored, OFFSIDER_LOG_FORMAT=style)
+    printed = run(workers, stored, OFFSIDER_LOG_FORMAT=style)
     prefix = PREFIX[style]
-    assert re.search(f"^{prefix}jid={fine} class=Talks tags=a,b: start$", said, re.MULTILINE)
-    assert re.search(f"^{prefix}jid={fine} class=Talks tags=a,b: the news$", said, re.MULTILINE)
+    assert re.search(f"^{prefix}jid={fine} class=Talks tags=a,b: start$", printed, re.MULTILINE)
+    assert re.search(f"^{prefix}jid={fine} class=Talks tags=a,b: the news$", printed, re.MULTILINE)
     own = f"^{prefix}jid={selling} class=Sells logger=shop queue=default pieces=3: sold$"
-    assert re.search(own, said, re.MULTILINE)
+    assert re.search(own, printed, re.MULTILINE)
     done = rf"^{prefix}jid={fine} class=Talks tags=a,b rows=7 elapsed=[\d.]+: done$"
-    assert re.search(done, said, re.MULTILINE)
-    assert re.search(rf"^{prefix}jid={broken} class=Talks rows=7 elapsed=[\d.]+: fail$", said, re.MULTILINE)
-    assert "the details" not in said
+    assert re.search(done, printed, re.MULTILINE)
+    assert re.search(rf"^{prefix}jid={broken} class=Talks rows=7 elapsed=[\d.]+: fail$", printed, re.MULTILINE)
+    assert "the details" not in printed
 
 
 def test_json_lines_have_the_same_data_as_fields(workers, stored):
     fine, broken = push(stored, "Talks", False, tags=["a"]), push(stored, "Talks", True)
-    said = run(workers, stored, OFFSIDER_LOG_FORMAT="json")
-    lines = [json.loads(line) for line in said.splitlines()]
+    printed = run(workers, stored, OFFSIDER_LOG_FORMAT="json")
+    lines = [json.loads(line) for line in printed.splitlines()]
     by_job = {
         jid: [line["msg"] for line in lines if line["ctx"].get("jid") == jid and line["lvl"] == "INFO"]
         for jid in (fine, broken)
@@ -79,24 +79,24 @@ def test_json_lines_have_the_same_data_as_fields(workers, stored):
 
 def test_the_job_log_can_be_left_out(workers, stored):
     push(stored, "Talks", False)
-    said = run(workers, stored, OFFSIDER_LOG_JOB_LOG="false")
-    assert "the news" in said
-    assert not re.search(r": (start|done|fail)$", said, re.MULTILINE)
+    printed = run(workers, stored, OFFSIDER_LOG_JOB_LOG="false")
+    assert "the news" in printed
+    assert not re.search(r": (start|done|fail)$", printed, re.MULTILINE)
 
 
 def test_a_job_may_have_a_level_of_its_own(workers, stored):
     loud = push(stored, "Talks", False, log_level="debug")
     silent = push(stored, "Talks", False, log_level="error")
-    said = run(workers, stored)
-    assert f"jid={loud} class=Talks: the details" in said
-    assert silent not in said
+    printed = run(workers, stored)
+    assert f"jid={loud} class=Talks: the details" in printed
+    assert silent not in printed
 
 
 def test_a_failing_job_is_reported_with_its_error(workers, stored):
     jid = push(stored, "Talks", True)
-    said = run(workers, stored)
-    assert "ValueError: broken" in said
-    assert jid in said
+    printed = run(workers, stored)
+    assert "ValueError: broken" in printed
+    assert jid in printed
     assert sorted_set(stored, "retry")[0]["error_message"] == "broken"
 
 
@@ -116,10 +116,10 @@ def test_names_and_messages_of_any_kind_pass_through_the_log(workers, stored, le
     worker = workers.start("-q", "default", text=app, environ=environ)
     (retry,) = wait_for(lambda: sorted_set(stored, "retry"))
     assert retry["error_message"] == "nicht möglich: ö \U0001f600 ?"
-    said = worker.stopped()
-    assert "Logging error" not in said
+    printed = worker.stopped()
+    assert "Logging error" not in printed
     shown = "\\U0001f600" if encoding == "ascii" else "\U0001f600"
-    assert f"{shown} \\ud800" in said
+    assert f"{shown} \\ud800" in printed
 
 
 def test_a_killed_worker_loses_only_the_most_recent_lines(workers, stored):
@@ -160,9 +160,9 @@ def test_the_child_of_a_job_writes_its_own_lines_only(workers, stored):
     jids = [push(stored, "Forks") for _ in range(5)]
     worker = workers.start("-c", "2", text=app, wait=False)
     worker.until_says(": done", times=5)
-    said = worker.stopped()
+    printed = worker.stopped()
     for jid in jids:
-        lines = re.findall(rf"jid={jid} .*: (.+)$", said, re.MULTILINE)
+        lines = re.findall(rf"jid={jid} .*: (.+)$", printed, re.MULTILINE)
         assert sorted(lines) == ["done", "start", "the child's"]
 
 
@@ -217,10 +217,10 @@ def test_structured_lines_carry_the_origin_from_job_to_job(workers, stored):
     [retry] = wait_for(lambda: stored.zrange("retry", 0, -1))
     stored.zadd("retry", {retry: 0})  # due now
     worker.until_says('"job_status": "done"', times=3)
-    said = worker.stopped()
+    printed = worker.stopped()
 
-    lines = [json.loads(line) for line in said.splitlines()]
-    assert "hidden" not in said
+    lines = [json.loads(line) for line in printed.splitlines()]
+    assert "hidden" not in printed
     assert all({"time", "severity", "pid", "tid", "message"} <= set(line) for line in lines)
     assert {line["severity"] for line in lines} <= {"INFO", "WARN"}
     ends = {(line["class"], line["attempt"]): line for line in lines if line.get("job_status") in {"done", "fail"}}

@@ -116,10 +116,10 @@ def test_a_woken_worker_writes_nothing_about_jobs_that_ran_elsewhere(workers, st
     other.stopped()
 
     frozen.send("CONT")
-    said = frozen.until_says("lost ownership", times=2)
+    printed = frozen.until_says("lost ownership", times=2)
     assert f"{frozen.identity} was declared dead" in frozen.until_says("was declared dead while it was silent")
     wait_for(lambda: sorted(ledger.words("lost ownership")) == ["failed", "succeeded"])
-    assert "(failed) is void" in said
+    assert "(failed) is void" in printed
     (retry,) = sorted_set(stored, "retry")
     assert (retry["retry_count"], retry["interrupted_count"]) == (0, 1)
     assert waiting(stored) == private(stored) == []

@@ -10,14 +10,14 @@ from tests.waiting import wait_for
 
 
 @pytest.mark.parametrize(
-    "missing, said",
+    "missing, message",
     [
         ("CLIENT", "polling"),  # no CLIENT UNBLOCK, and no CLIENT TRACKING
         ("INFO", "this user may not call INFO: not checked"),
         ("CONFIG", "running <Capsule"),
     ],
 )
-def test_jobs_run_on_a_server_without_a_command(workers, ledger, make_server, missing, said):
+def test_jobs_run_on_a_server_without_a_command(workers, ledger, make_server, missing, message):
     server = make_server(rename_command=f'{missing} ""')
     workers.url = server.url
     worker = workers.start("-c", "1")
@@ -26,5 +26,5 @@ def test_jobs_run_on_a_server_without_a_command(workers, ledger, make_server, mi
         wait_for(lambda: ledger.notes("end", jid=first))
         second = push(client, "Short")
         wait_for(lambda: ledger.notes("end", jid=second))
-    assert said in worker.output
+    assert message in worker.output
     worker.stopped()

@@ -83,11 +83,11 @@ def test_a_dump_shows_threads_and_asyncio_tasks(workers, stored, ledger):
     worker = workers.start("-c", "2", "-t", "0")
     wait_for(lambda: len(ledger.notes("start")) == 2)
     worker.send("TTIN")
-    said = worker.until_says("asyncio task")
+    printed = worker.until_says("asyncio task")
     worker.until_says("await asyncio.sleep(seconds)")
-    assert "offsider-default-1" in said
+    assert "offsider-default-1" in printed
     assert "time.sleep(0.02)" in worker.output
-    assert "MainThread" in said
+    assert "MainThread" in printed
 
     leave_signal(stored, worker.identity, "TTIN")
     worker.until_says("asyncio task", BEAT_SECONDS, times=2)

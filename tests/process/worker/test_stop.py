@@ -268,6 +268,6 @@ def test_hanging_handlers_do_not_delay_the_stop(workers, stored, ledger, event):
     assert time.monotonic() - before < 1 + MARGIN_SECONDS
     assert [(job["jid"], job["interrupted_count"]) for job in waiting(stored)] == [(jid, 1)]
     assert stored.hlen("offsider:owners") == 0
-    told = [name for name in ledger.events() if name in {"quiet", "shutdown", "exit"}]
-    assert told == [name for name in ("quiet", "shutdown", "exit") if name != event]
+    reported = [name for name in ledger.events() if name in {"quiet", "shutdown", "exit"}]
+    assert reported == [name for name in ("quiet", "shutdown", "exit") if name != event]
     assert f"handlers of {event} are still running" in worker.output

@@ -154,8 +154,8 @@ def test_a_job_that_waits_forever_is_logged_with_its_location_and_ends_with_its_
     worker = start("-c", "1")
     began = time.monotonic()
     jid = push(stored, "Way", way, soft_timeout=1, hard_timeout=2.5)
-    said = worker.until_says("is not interruptible: its soft limit of 1 s has passed")
-    assert any(f" in {place}" in said for place in (way, "get", "wait")), said
+    printed = worker.until_says("is not interruptible: its soft limit of 1 s has passed")
+    assert any(f" in {place}" in printed for place in (way, "get", "wait")), printed
     assert worker.ended() == 1
     assert time.monotonic() - began < 12
     assert "though its hard limit of 2.5 s has passed" in worker.output
@@ -256,6 +256,6 @@ def test_without_limits_there_is_no_thread_for_them(start, stored, ledger):
     push(stored, "Short")
     wait_for(lambda: ledger.notes("end"))
     worker.send("TTIN")
-    said = worker.until_says("MainThread")
+    printed = worker.until_says("MainThread")
     worker.stopped()
-    assert "offsider-time-limits" not in said + worker.output
+    assert "offsider-time-limits" not in printed + worker.output

@@ -32,8 +32,8 @@ def config(embedded_url):
 
 
 def job(number: int, **more) -> str:
-    told = {"class": f"Job{number:02}", "args": [number], "queue": "default", "jid": f"{number:024}"}
-    return json.dumps(told | more)
+    details = {"class": f"Job{number:02}", "args": [number], "queue": "default", "jid": f"{number:024}"}
+    return json.dumps(details | more)
 
 
 def fill(client, key: str, count: int, *, since: float = 9e9, **more) -> None:

@@ -22,8 +22,8 @@ def busy(redis_url):
 
 
 def run(raw_redis, identity: str, tid: str, name: str, since: float) -> None:
-    told = {"queue": "default", "payload": payload(name), "run_at": int(time.time() - since)}
-    raw_redis.hset(f"{identity}:work", tid, json.dumps(told))
+    work = {"queue": "default", "payload": payload(name), "run_at": int(time.time() - since)}
+    raw_redis.hset(f"{identity}:work", tid, json.dumps(work))
 
 
 def test_each_process_has_its_jobs_below_it_the_longest_first(busy, raw_redis):

@@ -53,9 +53,9 @@ def test_programs_read_json(raw_redis):
     push(raw_redis, "A", queue="mail")
     result = call("--json")
     assert result.exit_code == 2
-    told = json.loads(result.output)
-    assert told["severity"] == "error"
-    assert told["findings"][0] == {
+    reported = json.loads(result.output)
+    assert reported["severity"] == "error"
+    assert reported["findings"][0] == {
         "check": "unserved",
         "severity": "error",
         "what": "no worker serves mail (1 job waiting)",

@@ -166,9 +166,9 @@ def test_an_alias_selects_its_class_and_an_unknown_name_is_refused(config, held,
     register(raw_redis)
     processes.publish_jobs(Installation.of(config).redis, OURS, {"HardJob": "", "OldJob": ""})
     assert call("pause", "OldJob").output == "HardJob: paused\n"
-    told = call("pause", "HardJbo")
-    assert "no live worker knows this class" in told.output
-    assert "HardJob" in told.output
+    outcome = call("pause", "HardJbo")
+    assert "no live worker knows this class" in outcome.output
+    assert "HardJob" in outcome.output
 
 
 def test_another_server_is_asked_for_by_its_name(config, tmp_path):

@@ -61,8 +61,8 @@ def test_a_quiet_worker_serves_nothing_and_one_of_every_queue_all(raw_redis):
 def test_programs_read_json(raw_redis):
     register(raw_redis)
     push(raw_redis, "A")
-    [told] = json.loads(call("--json").output)
-    assert told == {"name": "default", "size": 1, "latency_seconds": 0.0, "paused": False, "served": True}
+    [reported] = json.loads(call("--json").output)
+    assert reported == {"name": "default", "size": 1, "latency_seconds": 0.0, "paused": False, "served": True}
 
 
 def test_without_queues_only_the_head_is_printed(raw_redis):

@@ -21,8 +21,8 @@ def tabs(redis_url):
 
 
 def job(number: int, **more) -> str:
-    told = {"class": f"Job{number}", "args": [number], "queue": "default", "jid": f"{number:024}"}
-    return json.dumps(told | more)
+    payload = {"class": f"Job{number}", "args": [number], "queue": "default", "jid": f"{number:024}"}
+    return json.dumps(payload | more)
 
 
 def test_each_set_has_its_keys(tabs):

@@ -71,19 +71,21 @@ def test_a_quiet_worker_is_marked(raw_redis):
 @pytest.mark.parametrize("view", stats.VIEWS)
 def test_each_view_can_be_had_alone_and_as_json(stocked, view):
     assert call(view).exit_code == 0
-    told = json.loads(call(view, "--json").output)
-    assert told
+    reported = json.loads(call(view, "--json").output)
+    assert reported
     if view == "all":
-        assert list(told) == ["version", "overview", "processes", "queues"]
+        assert list(reported) == ["version", "overview", "processes", "queues"]
 
 
 def test_programs_read_json(stocked):
-    told = json.loads(call("--json").output)
-    assert told["overview"]["processed"] == 12_345
-    assert told["overview"]["default_queue_latency_seconds"] == 0
-    assert told["processes"][0]["identity"] == OURS
-    assert told["queues"] == [{"name": "default", "size": 2, "latency_seconds": 0.0, "paused": False, "served": True}]
-    assert told["version"]["store"] in ("redis", "valkey")
+    reported = json.loads(call("--json").output)
+    assert reported["overview"]["processed"] == 12_345
+    assert reported["overview"]["default_queue_latency_seconds"] == 0
+    assert reported["processes"][0]["identity"] == OURS
+    assert reported["queues"] == [
+        {"name": "default", "size": 2, "latency_seconds": 0.0, "paused": False, "served": True}
+    ]
+    assert reported["version"]["store"] in ("redis", "valkey")
 
 
 def test_stored_data_cannot_inject_terminal_sequences(raw_redis):

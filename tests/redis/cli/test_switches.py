@@ -91,8 +91,13 @@ def test_one_class_that_is_refused_leaves_the_others(config):
 
 def test_programs_read_json(config):
     Switches(config).defer("app.Export", 120)
-    [told] = json.loads(call("--json").output)
-    assert (told["name"], told["action"], told["delay_seconds"], told["until"]) == ("app.Export", "defer", 120.0, None)
+    [reported] = json.loads(call("--json").output)
+    assert (reported["name"], reported["action"], reported["delay_seconds"], reported["until"]) == (
+        "app.Export",
+        "defer",
+        120.0,
+        None,
+    )
 
 
 def test_classes_are_switched_off_and_on(config):
@@ -126,14 +131,14 @@ def test_a_name_unknown_to_all_workers_is_reported_but_set(config, raw_redis):
 
 def test_an_impossible_switch_is_refused_with_the_next_step(config):
     Switches(config).drop("HardJob")
-    for words, said in (
+    for words, printed in (
         (("clear", "HardJobs"), "no kill switch is set for HardJobs (did you mean 'HardJob'?)"),
         (("defer", "HardJob", "--delay", "0.5"), "seconds of a switch expects at least 1 s"),
         (("drop", "x" * 501), "name of a switch expects at most 500 characters"),
     ):
         result = call(*words)
         assert result.exit_code == 1
-        assert said in result.output
+        assert printed in result.output
     assert call("defer", "A", "--delay", "soon").exit_code == 2
     assert call("drop").exit_code == 2
 

@@ -55,8 +55,10 @@ def seed(client: Any, redis: Redis) -> None:
     client.hset("offsider:expired", "New", 3)
     client.zadd("retry", {"early": now + 1000})
     client.zadd("dead", {"gone": now})
-    said = {"urgency": "high", "feature_category": "post", "shard": "bulk"}
-    mail = Series({"class": "Mail", "queue": "low", **said}, processed=4, failed=1, run_seconds=2.5, queue_seconds=1.0)
+    labels = {"urgency": "high", "feature_category": "post", "shard": "bulk"}
+    mail = Series(
+        {"class": "Mail", "queue": "low", **labels}, processed=4, failed=1, run_seconds=2.5, queue_seconds=1.0
+    )
     mail.satisfied = 2
     mail.run_buckets[2] = mail.queue_buckets[1] = 4
     other = Series({"class": "Mail", "queue": "default", "tenant": "acme"}, processed=6, run_seconds=0.5)

@@ -39,11 +39,11 @@ def test_findings_are_sorted_by_severity(redis_url, raw_redis):
     assert severities == sorted(severities, reverse=True)
 
 
-@pytest.mark.parametrize("url, told", [("redis://localhost:1", "cannot be reached")])
-def test_a_server_that_is_away_is_a_finding(url, told):
+@pytest.mark.parametrize("url, message", [("redis://localhost:1", "cannot be reached")])
+def test_a_server_that_is_away_is_a_finding(url, message):
     [finding] = examined(url).values()
     assert (finding.check, finding.severity) == ("server", Severity.ERROR)
-    assert told in finding.what
+    assert message in finding.what
     assert "redis-cli -u redis://localhost:1" in finding.fix
 
 

@@ -125,9 +125,9 @@ def test_a_huge_id_is_not_used_as_a_key():
     assert len(record.key_part) == 12
 
 
-@pytest.mark.parametrize("count, told", [(0, 0), (10**9, 10**9), (-1, None), (10**9 + 1, None), (10**400, None)])
-def test_a_count_of_retries_is_one_that_can_be(count, told):
-    assert JobRecord(json.dumps({"class": "X", "args": [], "retry_count": count}).encode()).retry_count == told
+@pytest.mark.parametrize("count, expected", [(0, 0), (10**9, 10**9), (-1, None), (10**9 + 1, None), (10**400, None)])
+def test_a_count_of_retries_is_one_that_can_be(count, expected):
+    assert JobRecord(json.dumps({"class": "X", "args": [], "retry_count": count}).encode()).retry_count == expected
 
 
 def test_compressed_arguments_are_shown_plain():
@@ -152,7 +152,7 @@ def test_large_compressed_arguments_are_not_kept_in_memory_and_not_for_lists():
     assert small.unlisted_bytes == 0
 
 
-@pytest.mark.parametrize("said", [-1, "300004", 1e6, True, None])
-def test_a_crafted_size_of_compressed_arguments_is_ignored(said):
-    packed = {"class": "HardJob", "args": ["eJw="], "compressed": True, "original_job_size_bytes": said}
+@pytest.mark.parametrize("size", [-1, "300004", 1e6, True, None])
+def test_a_crafted_size_of_compressed_arguments_is_ignored(size):
+    packed = {"class": "HardJob", "args": ["eJw="], "compressed": True, "original_job_size_bytes": size}
     assert JobRecord(json.dumps(packed).encode()).unlisted_bytes == 0

@@ -38,9 +38,9 @@ def any_set(request, config):
 @pytest.fixture
 def deaths(config):
     """The arguments passed to the death handlers."""
-    told: list = []
-    config.death_handlers.append(lambda payload, error: told.append((payload["jid"], repr(error))))
-    return told
+    reported: list = []
+    config.death_handlers.append(lambda payload, error: reported.append((payload["jid"], repr(error))))
+    return reported
 
 
 def only(job_set):
@@ -206,18 +206,18 @@ def test_a_dead_job_that_is_killed_again_stays_with_a_new_time(config, raw_redis
 
 
 def test_a_broken_death_handler_is_reported_and_the_others_are_called(config, raw_redis):
-    reports, told = [], []
+    reports, reported = [], []
 
     def broken(payload, error):
         raise LookupError("broken")
 
     config.error_handlers.append(lambda error, context: reports.append((str(error), context["context"])))
     config.death_handlers.append(broken)
-    config.death_handlers.append(lambda payload, error: told.append(payload["jid"]))
+    config.death_handlers.append(lambda payload, error: reported.append(payload["jid"]))
     raw_redis.zadd("retry", {failed_job(8): FUTURE})
     assert only(RetrySet(config)).kill()
     assert reports == [("broken", "a death handler")]
-    assert told == [JID]
+    assert reported == [JID]
 
 
 def test_killing_cuts_the_dead_set_to_its_limits(config, raw_redis):

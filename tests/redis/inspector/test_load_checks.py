@@ -37,8 +37,8 @@ def test_the_longest_wait_is_reported_first(redis_url, raw_redis):
     enqueue(raw_redis, 3 * 86_400, queue="paused")
     raw_redis.sadd("paused", "paused")
     finding = examined(redis_url)["waiting"]
-    told = "the next job has waited for more than an hour: mail (10 hours, 1 job), default (2 minutes, 3 jobs)"
-    assert finding.what == told
+    shown = "the next job has waited for more than an hour: mail (10 hours, 1 job), default (2 minutes, 3 jobs)"
+    assert finding.what == shown
 
 
 def test_an_unserved_queue_is_reported_once(redis_url, raw_redis):

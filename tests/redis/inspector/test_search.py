@@ -26,8 +26,8 @@ def everywhere(raw_redis):
     """The same job at every place, among others."""
     raw_redis.sadd("processes", "a:1:x")
     raw_redis.hset("a:1:x", mapping={"info": "{}", "busy": 1})
-    told = {"queue": "low", "payload": job(7).decode(), "run_at": 1}
-    raw_redis.hset("a:1:x:work", "t1", json.dumps(told))
+    work = {"queue": "low", "payload": job(7).decode(), "run_at": 1}
+    raw_redis.hset("a:1:x:work", "t1", json.dumps(work))
     for name in ("retry", "schedule", "dead"):
         raw_redis.zadd(name, {job(n): n + 0.5 for n in range(50)})
     raw_redis.sadd("queues", "low", "a|b", "empty")

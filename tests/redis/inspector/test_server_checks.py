@@ -164,10 +164,10 @@ def test_a_server_that_is_far_away(seconds, expected):
     assert finding.severity.name.lower() == expected
 
 
-@pytest.mark.parametrize("ahead, told", [(-90.0, "90.0 s ahead of"), (90.0, "90.0 s behind")])
-def test_a_machine_whose_clock_is_wrong(ahead, told):
+@pytest.mark.parametrize("ahead, message", [(-90.0, "90.0 s ahead of"), (90.0, "90.0 s behind")])
+def test_a_machine_whose_clock_is_wrong(ahead, message):
     [finding] = server_checks.check_clock(Comparison(0.001, 0.0, ahead))
-    assert (finding.severity, told in finding.what) == (Severity.ERROR, True)
+    assert (finding.severity, message in finding.what) == (Severity.ERROR, True)
 
 
 def test_a_user_without_scripts(make_server):

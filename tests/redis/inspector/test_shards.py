@@ -78,8 +78,8 @@ def test_a_shard_is_shown_with_its_workers_and_waiting_jobs(config_of, raw_redis
     add_jobs(other, "a", 7)
     shards = '[shards.first]\nqueues = ["a,3", "b"]\n[shards.far]\nqueues = ["a"]\nserver = "other"\n'
     found = list(Shards(config_of(shards)))
-    told = [("first", "main"), ("far", "other"), ("", "main"), ("", "main")]
-    assert [(shard.name, shard.server) for shard in found] == told
+    expected = [("first", "main"), ("far", "other"), ("", "main"), ("", "main")]
+    assert [(shard.name, shard.server) for shard in found] == expected
     first, far, without, left = found
     assert (first.queues, first.processes, first.quiet) == (("a", "b"), 2, 1)
     assert (first.concurrency, first.busy, first.waiting, first.error) == (15, 2, 3, "")

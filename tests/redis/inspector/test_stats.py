@@ -72,8 +72,8 @@ def test_the_rate_is_the_sum_over_all_processes(config, raw_redis):
 
 def test_the_rate_of_a_process_that_is_frozen_is_not_counted(config, raw_redis):
     raw_redis.sadd("processes", "one:1:ab")
-    told = json.dumps({"processed": 400.0, "failed": 1.0, "running": {}, "at": time.time() - RATE_SECONDS - 1})
-    raw_redis.hset("one:1:ab", mapping={"info": "{}", "busy": 1, "activity": told})
+    stored_report = json.dumps({"processed": 400.0, "failed": 1.0, "running": {}, "at": time.time() - RATE_SECONDS - 1})
+    raw_redis.hset("one:1:ab", mapping={"info": "{}", "busy": 1, "activity": stored_report})
     read = Stats.read(config)
     assert (read.processed_per_second, read.failed_per_second, read.silent_processes) == (0, 0, 0)
 

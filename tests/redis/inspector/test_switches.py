@@ -50,7 +50,7 @@ def test_without_a_configuration_that_of_the_process_is_used(config):
 
 
 @pytest.mark.parametrize(
-    "act, said",
+    "act, message",
     [
         (lambda found: found.drop(""), "needs the name of a class"),
         (lambda found: found.drop("x" * 501), "name of a switch expects at most 500 characters"),
@@ -62,8 +62,8 @@ def test_without_a_configuration_that_of_the_process_is_used(config):
         (lambda found: found.defer("A", timedelta(days=20_000)), "seconds of a switch"),
     ],
 )
-def test_an_impossible_switch_is_refused_and_nothing_is_set(config, raw_redis, act, said):
-    with pytest.raises(InvalidSwitch, match=said):
+def test_an_impossible_switch_is_refused_and_nothing_is_set(config, raw_redis, act, message):
+    with pytest.raises(InvalidSwitch, match=message):
         act(Switches(config))
     assert raw_redis.keys() == []
 

@@ -24,9 +24,9 @@ OURS = "web-1:17:0123456789ab"
 
 @pytest.fixture
 def running(raw_redis):
-    def running(told: object, tid: str = "t1", identity: str = OURS, key: str = "work") -> None:
+    def running(data: object, tid: str = "t1", identity: str = OURS, key: str = "work") -> None:
         raw_redis.sadd("processes", identity)
-        raw_redis.hset(f"{identity}:{key}", tid, told if isinstance(told, str | bytes) else json.dumps(told))
+        raw_redis.hset(f"{identity}:{key}", tid, data if isinstance(data, str | bytes) else json.dumps(data))
 
     return running
 
@@ -68,7 +68,7 @@ def test_a_payload_that_is_not_a_string_is_of_an_old_sidekiq(config, running):
 
 
 @pytest.mark.parametrize(
-    "told",
+    "data",
     [
         "no json",
         b"\xff",
@@ -81,8 +81,8 @@ def test_a_payload_that_is_not_a_string_is_of_an_old_sidekiq(config, running):
         {"run_at": -5, "payload": "\ud800"},
     ],
 )
-def test_invalid_data_of_others_hides_no_process(config, running, told):
-    running(told)
+def test_invalid_data_of_others_hides_no_process(config, running, data):
+    running(data)
     running(run(2, 5), "t2")
     odd, other = sorted(WorkSet(config), key=lambda work: work.tid)
     assert (odd.queue, odd.run_at, odd.elapsed_seconds, odd.jid, odd.record.malformed) == ("", 0, 0, "", True)

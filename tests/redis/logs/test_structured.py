@@ -126,7 +126,7 @@ def frees_a_lost_lock(inside):
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize(
-    "deed, said",
+    "deed, message",
     [
         (drops_a_duplicate, "holds its lock"),
         (pushes_a_large_one, "bytes; pass an id"),
@@ -138,7 +138,7 @@ def frees_a_lost_lock(inside):
         (frees_a_lost_lock, "which no longer exists"),
     ],
 )
-def test_a_line_about_another_job_names_that_job_alone(config, deed, said, style):
+def test_a_line_about_another_job_names_that_job_alone(config, deed, message, style):
     stream = io.StringIO()
     config.log.format = "structured" if style == "structlog" else style
     handler = setup_logging(config.log, stream)
@@ -151,7 +151,7 @@ def test_a_line_about_another_job_names_that_job_alone(config, deed, said, style
     handler.close()
 
     lines = stream.getvalue().splitlines()
-    (line,) = [line for line in lines if said in line and inside.jid in line]
+    (line,) = [line for line in lines if message in line and inside.jid in line]
     assert not OF_OURS.search(line), line
     has_queue = deed not in (stores_one_whose_queue_gets_no_name, frees_a_lost_lock)
     assert not has_queue or re.search('queue"?[=:] ?"?theirs', line), line

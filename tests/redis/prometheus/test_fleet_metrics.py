@@ -133,12 +133,12 @@ def test_extensions_add_metrics_and_a_failing_one_does_not_affect_the_others(con
     def broken(_config):
         raise RedisRefused("WRONGTYPE of something")
 
-    told = []
-    config.error_handlers.append(lambda error, context: told.append(context["context"]))
+    reported = []
+    config.error_handlers.append(lambda error, context: reported.append(context["context"]))
     config.add_metrics(broken)
     config.add_metrics(lambda asked: [Family("own", "gauge", "Of ours.", (Sample(float(asked.config is config)),))])
     assert text_of(read_families(Installation.of(config))).endswith("# HELP own Of ours.\n# TYPE own gauge\nown 1.0\n")
-    assert told == ["metrics of an extension"]
+    assert reported == ["metrics of an extension"]
     Installation.of(config).close()
 
 
@@ -166,8 +166,8 @@ def test_a_queue_of_jobs_that_may_wait_has_no_target(config, raw_redis):
 
 
 def test_it_exports_the_state_of_shards(found):
-    told = {name[14:]: value for (name, *shard), value in found.items() if shard == ["bulk"]}
-    assert told == {
+    reported = {name[14:]: value for (name, *shard), value in found.items() if shard == ["bulk"]}
+    assert reported == {
         "processes": 1,
         "workers": 5,
         "busy_workers": 2,

@@ -23,8 +23,8 @@ def test_each_queue_has_the_enqueue_time_of_its_next_job(pool, raw_redis):
 @pytest.mark.parametrize("first", [True, False])
 def test_a_huge_job_is_not_read_to_find_out(pool, raw_redis, stamp, seconds, first):
     arguments = {"args": ["x" * 1_000_000, '"enqueued_at":7']}
-    told = {"enqueued_at": stamp}
-    payload = {"class": "X"} | (told | arguments if first else arguments | told)
+    times = {"enqueued_at": stamp}
+    payload = {"class": "X"} | (times | arguments if first else arguments | times)
     raw_redis.lpush("queue:big", json.dumps(payload, separators=(",", ":")))
     raw_redis.config_resetstat()
     assert enqueued_at(pool, ["big"]) == [seconds]

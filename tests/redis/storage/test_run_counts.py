@@ -72,12 +72,17 @@ def total(pool, window: str) -> int:
 
 
 def test_a_class_is_scored_by_its_characteristics_and_not_by_queue_or_the_labels_of_extensions(pool):
-    told = {"urgency": "high", "feature_category": "post", "boundary": "cpu", "shard": "urgent"}
-    write(pool, promised(**told, tenant="acme"), promised(queue="other", **told), promised(urgency="low"))
+    characteristics = {"urgency": "high", "feature_category": "post", "boundary": "cpu", "shard": "urgent"}
+    write(
+        pool,
+        promised(**characteristics, tenant="acme"),
+        promised(queue="other", **characteristics),
+        promised(urgency="low"),
+    )
     found = sorted(run_counts.scores(pool, NOW), key=lambda each: each[1]["1h"].total)
     assert found == [
         ({"class": "Mail", "urgency": "low"}, dict.fromkeys(("1h", "6h", "3d"), Score(10, 1, 2))),
-        ({"class": "Mail", **told}, dict.fromkeys(("1h", "6h", "3d"), Score(20, 2, 4))),
+        ({"class": "Mail", **characteristics}, dict.fromkeys(("1h", "6h", "3d"), Score(20, 2, 4))),
     ]
 
 

@@ -48,9 +48,9 @@ def test_a_changed_watched_key_is_reported_once(tracking, raw_redis):
     raw_redis.lpush("a", 1)
     raw_redis.lpush("a", 2)
     raw_redis.zadd("b", {"x": 1})
-    told = tracking.wait(PATIENT)
-    while told != {"a", "b"}:
-        told |= tracking.wait(PATIENT)
+    reported = tracking.wait(PATIENT)
+    while reported != {"a", "b"}:
+        reported |= tracking.wait(PATIENT)
     assert tracking.changed() == set()
 
 
@@ -214,9 +214,9 @@ def test_a_wait_sees_data_already_read_from_the_socket(tracking, raw_redis):
     tracking.watch("a", "b")
     raw_redis.set("a", 1)
     raw_redis.set("b", 1)
-    told = tracking.wait(PATIENT)
-    while told != {"a", "b"}:
-        told |= tracking.wait(PATIENT)
+    reported = tracking.wait(PATIENT)
+    while reported != {"a", "b"}:
+        reported |= tracking.wait(PATIENT)
 
 
 def test_without_a_connection_only_the_others_are_waited_for():

@@ -162,7 +162,7 @@ def test_each_action_leaves_a_line_in_the_audit_log(ask_with, caplog):
 
 
 @pytest.mark.parametrize(
-    "options,path,more,told",
+    "options,path,more,reported",
     [
         ({}, QUIET, {"method": "POST", "sec_fetch_site": "cross-site"}, ("unknown", "process.quiet")),
         ({}, QUIET, {"method": "POST", "host": "evil.com"}, ("unknown", "process.quiet")),
@@ -180,20 +180,20 @@ def test_each_action_leaves_a_line_in_the_audit_log(ask_with, caplog):
         ),
     ],
 )
-def test_each_refusal_leaves_a_line_in_the_audit_log(ask_with, caplog, options, path, more, told):  # noqa: PLR0917
+def test_each_refusal_leaves_a_line_in_the_audit_log(ask_with, caplog, options, path, more, reported):  # noqa: PLR0917
     caplog.set_level(logging.INFO, "offsider.web")
     assert ask_with(**options)(path, **more).status in {401, 403}
     (record,) = (record for record in caplog.records if record.name == "offsider.web")
     assert set(record.fields) == {"who", "action", "target", "server", "client"}
-    assert (record.fields["who"], record.fields["action"]) == told
+    assert (record.fields["who"], record.fields["action"]) == reported
     assert record.fields["target"].startswith(path.strip())
     assert "\n" not in record.getMessage() + record.fields["target"]
 
 
 def test_a_refusal_has_the_requested_format_and_language(ask, ask_with):
     cross = {"method": "POST", "sec_fetch_site": "cross-site"}
-    told = ask(QUIET, accept="application/json", **cross)
-    assert json.loads(told.body) == {
+    reported = ask(QUIET, accept="application/json", **cross)
+    assert json.loads(reported.body) == {
         "error": "Cross-site request blocked. Use the web UI or send an Authorization header.",
         "status": 403,
     }

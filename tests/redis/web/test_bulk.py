@@ -77,16 +77,16 @@ def test_the_action_affects_only_counted_jobs_and_reports_changed_ones(ask, raw_
     data = counted("/retries/all", "verb=retry&error=IOError")
     raw_redis.zrem("retry", *(failed(n) for n in range(22)))
     raw_redis.zadd("retry", {failed(n): n for n in range(500, 510)})
-    told = posted(ask, "/retries/all/retry", data)
-    assert told["done"] == "Enqueued 78 jobs. 22 jobs changed after the count and were skipped."
-    assert (told["done_to"], told["changed"], told["refused"], told["finished"]) == (78, 22, 0, True)
+    reported = posted(ask, "/retries/all/retry", data)
+    assert reported["done"] == "Enqueued 78 jobs. 22 jobs changed after the count and were skipped."
+    assert (reported["done_to"], reported["changed"], reported["refused"], reported["finished"]) == (78, 22, 0, True)
     assert (raw_redis.zcard("retry"), raw_redis.llen("queue:mail")) == (10, 78)
 
 
 def test_refused_jobs_are_reported_apart_from_changed_ones(ask, raw_redis, counted):
     raw_redis.zadd("dead", {failed(1): 1, b"no job": 2, b"no job either": 3})
-    told = posted(ask, "/dead/all/retry", counted("/dead/all", "verb=retry"))
-    assert told["done"] == "Enqueued 1 job. 2 jobs could not be changed."
+    reported = posted(ask, "/dead/all/retry", counted("/dead/all", "verb=retry"))
+    assert reported["done"] == "Enqueued 1 job. 2 jobs could not be changed."
 
 
 @pytest.mark.parametrize("verb", ["delete", "quarantine"])
@@ -96,8 +96,8 @@ def test_clearing_a_queue_keeps_jobs_pushed_after_the_count(ask, raw_redis, coun
     assert data["matched"] == 100
     raw_redis.rpop("queue:mail", 10)
     push(raw_redis, "mail", job(500))
-    told = posted(ask, f"/queues/mail/all/{verb}", data)
-    assert (told["done_to"], told["changed"]) == (90, 10)
+    reported = posted(ask, f"/queues/mail/all/{verb}", data)
+    assert (reported["done_to"], reported["changed"]) == (90, 10)
     assert raw_redis.lrange("queue:mail", 0, -1) == [job(500)]
     assert raw_redis.sismember("queues", "mail")
 

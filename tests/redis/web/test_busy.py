@@ -16,7 +16,7 @@ def process(raw_redis):
     """register(identity, **fields of its info): a process with one running job."""
 
     def register(identity=IDENTITY, **info):
-        told = {
+        stored_info = {
             "hostname": "web-1",
             "pid": 42,
             "tag": "shop",
@@ -29,7 +29,14 @@ def process(raw_redis):
             "embedded": False,
         } | info
         raw_redis.sadd("processes", identity)
-        fields = {"info": json.dumps(told), "busy": 1, "beat": 2000.5, "quiet": "false", "rss": 1000, "rtt_us": 250}
+        fields = {
+            "info": json.dumps(stored_info),
+            "busy": 1,
+            "beat": 2000.5,
+            "quiet": "false",
+            "rss": 1000,
+            "rtt_us": 250,
+        }
         raw_redis.hset(identity, mapping=fields)
         payload = {"class": "Mail", "args": [1, "<b>"], "jid": "j1", "queue": "low"}
         work = {"queue": "low", "payload": json.dumps(payload), "run_at": 2000}

@@ -241,11 +241,11 @@ def test_an_action_affects_only_matching_jobs(ask, read, raw_redis, page):
 
 
 def test_all_jobs_are_killed_or_deleted(ask, config, raw_redis):
-    told = []
-    config.death_handlers.append(lambda payload, error: told.append(repr(error)))
+    reported = []
+    config.death_handlers.append(lambda payload, error: reported.append(repr(error)))
     fill(raw_redis, "retry", *(failed(number) for number in range(5)))
     ask("/retries/all/kill", method="POST")
-    assert told == ["JobKilled('killed in the web UI')"] * 5
+    assert reported == ["JobKilled('killed in the web UI')"] * 5
     assert (raw_redis.zcard("retry"), raw_redis.zcard("dead")) == (0, 5)
     ask("/dead/all/delete", method="POST")
     assert raw_redis.zcard("dead") == 0

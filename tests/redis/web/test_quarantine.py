@@ -71,9 +71,9 @@ def test_deleting_selected_jobs_asks_for_confirmation(ask, read, raw_redis, put_
     assert raw_redis.llen("queue:mail") == raw_redis.zcard("retry") == 0
 
 
-@pytest.mark.parametrize("verb, told", [("restore", "Restored 2 jobs."), ("delete", "Deleted 2 jobs.")])
+@pytest.mark.parametrize("verb, message", [("restore", "Restored 2 jobs."), ("delete", "Deleted 2 jobs.")])
 @pytest.mark.usefixtures("put_aside")
-def test_an_action_on_all_affects_only_counted_jobs(ask, read, raw_redis, verb, told):
+def test_an_action_on_all_affects_only_counted_jobs(ask, read, raw_redis, verb, message):
     data = read(*read("/quarantine")["every"][verb].split("?"))
     assert (data["matched"], data["verb"]) == (3, verb)
     ask("/quarantine/selected/restore", method="POST", body=key(read, 1))
@@ -81,7 +81,7 @@ def test_an_action_on_all_affects_only_counted_jobs(ask, read, raw_redis, verb, 
     ask("/dead/all/quarantine", method="POST")
     body = f"counted={data['counted']}"
     answer = ask(f"/quarantine/all/{verb}", method="POST", body=body, accept="application/json")
-    assert json.loads(answer.body)["done"] == f"{told} 1 job changed after the count and was skipped."
+    assert json.loads(answer.body)["done"] == f"{message} 1 job changed after the count and was skipped."
     assert [row["jid"] for row in read("/quarantine")["jobs"]] == [jid(9)]
 
 

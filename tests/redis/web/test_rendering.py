@@ -47,8 +47,8 @@ def test_a_page_is_html_for_browsers_and_json_for_programs(answered):
     assert b'action="/jobs/x"' in shown.body
     assert b'href="/jobs/y?a=b">Cancel<' in shown.body
     assert dict(shown.headers)["vary"] == "Accept, Accept-Language, Cookie"
-    told = json.loads(answered(lambda: page, "application/json").body)
-    assert told == {**page.data, "action": "/jobs/x", "back": "/jobs/y?a=b"}
+    reported = json.loads(answered(lambda: page, "application/json").body)
+    assert reported == {**page.data, "action": "/jobs/x", "back": "/jobs/y?a=b"}
 
 
 def test_done_redirects_browsers_and_is_json_for_programs(answered):
@@ -65,8 +65,8 @@ def test_errors_are_rendered_as_pages(answered):
     missing = answered(raising(NotFound("no <such> thing")))
     assert missing.status == 404
     assert b"no &lt;such&gt; thing" in missing.body
-    told = answered(raising(NotFound("gone")), "application/json")
-    assert json.loads(told.body) == {"error": "gone", "status": 404}
+    reported = answered(raising(NotFound("gone")), "application/json")
+    assert json.loads(reported.body) == {"error": "gone", "status": 404}
 
 
 def test_a_redis_failure_is_a_503_page(answered):
@@ -84,8 +84,8 @@ def test_characters_that_cannot_be_encoded_are_replaced(answered):
 def test_an_error_is_in_the_users_language_and_for_programs_in_english(answered):
     error = BadRequest("error.bad_choice", name="order", choices="a, b")
     assert "order muss eins von diesen sein: a, b." in answered(raising(error), language="de").body.decode()
-    told = answered(raising(error), "application/json", "de")
-    assert json.loads(told.body)["error"] == "order must be one of a, b."
+    reported = answered(raising(error), "application/json", "de")
+    assert json.loads(reported.body)["error"] == "order must be one of a, b."
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/json"])

@@ -33,7 +33,7 @@ def test_a_hanging_server_does_not_delay_the_page(config, hanging, monkeypatch):
     monkeypatch.setattr(counters, "TIMEOUT_SECONDS", 0.05)
     app = WebApp(WebOptions({"main": Installation.of(config), "hangs": Installation.of(hanging)}))
     request = Request("GET", "/servers", headers={"host": "localhost", "accept": "application/json"})
-    main = wait_for(lambda: (told := json.loads(app.respond(request).body)["servers"])[0]["stats"] and told)
+    main = wait_for(lambda: (reported := json.loads(app.respond(request).body)["servers"])[0]["stats"] and reported)
     assert [server["error"] for server in main] == ["", "no response within 0.05 s"]
 
 

@@ -78,12 +78,14 @@ def test_a_hanging_or_unreachable_server_does_not_hide_others(config_of, raw_red
     monkeypatch.setattr(counters, "TIMEOUT_SECONDS", 0.05)
     add_process(raw_redis, 1, "near", "a")
     gone = named(config_of(SHARDS, "redis://:secret@127.0.0.1:1/0"))
-    near, far = wait_for(lambda: (told := ask(gone))[0]["processes"] and "no answer" not in told[1]["error"] and told)
+    near, far = wait_for(
+        lambda: (reported := ask(gone))[0]["processes"] and "no answer" not in reported[1]["error"] and reported
+    )
     assert (near["error"], far["error"] != "", far["url"]) == ("", True, "redis://:***@127.0.0.1:1/0")
     servers = named(config_of(SHARDS, hanging))
     servers["other"].redis.socket_timeout_seconds = 0.5
-    told = wait_for(lambda: (told := ask(servers))[0]["processes"] and told)
-    assert told[1]["error"] == "no response within 0.05 s"
+    reported = wait_for(lambda: (reported := ask(servers))[0]["processes"] and reported)
+    assert reported[1]["error"] == "no response within 0.05 s"
     page = ask(servers, accept="text/html")
     assert "Redis is not responding" in page
     assert "secret" not in page

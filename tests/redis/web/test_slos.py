@@ -136,8 +136,8 @@ def test_a_cpu_bound_class_has_a_note(config, ran, read, ask):
     assert [row["cpu_share"] for row in read("/slos")["classes"]] == [0.75]
     assert "CPU: 75%" in Markup(ask("/slos").body.decode()).text
     assert read("/metrics/Resize")["cpu_share"] == 0.75
-    said = Markup(ask("/metrics/Resize").body.decode()).text
-    assert '75% of its execution time on the CPU. Declare resource_boundary="cpu"' in said
+    output = Markup(ask("/metrics/Resize").body.decode()).text
+    assert '75% of its execution time on the CPU. Declare resource_boundary="cpu"' in output
     assert read("/metrics/Other")["cpu_share"] is None
 
 

@@ -73,11 +73,11 @@ def test_programs_set_and_clear_switches(ask, config):
     assert act("defer", name="HardJob", minutes=2)[0] == 200
     (switch,) = Switches(config)
     assert (switch.action, switch.delay_seconds, switch.until) == ("defer", 120.0, None)
-    for cleared, said in (
+    for cleared, message in (
         (True, "Kill switch cleared. Workers run jobs of HardJob again."),
         (False, "No kill switch is set for HardJob."),
     ):
-        assert act("clear", name="HardJob")[1] == {"done": said, "name": "HardJob", "cleared": cleared}
+        assert act("clear", name="HardJob")[1] == {"done": message, "name": "HardJob", "cleared": cleared}
     assert list(Switches(config)) == []
     assert act("drop", name=" ")[0] == 400
     assert act("defer", name="A", minutes=0)[0] == 400

@@ -103,13 +103,13 @@ def test_unregistered_names_of_stored_jobs_are_listed(redis_url, raw_redis):
 
 
 def test_an_older_ruby_process_needs_another_wire_version(redis_url, raw_redis):
-    for identity, told in (
+    for identity, stored_info in (
         ("ruby:1:ab", {"version": "7.3.10"}),
         ("ruby:2:cd", {"version": "8.1.7"}),
         ("ours:3:ef", {}),
     ):
         raw_redis.sadd("processes", identity)
-        raw_redis.hset(identity, "info", json.dumps(told))
+        raw_redis.hset(identity, "info", json.dumps(stored_info))
     raw_redis.hset("offsider:owners", "ours:3:ef", "{}")
     [warning] = check_boot(config_for(redis_url))
     assert "ruby:1:ab is Sidekiq 7.3.10, but wire_version is 8" in warning

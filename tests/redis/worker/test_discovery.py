@@ -49,7 +49,7 @@ def test_an_unregistered_queue_is_not_served(proxied_config, proxy, raw_redis):
     proxy.lose_request(b"offsider:owners")
     finder.tick()
     assert parts.capsule.queues == ["first"]
-    assert [told["context"] for _, told in parts.errors] == ["discovery of queues"]
+    assert [reported["context"] for _, reported in parts.errors] == ["discovery of queues"]
     finder.tick()
     assert parts.capsule.queues == ["first", "new"]
     assert raw_redis.hget("offsider:owners", parts.ownership.identity) == b'{"default": ["first", "new"]}'

@@ -187,9 +187,9 @@ def test_jobs_of_a_claim_with_a_lost_reply_are_requeued_and_run(proxied, proxy, 
     assert [unit.raw for unit in retrieved(proxied, 2)] == [b"first", b"second"]
     assert snapshot(raw_redis) == {proxied.working: [b"second", b"first"], "queues": {b"default"}}
     assert proxy.lost == 1
-    ((error, told),) = proxied.errors
+    ((error, details),) = proxied.errors
     assert isinstance(error, RedisUnavailable)
-    assert told["context"] == "fetcher of capsule default"
+    assert details["context"] == "fetcher of capsule default"
 
 
 def test_a_late_claim_is_found_by_the_second_check(proxied, proxy, raw_redis, monkeypatch):
@@ -281,7 +281,9 @@ def test_a_stray_that_its_queue_refuses_does_not_end_all_claims(worker_config, r
     raw_redis.lpush("queue:good", "job")
     parts.fetcher._line.doubt()
     assert parts.fetcher.retrieve().raw == b"job"
-    assert [told["context"] for _, told in parts.errors] == ["requeueing jobs after the reply to their claim was lost"]
+    assert [details["context"] for _, details in parts.errors] == [
+        "requeueing jobs after the reply to their claim was lost"
+    ]
     parts.close()
 
 

@@ -195,10 +195,10 @@ def test_a_pop_that_ends_with_an_error_causes_a_claim(make_crew, work, raw_redis
 # -------------------------------------------------------------------------------- rule 17: pauses
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["told of pauses", "told nothing"])
-def test_a_job_popped_from_a_paused_queue_is_requeued_unrun(make_crew, work, raw_redis, monkeypatch, told):
+@pytest.mark.parametrize("tracked", [True, False], ids=["notified of pauses", "not notified"])
+def test_a_job_popped_from_a_paused_queue_is_requeued_unrun(make_crew, work, raw_redis, monkeypatch, tracked):
     """Sidekiq Pro's pages, in Ruby, write the same set."""
-    if not told:
+    if not tracked:
         monkeypatch.setattr(Tracking, "open", refuse)
     crew = make_crew(concurrency=2).start()
     wait_for(lambda: crew.idle and blocked(raw_redis) == 1)

@@ -241,20 +241,20 @@ def ran(name: str = "X") -> UnitOfWork:
 
 
 def test_counts_of_each_class_are_written_once_with_the_heartbeat(make, config, raw_redis):
-    told: list[tuple[int, int, int]] = []
-    beating = make(count=lambda series, busy, concurrency: told.append((len(series), busy, concurrency)))
+    reported: list[tuple[int, int, int]] = []
+    beating = make(count=lambda series, busy, concurrency: reported.append((len(series), busy, concurrency)))
     config.add_metric_labels(lambda name, queue: {"team": f"{name} of {queue}"})
     beating.state.run_counts.finished([ran(), ran()])
     beating.tick()
     beating.tick()
     assert [(one.processed, one.labels["team"]) for one in FleetMetrics.read(config)] == [(2, "X of low")]
     assert [(job.name, job.processed) for job in JobMetrics.top("1h", config=config).jobs] == [("X", 2)]
-    assert told == [(1, 0, 5), (0, 0, 5)]
+    assert reported == [(1, 0, 5), (0, 0, 5)]
 
 
 def test_counts_refused_by_a_full_server_are_kept_for_the_next_heartbeat(make, config, raw_redis):
-    told: list[int] = []
-    beating = make(count=lambda series, busy, concurrency: told.append(len(series)))
+    reported: list[int] = []
+    beating = make(count=lambda series, busy, concurrency: reported.append(len(series)))
     beating.state.run_counts.finished([ran()])
     raw_redis.config_set("maxmemory", 1)
     try:
@@ -265,7 +265,7 @@ def test_counts_refused_by_a_full_server_are_kept_for_the_next_heartbeat(make, c
     beating.state.run_counts.finished([ran()])
     beating.heartbeat.flush_metrics()
     assert [one.processed for one in FleetMetrics.read(config)] == [2]
-    assert told == [0, 1]
+    assert reported == [0, 1]
 
 
 def test_counts_that_may_have_been_written_are_not_written_again(make, config, monkeypatch):
@@ -359,9 +359,9 @@ def test_counters_and_rates_are_written_each_second_that_something_ran(config, r
     beating.heartbeat.report()
     assert raw_redis.get("stat:processed") == b"40"
     assert raw_redis.get("stat:failed") == b"2"
-    told = json.loads(raw_redis.hget(IDENTITY, "activity"))
-    assert told["processed"] > 0
-    assert told["failed"] == pytest.approx(told["processed"] / 20, rel=0.01)
+    reported = json.loads(raw_redis.hget(IDENTITY, "activity"))
+    assert reported["processed"] > 0
+    assert reported["failed"] == pytest.approx(reported["processed"] / 20, rel=0.01)
 
 
 def test_running_jobs_are_reported_with_their_age_and_private_list(config, raw_redis):

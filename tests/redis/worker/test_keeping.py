@@ -149,13 +149,13 @@ def test_jobs_requeued_by_a_keeper_are_announced_once_by_a_live_worker(keeper, w
     keeper.turn()
     Sweeper(parts.config, parts.redis, parts.ownership).tick()
     assert raw_redis.llen("offsider:rescued") == 1, "nothing listens here"
-    told = []
-    parts.config.on("job_reclaimed", told.append)
+    reported = []
+    parts.config.on("job_reclaimed", reported.append)
     sweeper = Sweeper(parts.config, parts.redis, parts.ownership)
     sweeper.tick()
     sweeper.tick()
     (raw,) = raw_redis.lrange("queue:default", 0, -1)
-    assert told == [JobReclaimed(raw, "default", worker.lists.identity, 1)]
+    assert reported == [JobReclaimed(raw, "default", worker.lists.identity, 1)]
 
 
 def test_jobs_requeued_by_a_keeper_are_recorded_after_an_outage(keeper, worker, parts, raw_redis, monkeypatch):

@@ -1,4 +1,4 @@
-"""Told by the server where that is possible, by looking again where it is not; ended from any thread."""
+"""Key changes reported by the server where possible, polled otherwise; waits end from any thread."""
 
 import threading
 import time

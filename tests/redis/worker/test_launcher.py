@@ -94,8 +94,10 @@ def test_the_start_logs_whether_jobs_in_threads_can_be_interrupted(obstacle, lau
     monkeypatch.setattr(module, "OBSTACLE", obstacle)
     caplog.set_level("INFO", "offsider")
     launch()
-    told = [message for message in caplog.messages if message.startswith("time limits and stops interrupt")]
-    assert told == (["time limits and stops interrupt async jobs only: this CPython has a fault"] if obstacle else [])
+    reported = [message for message in caplog.messages if message.startswith("time limits and stops interrupt")]
+    assert reported == (
+        ["time limits and stops interrupt async jobs only: this CPython has a fault"] if obstacle else []
+    )
 
 
 def test_only_a_capsule_that_serves_all_queues_needs_discovery(config, launch):
@@ -264,13 +266,13 @@ def test_a_quiet_worker_fetches_and_moves_no_job_and_stays(config, launch, raw_r
 
 
 def test_running_jobs_are_notified_and_finish(config, launch, raw_redis):
-    entered, go_on, told = threading.Event(), threading.Event(), []
+    entered, go_on, reported = threading.Event(), threading.Event(), []
 
     @job(name="Long")
     def long() -> None:
         entered.set()
         assert go_on.wait(10)
-        told.append(current_job().stopping)
+        reported.append(current_job().stopping)
 
     launcher = launch()
     push(config, "Long")
@@ -281,7 +283,7 @@ def test_running_jobs_are_notified_and_finish(config, launch, raw_redis):
     go_on.set()
     stopping.join(10)
 
-    assert told == [True]
+    assert reported == [True]
     assert raw_redis.get("stat:processed") == b"1"
     assert raw_redis.llen("queue:default") == 0
 

@@ -21,7 +21,7 @@ def test_a_beat_that_was_not_written_is_tried_again_within_a_second_and_reported
     liveness = Liveness(proxied.config, proxied.ownership, [lambda: audits.append(1)])
     proxy.refuse()
     assert [liveness.tick() for _ in range(3)] == [1.0, 1.0, 1.0]
-    assert [told["context"] for _, told in proxied.errors] == ["liveness"]
+    assert [reported["context"] for _, reported in proxied.errors] == ["liveness"]
     assert audits == []
     proxy.accept()
     assert liveness.tick() == pytest.approx(5.0)

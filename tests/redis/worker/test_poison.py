@@ -22,8 +22,8 @@ JID = "a" * 24
 PILL = {"class": "Pill", "args": [1], "jid": JID, "queue": "low", "dead": False, "interrupted_count": 2, "x": "kept"}
 
 
-class Told:
-    """What the application hears."""
+class Listeners:
+    """Events and death handler calls received by the application."""
 
     def __init__(self, config) -> None:
         self.events: list = []
@@ -33,8 +33,8 @@ class Told:
 
 
 @pytest.fixture
-def told(parts) -> Told:
-    return Told(parts.config)
+def reported(parts) -> Listeners:
+    return Listeners(parts.config)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def dies(parts, raw_redis):
     return die
 
 
-def test_a_poison_pill_is_in_the_dead_set_with_the_reason_for_any_options(parts, raw_redis, dies, told, caplog):
+def test_a_poison_pill_is_in_the_dead_set_with_the_reason_for_any_options(parts, raw_redis, dies, reported, caplog):
     entry = dies(encode(PILL))
     with caplog.at_level(logging.ERROR, "offsider"):
         assert PoisonPills(parts.config, parts.redis).bury(entry, IDENTITIES)
@@ -65,21 +65,21 @@ def test_a_poison_pill_is_in_the_dead_set_with_the_reason_for_any_options(parts,
     assert f"job {JID} of queue low is a poison pill and was moved to the dead set: 3 processes crashed" in caplog.text
 
 
-def test_every_listener_is_called_once(parts, raw_redis, dies, told):
+def test_every_listener_is_called_once(parts, raw_redis, dies, reported):
     entry = dies(encode(PILL))
     burial = PoisonPills(parts.config, parts.redis)
     assert burial.bury(entry, IDENTITIES)
     assert not burial.bury(entry, IDENTITIES)
-    ((payload, error),) = told.deaths
+    ((payload, error),) = reported.deaths
     assert (payload["jid"], payload["error_class"]) == (JID, "offsider.PoisonPill")
     assert isinstance(error, PoisonPill)
     assert error.identities == tuple(IDENTITIES)
-    (news,) = told.events
+    (news,) = reported.events
     assert (news.queue, news.identities) == ("low", tuple(IDENTITIES))
     assert [news.raw] == raw_redis.zrange("dead", 0, -1)
 
 
-def test_details_of_an_earlier_failure_are_replaced(parts, raw_redis, dies, told):
+def test_details_of_an_earlier_failure_are_replaced(parts, raw_redis, dies, reported):
     failed = PILL | {"error_class": "ValueError", "error_message": "no", "error_backtrace": "x", "failed_at": 5}
     PoisonPills(parts.config, parts.redis).bury(dies(encode(failed)), IDENTITIES)
     payload = decode(raw_redis.zrange("dead", 0, -1)[0])
@@ -88,18 +88,18 @@ def test_details_of_an_earlier_failure_are_replaced(parts, raw_redis, dies, told
     assert "error_backtrace" not in payload
 
 
-def test_a_pill_without_a_jid_gets_one(parts, raw_redis, dies, told):
+def test_a_pill_without_a_jid_gets_one(parts, raw_redis, dies, reported):
     """Equal members of a sorted set collapse."""
     PoisonPills(parts.config, parts.redis).bury(dies(b'{"class":"Pill","args":[]}'), IDENTITIES)
     assert len(decode(raw_redis.zrange("dead", 0, -1)[0])["jid"]) == 24
 
 
-def test_invalid_bytes_are_buried_in_a_wrapper(parts, raw_redis, dies, told):
+def test_invalid_bytes_are_buried_in_a_wrapper(parts, raw_redis, dies, reported):
     assert PoisonPills(parts.config, parts.redis).bury(dies(b"no job"), IDENTITIES)
     (dead,) = raw_redis.zrange("dead", 0, -1)
     assert unwrap(dead) == b"no job"
-    assert [news.raw for news in told.events] == [dead]
-    assert told.deaths == [], "there is no payload to tell of"
+    assert [news.raw for news in reported.events] == [dead]
+    assert reported.deaths == [], "there is no payload to tell of"
 
 
 @pytest.mark.parametrize("error", [ValueError("broken"), SystemExit(1)])
@@ -108,13 +108,13 @@ def test_a_broken_death_handler_does_not_stop_the_others(parts, dies, error):
         raise error
 
     parts.config.death_handlers.append(broken)
-    told = Told(parts.config)
+    reported = Listeners(parts.config)
     PoisonPills(parts.config, parts.redis).bury(dies(encode(PILL)), IDENTITIES)
-    assert len(told.deaths) == 1
+    assert len(reported.deaths) == 1
     assert [own for own, _ in parts.errors] == [error]
 
 
-def test_the_strike_of_the_last_death_is_kept(parts, dies, told):
+def test_the_strike_of_the_last_death_is_kept(parts, dies, reported):
     """Who retries a buried job by hand sees it buried again when it kills once more."""
     entry = dies(encode(PILL))
     PoisonPills(parts.config, parts.redis).bury(entry, IDENTITIES)
@@ -127,10 +127,10 @@ def test_the_error_travels_between_processes():
     assert str(error) == str(PoisonPill(IDENTITIES))
 
 
-def test_a_pill_with_compressed_arguments_stays_so_and_death_handlers_see_them_plain(parts, raw_redis, dies, told):
+def test_a_pill_with_compressed_arguments_stays_so_and_death_handlers_see_them_plain(parts, raw_redis, dies, reported):
     entry = dies(encode(compress({**PILL, "args": ["x" * 1000]})))
     assert PoisonPills(parts.config, parts.redis).bury(entry, IDENTITIES)
     (stored,) = raw_redis.zrange("dead", 0, -1)
     assert decode(stored)["compressed"] is True
-    ((payload, _),) = told.deaths
+    ((payload, _),) = reported.deaths
     assert payload["args"] == ["x" * 1000]

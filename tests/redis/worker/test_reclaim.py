@@ -48,11 +48,11 @@ def test_a_death_that_was_seen_needs_no_silence(redis, raw_redis, caplog):
 
 
 def test_each_job_is_reported_with_its_stored_bytes(redis, raw_redis):
-    told = []
+    reported = []
     raw_redis.lpush(LOW, payload(1), b"no job")
-    reclaim(redis, LISTS, announce=told.append)
-    assert {news.raw for news in told} == set(raw_redis.lrange("queue:low", 0, -1))
-    assert sorted((news.queue, news.identity, news.interrupted_count) for news in told) == [
+    reclaim(redis, LISTS, announce=reported.append)
+    assert {news.raw for news in reported} == set(raw_redis.lrange("queue:low", 0, -1))
+    assert sorted((news.queue, news.identity, news.interrupted_count) for news in reported) == [
         ("low", IDENTITY, 0),
         ("low", IDENTITY, 1),
     ]

@@ -381,9 +381,9 @@ def test_middleware_that_raises_postpones_only_its_own_job(scheduling, raw_redis
     ((member, score),) = raw_redis.zrange("schedule", 0, -1, withscores=True)
     assert member == payload(1)
     assert score == pytest.approx(now(raw_redis) + 60, abs=10)
-    ((error, told),) = one.errors
+    ((error, details),) = one.errors
     assert isinstance(error, KeyError)
-    assert told["job"]["args"] == [1]
+    assert details["job"]["args"] == [1]
 
 
 def test_a_job_made_unstorable_by_middleware_moves_unchanged(scheduling, raw_redis, worker_config):
@@ -454,9 +454,9 @@ def test_an_invalid_job_moves_to_the_dead_set_and_the_next_one_moves(scheduling,
     assert isinstance(json.loads(dead), dict)
     assert len(moved(raw_redis)) == 1
     assert raw_redis.zcard("retry") == 0
-    ((error, told),) = one.errors
+    ((error, details),) = one.errors
     assert isinstance(error, MalformedPayload)
-    assert told["jobstr"] == raw
+    assert details["jobstr"] == raw
 
 
 @pytest.mark.parametrize("where", ["schedule", "retry"])
@@ -581,7 +581,7 @@ def test_an_outage_is_reported_once_and_its_end_is_logged(scheduling, raw_redis,
     proxy.refuse()
     for _ in range(3):
         assert one.tick() == 1.0
-    assert [told["context"] for _, told in one.errors] == ["scheduler"]
+    assert [details["context"] for _, details in one.errors] == ["scheduler"]
     proxy.accept()
     with caplog.at_level(logging.INFO, "offsider"):
         one.tick()
@@ -603,4 +603,4 @@ def test_a_set_of_the_wrong_type_does_not_block_the_other(scheduling, raw_redis)
     one = scheduling()
     one.tick()
     assert moved(raw_redis)
-    assert [told["context"] for _, told in one.errors] == ["scheduler"]
+    assert [details["context"] for _, details in one.errors] == ["scheduler"]

@@ -181,7 +181,7 @@ def test_a_broken_death_handler_does_not_stop_the_others(settling, raw_redis):
     settling.parts.config.death_handlers.insert(0, broken)
     assert settling.settle(settling.claim(raw_redis, DYING), Failed(ValueError())) == "died"
     assert len(settling.deaths) == 1
-    assert [told.get("context") for _, told in settling.parts.errors] == ["a death handler", None]
+    assert [details.get("context") for _, details in settling.parts.errors] == ["a death handler", None]
 
 
 def test_an_interrupted_job_is_next_to_run_and_records_the_interruption(settling, raw_redis):
@@ -297,7 +297,7 @@ WRITES = {
 
 
 def outages(settling) -> list:
-    return [told for error, told in settling.parts.errors if isinstance(error, RedisUnavailable)]
+    return [details for error, details in settling.parts.errors if isinstance(error, RedisUnavailable)]
 
 
 def known(client, script) -> bytes:
@@ -465,7 +465,7 @@ def test_outage_errors_are_reported_with_their_context(faulty, proxy, raw_redis)
     faulty.settle(unit, Failed(ValueError()))
     (error, _), _ = faulty.parts.errors
     assert error.ambiguous
-    assert [told["context"] for told in outages(faulty)] == ["settling jobs of capsule default"]
+    assert [details["context"] for details in outages(faulty)] == ["settling jobs of capsule default"]
 
 
 def test_a_stranded_job_is_in_the_schedule_as_decided(settling, raw_redis):

@@ -162,8 +162,8 @@ def test_a_job_that_another_worker_can_run_is_handed_over_every_few_seconds(jobs
     outcomes = [judge(jobs, context("New")) for _ in range(4)]
     assert all(4.0 <= outcome.delay_seconds <= 6.0 and outcome.since is None for outcome in outcomes)
     assert [outcome.is_first for outcome in (first, *outcomes)] == [True, False, False, False, False]
-    told = [record.getMessage() for record in caplog.records if "was handed over 500 times" in record.getMessage()]
-    assert len(told) == 1
+    reported = [record.getMessage() for record in caplog.records if "was handed over 500 times" in record.getMessage()]
+    assert len(reported) == 1
 
 
 def test_a_job_is_requeued_to_the_queue_it_was_in_not_the_one_in_its_payload(jobs, fleet):

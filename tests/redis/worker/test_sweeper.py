@@ -33,9 +33,9 @@ def sweeper(parts) -> Sweeper:
 
 @pytest.fixture
 def reclaimed(parts) -> list:
-    told: list = []
-    parts.config.on("job_reclaimed", told.append)
-    return told
+    reported: list = []
+    parts.config.on("job_reclaimed", reported.append)
+    return reported
 
 
 class Corpse:
@@ -298,7 +298,7 @@ def test_an_outage_is_reported_once(proxied, proxy, raw_redis):
     proxy.refuse()
     sweeper.tick()
     sweeper.tick()
-    assert [told["context"] for _, told in proxied.errors] == ["sweeper"]
+    assert [reported["context"] for _, reported in proxied.errors] == ["sweeper"]
 
 
 # -------------------------------------------------------------------------------------- strays
@@ -389,12 +389,12 @@ def test_eight_sweepers_give_each_of_a_thousand_orphans_back_once(redis_url, raw
     for n, dead in enumerate(corpses):
         dead.holds(*(payload(number) for number in range(n * 100, n * 100 + 100)))
         dead.was_looked_at()
-    told: list = []
+    reported: list = []
     crew = [Parts(make_config(redis_url)) for _ in range(8)]
     start = threading.Barrier(len(crew))
 
     def sweep(one: Parts) -> None:
-        one.config.on("job_reclaimed", told.append)
+        one.config.on("job_reclaimed", reported.append)
         one.ownership.register()
         sweeper = Sweeper(one.config, one.redis, one.ownership)
         start.wait(20)
@@ -408,7 +408,7 @@ def test_eight_sweepers_give_each_of_a_thousand_orphans_back_once(redis_url, raw
     back = [decode(raw) for raw in raw_redis.lrange("queue:low", 0, -1)]
     assert sorted(job["args"][0] for job in back) == list(range(1000))
     assert {job["interrupted_count"] for job in back} == {1}
-    assert len(told) == 1000
+    assert len(reported) == 1000
     assert all(raw_redis.zcard(f"offsider:strikes:{n:024x}") == 1 for n in range(1000))
     assert not list(raw_redis.scan_iter("offsider:working:*"))
     for one in crew:

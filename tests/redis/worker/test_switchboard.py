@@ -176,8 +176,8 @@ def test_a_full_quarantine_is_logged_once(worker_config, caplog):
         watching.board.judge(context("HardJob"))
         quarantine.add(watching.redis, b"job %d" % number, "low", days=1, most=9, at=1.0, how="a switch")
         watching.service.tick()
-    told = [record.getMessage() for record in caplog.records if "the quarantine has" in record.getMessage()]
-    assert told == ["the quarantine has 2 jobs, so what switches drop is deleted from now on"]
+    reported = [record.getMessage() for record in caplog.records if "the quarantine has" in record.getMessage()]
+    assert reported == ["the quarantine has 2 jobs, so what switches drop is deleted from now on"]
     watching.close()
 
 
@@ -250,10 +250,10 @@ def test_dropped_jobs_are_kept_and_can_be_restored_and_count_as_nothing(worker_c
     wait_for(lambda: ran == ["soft 3"] and len(news.removed) == 2 and len(news.finished) == 1)
     (kept,) = Quarantine(worker_config)
     assert (kept.record.jid, kept.where, kept.how) == (jid, "queue:default", "dropped by a switch: it is broken")
-    told = {(one.where, one.how): one for one in news.removed}
-    assert set(told) == {("queue:default", "quarantine"), ("queue:default", "delete")}
+    reported = {(one.where, one.how): one for one in news.removed}
+    assert set(reported) == {("queue:default", "quarantine"), ("queue:default", "delete")}
     assert all(isinstance(one, JobRemoved) for one in news.removed)
-    assert gone.encode() in told["queue:default", "delete"].raw
+    assert gone.encode() in reported["queue:default", "delete"].raw
     Wanted(worker_config).clear("Hard")
     wait_for(lambda: "Hard" not in _board(launcher).on)
     assert Quarantine(worker_config).restore(kept.id)

@@ -82,8 +82,8 @@ def test_waiting_jobs_are_reported_once_until_a_process_has_served_them(service,
     raw_redis.lpush("queue:mail", b'{"class":"Mail","args":[],"jid":"a","enqueued_at":1}')
     service.look()
     service.look()
-    said = "1 job is waiting in the queue mail, which no running process serves: start a worker with -q mail"
-    assert [record.getMessage() for record in caplog.records] == [said]
+    line = "1 job is waiting in the queue mail, which no running process serves: start a worker with -q mail"
+    assert [record.getMessage() for record in caplog.records] == [line]
     queue = raw_redis.lpop("queue:mail")
     service.look()
     raw_redis.lpush("queue:mail", queue, queue)

@@ -67,14 +67,14 @@ def test_without_an_application_the_command_fails(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "options, rules, told",
+    "options, rules, message",
     [
         (', server="typo"', "[]", "declared: there is no server 'typo'"),
         ("", '[["name=none", "q", "blk"]]', r"rule 1: there is no server 'blk' \(did you mean 'bulk'"),
     ],
 )
-def test_an_unknown_server_in_jobs_or_rules_is_refused(tmp_path, options, rules, told):
+def test_an_unknown_server_in_jobs_or_rules_is_refused(tmp_path, options, rules, message):
     file = tmp_path / "offsider.toml"
     file.write_text(f'servers.bulk.url = "redis://bulk"\nrouting.rules = {rules}\n')
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         load_declarations([written(tmp_path, options)], str(file), None)

@@ -70,7 +70,7 @@ class FakeSignals:
 
 
 @pytest.fixture
-def told(monkeypatch):
+def reported(monkeypatch):
     states = []
     monkeypatch.setattr(running_module.systemd, "notify", states.append)
     return states
@@ -85,7 +85,7 @@ def log(caplog):
     logger.removeHandler(caplog.handler)
 
 
-def test_a_life_quiet_dump_stop_and_a_dump_while_stopping(told, log):
+def test_a_life_quiet_dump_stop_and_a_dump_while_stopping(reported, log):
     launcher = FakeLauncher()
     signals = FakeSignals(
         ["TSTP"], lambda: launcher.quieted.wait(10) and None, ["TERM", "INT"], ["TTIN", "USR1"], launcher.may_stop.set
@@ -93,12 +93,12 @@ def test_a_life_quiet_dump_stop_and_a_dump_while_stopping(told, log):
     running = MainLoop(launcher, signals)
     assert running.until_stopped() == 0
     assert launcher.calls == ["quiet", "stop", "dump"]
-    assert told == ["READY=1", "STOPPING=1"]
+    assert reported == ["READY=1", "STOPPING=1"]
     assert "ignoring the signal USR1" in log.text
     assert 20 < running.seconds_left() < 25 + 4
 
 
-def test_a_second_ctrl_c_stops_at_once_and_the_first_announces_it(told, log):
+def test_a_second_ctrl_c_stops_at_once_and_the_first_announces_it(reported, log):
     launcher = FakeLauncher()
     running = MainLoop(launcher, FakeSignals(["INT"], ["INT"]))
     assert running.until_stopped() == 0
@@ -108,13 +108,13 @@ def test_a_second_ctrl_c_stops_at_once_and_the_first_announces_it(told, log):
     assert "stopping at once" in log.text
 
 
-def test_one_ctrl_c_during_a_stop_by_term_leaves_running_jobs_their_time(told):
+def test_one_ctrl_c_during_a_stop_by_term_leaves_running_jobs_their_time(reported):
     launcher = FakeLauncher()
     MainLoop(launcher, FakeSignals(["TERM"], ["INT"], ["TERM"], launcher.may_stop.set)).until_stopped()
     assert launcher.calls == ["stop"]
 
 
-def test_a_broken_worker_exits_with_its_own_code(told):
+def test_a_broken_worker_exits_with_its_own_code(reported):
     """Otherwise no supervisor would restart it."""
     launcher = FakeLauncher()
     launcher.broken = "the fetch loop is stuck"
@@ -122,7 +122,7 @@ def test_a_broken_worker_exits_with_its_own_code(told):
     assert MainLoop(launcher, FakeSignals(["TERM"])).until_stopped() == 1
 
 
-def test_failures_of_earlier_handlers_are_logged(told, log):
+def test_failures_of_earlier_handlers_are_logged(reported, log):
     launcher = FakeLauncher()
     launcher.may_stop.set()
     signals = FakeSignals(["TERM"])
@@ -131,21 +131,21 @@ def test_failures_of_earlier_handlers_are_logged(told, log):
     assert "an earlier handler of TERM failed: ValueError: boom" in log.text
 
 
-def test_the_watchdog_is_notified_when_due(told, monkeypatch):
+def test_the_watchdog_is_notified_when_due(reported, monkeypatch):
     monkeypatch.setattr(running_module.systemd, "watchdog_seconds", lambda: 0.25)
     launcher = FakeLauncher()
     launcher.may_stop.set()
     signals = FakeSignals(["TERM"])
     MainLoop(launcher, signals).until_stopped()
-    assert told[:2] == ["READY=1", "WATCHDOG=1"]
+    assert reported[:2] == ["READY=1", "WATCHDOG=1"]
     assert signals.pauses[0] <= 0.25
 
 
-def test_shutdown_gets_a_grace_period_even_after_the_deadline(told):
+def test_shutdown_gets_a_grace_period_even_after_the_deadline(reported):
     assert MainLoop(FakeLauncher(), FakeSignals()).seconds_left() == 0.1
 
 
-def test_a_stop_that_hangs_is_not_waited_for(told, log, monkeypatch):
+def test_a_stop_that_hangs_is_not_waited_for(reported, log, monkeypatch):
     monkeypatch.setattr(running_module, "LAST_SECONDS", 0.0)
     launcher = FakeLauncher()
     launcher.config.worker.timeout_seconds = 0
@@ -155,7 +155,7 @@ def test_a_stop_that_hangs_is_not_waited_for(told, log, monkeypatch):
     assert launcher.calls == ["stop", "dump"]
 
 
-def test_a_worker_of_a_supervisor_ends_once_no_job_has_run_for_a_while(told, log):
+def test_a_worker_of_a_supervisor_ends_once_no_job_has_run_for_a_while(reported, log):
     launcher = FakeLauncher()
     launcher.may_stop.set()
     launcher.jobs = [["Long jid=1"], ["Long jid=1"], [], ["Short jid=2"], [], [], []]
@@ -166,7 +166,7 @@ def test_a_worker_of_a_supervisor_ends_once_no_job_has_run_for_a_while(told, log
     assert "running now: Long jid=1" in log.text
 
 
-def test_usr2_is_ignored_without_a_supervisor(told, log):
+def test_usr2_is_ignored_without_a_supervisor(reported, log):
     launcher = FakeLauncher()
     launcher.may_stop.set()
     assert MainLoop(launcher, FakeSignals(["USR2"], ["TERM"])).until_stopped() == 0
@@ -175,7 +175,7 @@ def test_usr2_is_ignored_without_a_supervisor(told, log):
 
 
 @pytest.mark.parametrize("supervised, code", [(False, 75), (True, 0)])
-def test_memory_limits_are_enforced_here_or_by_the_supervisor(told, log, monkeypatch, supervised, code):
+def test_memory_limits_are_enforced_here_or_by_the_supervisor(reported, log, monkeypatch, supervised, code):
     monkeypatch.setattr(running_module, "resident_kilobytes", lambda: 300 * 1024)
     launcher = FakeLauncher()
     launcher.may_stop.set()
@@ -189,7 +189,7 @@ def test_memory_limits_are_enforced_here_or_by_the_supervisor(told, log, monkeyp
     assert "running now: Hoard jid=1" in log.text
 
 
-def test_usr2_of_a_supervisor_during_a_stop_ends_it_at_once(told, log):
+def test_usr2_of_a_supervisor_during_a_stop_ends_it_at_once(reported, log):
     launcher = FakeLauncher()
     assert MainLoop(launcher, FakeSignals(["TERM"], ["USR2"]), supervised=True).until_stopped() == 0
     assert launcher.calls == ["stop", "hurry"]

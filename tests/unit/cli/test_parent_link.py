@@ -92,7 +92,7 @@ def _supervise(writing: int) -> None:
 
 def test_a_supervisor_that_died_before_the_worker_was_tied_is_noticed(monkeypatch):
     heard = []
-    monkeypatch.setattr(os, "kill", lambda *told: heard.append(told))
+    monkeypatch.setattr(os, "kill", lambda *reported: heard.append(reported))
     monkeypatch.setattr(parent_link, "_set_death_signal", lambda: True)
     monkeypatch.setattr(os, "getppid", lambda: 1)
     supervisors, workers = make_parent_link()

@@ -193,5 +193,5 @@ print(os.waitstatus_to_exitcode(status), queue.wait(0.2), signal.pthread_sigmask
 
 
 def test_a_signal_for_a_child_that_was_just_forked_ends_the_child_and_does_not_reach_the_worker():
-    said = subprocess.run([sys.executable, "-c", FORKING], check=True, capture_output=True, text=True).stdout
-    assert said.split(maxsplit=1) == ["-15", "[] set()\n"]
+    output = subprocess.run([sys.executable, "-c", FORKING], check=True, capture_output=True, text=True).stdout
+    assert output.split(maxsplit=1) == ["-15", "[] set()\n"]

@@ -96,9 +96,9 @@ class TestCompressing:
         assert len(packed.raw) < 2_000
         assert packed.payload["args"] == [BIG]
         assert not is_compressed(decode(plain.raw))
-        ((told),) = news
-        assert (told.jid, told.stored_bytes) == (jid, len(packed.raw))
-        assert told.size_bytes > 200_000
+        ((reported),) = news
+        assert (reported.jid, reported.stored_bytes) == (jid, len(packed.raw))
+        assert reported.size_bytes > 200_000
         assert caplog.text == ""
 
     def test_bulk_pushes_compress_each_job_for_itself(self, client, hard, stored):

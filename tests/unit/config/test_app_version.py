@@ -98,5 +98,5 @@ def test_without_a_repository_there_is_no_version():
 
 def test_the_version_equals_the_commit_that_git_reports():
     here = Path(__file__).parent
-    said = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
-    assert commit_of(here) == said.stdout.strip()[:10]
+    output = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
+    assert commit_of(here) == output.stdout.strip()[:10]

@@ -130,9 +130,9 @@ def test_deep_nesting_is_reported_without_a_recursion_error():
         deep = [deep]
     unsafe = check_json(deep)
     assert unsafe is not None
-    told = explain("X", "y", unsafe)
-    assert "nested deeper" in told
-    assert "strict_args" not in told  # it makes no difference to Ruby
+    reported = explain("X", "y", unsafe)
+    assert "nested deeper" in reported
+    assert "strict_args" not in reported  # it makes no difference to Ruby
 
 
 def nested(levels: int) -> list[object]:

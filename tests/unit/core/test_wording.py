@@ -5,9 +5,9 @@ import pytest
 from offsider.core.wording import counted, listed
 
 
-@pytest.mark.parametrize("number, said", [(0, "0 jobs"), (1, "1 job"), (2, "2 jobs")])
-def test_only_one_is_singular(number, said):
-    assert counted(number, "job") == said
+@pytest.mark.parametrize("number, expected", [(0, "0 jobs"), (1, "1 job"), (2, "2 jobs")])
+def test_only_one_is_singular(number, expected):
+    assert counted(number, "job") == expected
 
 
 def test_nouns_in_s_and_sh_have_a_plural_in_es():
@@ -15,7 +15,7 @@ def test_nouns_in_s_and_sh_have_a_plural_in_es():
 
 
 @pytest.mark.parametrize(
-    "names, said",
+    "names, expected",
     [
         ([], ""),
         (["b", "a"], "b, a"),
@@ -24,5 +24,5 @@ def test_nouns_in_s_and_sh_have_a_plural_in_es():
         ([str(number) for number in range(12)], "0, 1, 2, 3, 4 and 7 more"),
     ],
 )
-def test_of_many_names_the_first_are_listed(names, said):
-    assert listed(names) == said
+def test_of_many_names_the_first_are_listed(names, expected):
+    assert listed(names) == expected

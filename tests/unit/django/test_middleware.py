@@ -60,8 +60,8 @@ PROJECT = """
 
 def test_routes_of_django_sync_and_async():
     command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(PROJECT)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
-    found = json.loads(said.stdout)
+    output = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    found = json.loads(output.stdout)
     assert [caller for caller, _ in found] == [
         "POST /orders/<int:number>/",
         "GET /slow/",

@@ -20,8 +20,8 @@ def path(tmp_path):
     def put(name: str, says: str | None = None, *, code: int = 0, folder: str = "bin"):
         program = tmp_path / folder / name
         program.parent.mkdir(exist_ok=True)
-        said = VERSIONS.get(name, VERSIONS["valkey-server"]) if says is None else says
-        program.write_text(f"#!/bin/sh\necho run >> '{program}.log'\necho '{said}'\nexit {code}\n")
+        output = VERSIONS.get(name, VERSIONS["valkey-server"]) if says is None else says
+        program.write_text(f"#!/bin/sh\necho run >> '{program}.log'\necho '{output}'\nexit {code}\n")
         program.chmod(0o755)
         return program
 
@@ -81,9 +81,9 @@ def test_a_newer_one_later_on_path_is_found(path):
     assert binary.find_server_binary({"PATH": path.folders}) == newer
 
 
-@pytest.mark.parametrize("said", ["Redis server v=7.0.0", "Redis server v=10.0.1", "Valkey server v=7.2.4"])
-def test_the_minimum_version_and_later_ones_are_accepted(path, said):
-    program = path("redis-server", said)
+@pytest.mark.parametrize("output", ["Redis server v=7.0.0", "Redis server v=10.0.1", "Valkey server v=7.2.4"])
+def test_the_minimum_version_and_later_ones_are_accepted(path, output):
+    program = path("redis-server", output)
     assert binary.find_server_binary({"PATH": path.folder}) == program
 
 

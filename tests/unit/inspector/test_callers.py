@@ -7,8 +7,8 @@ from offsider.inspector.callers import count
 
 
 def job(name: str, caller: str = "") -> JobRecord:
-    said = b',"meta.caller_id":"%s"' % caller.encode() if caller else b""
-    return JobRecord(b'{"class":"%s","args":[]%s}' % (name.encode(), said))
+    stamp = b',"meta.caller_id":"%s"' % caller.encode() if caller else b""
+    return JobRecord(b'{"class":"%s","args":[]%s}' % (name.encode(), stamp))
 
 
 def test_the_biggest_callers_are_first_and_unknown_ones_are_grouped():

@@ -10,9 +10,9 @@ WRAPPER = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"
 NEW_WRAPPER = "Sidekiq::ActiveJob::Wrapper"
 
 
-def active_job(wrapped: str, arguments: list, *, wrapper: str = WRAPPER, told: bool = True) -> dict:
+def active_job(wrapped: str, arguments: list, *, wrapper: str = WRAPPER, reported: bool = True) -> dict:
     stored = {"job_class": wrapped, "job_id": "1b5f", "queue_name": "default", "arguments": arguments}
-    return {"class": wrapper, "args": [stored]} | ({"wrapped": wrapped} if told else {})
+    return {"class": wrapper, "args": [stored]} | ({"wrapped": wrapped} if reported else {})
 
 
 def test_a_job_without_a_wrapper_is_displayed_unchanged():
@@ -21,15 +21,15 @@ def test_a_job_without_a_wrapper_is_displayed_unchanged():
 
 
 @pytest.mark.parametrize("wrapper", [WRAPPER, NEW_WRAPPER])
-@pytest.mark.parametrize("told", [True, False])
-def test_an_active_job_is_unwrapped(wrapper, told):
+@pytest.mark.parametrize("reported", [True, False])
+def test_an_active_job_is_unwrapped(wrapper, reported):
     arguments = [
         7,
         {"_aj_globalid": "gid://shop/User/42"},
         {"city": "Bern", "_aj_symbol_keys": ["city"]},
         [{"_aj_serialized": "x", "value": "2026-11-21"}],
     ]
-    payload = active_job("SendReceiptJob", arguments, wrapper=wrapper, told=told)
+    payload = active_job("SendReceiptJob", arguments, wrapper=wrapper, reported=reported)
     assert display_class(payload) == "SendReceiptJob"
     assert display_args(payload) == [7, "gid://shop/User/42", {"city": "Bern"}, [{"value": "2026-11-21"}]]
 

@@ -127,9 +127,9 @@ def test_an_active_job_is_identified_by_its_wrapped_class(start):
     request, run = watched.transactions
     assert request["spans"][0]["description"] == "MailJob"
     (event,) = watched.errors
-    for told in (run, event):
-        assert (told["transaction"], told["tags"]["job"]) == ("MailJob", "MailJob")
-        assert told["contexts"]["job"]["class"] == "MailJob"
+    for reported in (run, event):
+        assert (reported["transaction"], reported["tags"]["job"]) == ("MailJob", "MailJob")
+        assert reported["contexts"]["job"]["class"] == "MailJob"
     assert set(seen) == {"MailJob"}
 
 

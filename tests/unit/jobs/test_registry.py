@@ -145,9 +145,9 @@ def test_jobs_with_the_same_warning_share_one_line(caplog):
 
         charge.declared.qualname = f"charge{number}"
     registry.check_all(Config())
-    (told,) = [record.getMessage() for record in caplog.records]
-    assert told.startswith("each of 40 jobs is of high urgency and is limited by memory")
-    assert told.endswith(": charge00, charge01, charge02, charge03, charge04 and 35 more")
+    (reported,) = [record.getMessage() for record in caplog.records]
+    assert reported.startswith("each of 40 jobs is of high urgency and is limited by memory")
+    assert reported.endswith(": charge00, charge01, charge02, charge03, charge04 and 35 more")
 
 
 def test_other_modules_keep_their_names():
@@ -159,5 +159,5 @@ def test_every_name_is_reported_with_its_signature_digest():
     def one(number): ...
 
     with registry.isolated():
-        told = registry.signatures()
-    assert told["A"] == told["B"] == one.declared.signature.digest
+        reported = registry.signatures()
+    assert reported["A"] == reported["B"] == one.declared.signature.digest

@@ -64,9 +64,9 @@ def test_a_rule_that_chooses_nothing_never_wins(jobs):
 
 
 def test_an_impossible_value_is_reported(jobs):
-    told = found(jobs, ["urgency=hihg,high", "urgent"], ["has_external_dependencies!=yes&tags!=x", "d"])
-    assert told[0] == "rule 1 (urgency=hihg,high → urgent): no job has urgency=hihg; there are high, low, throttled"
-    assert told[1].endswith(": no job has has_external_dependencies=yes; there are true, false")
+    reported = found(jobs, ["urgency=hihg,high", "urgent"], ["has_external_dependencies!=yes&tags!=x", "d"])
+    assert reported[0] == "rule 1 (urgency=hihg,high → urgent): no job has urgency=hihg; there are high, low, throttled"
+    assert reported[1].endswith(": no job has has_external_dependencies=yes; there are true, false")
 
 
 def test_unserved_queues_are_reported_with_their_jobs(jobs):

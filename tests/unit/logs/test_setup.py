@@ -359,8 +359,8 @@ def test_a_closed_reader_is_reported_once_and_fails_no_caller():
         process.stdout.close()
         process.stdin.write("go on\n")
         process.stdin.close()
-        said = process.stderr.read()
-    assert said == "offsider: the reader of the log has exited: no more lines are written\n"
+        output = process.stderr.read()
+    assert output == "offsider: the reader of the log has exited: no more lines are written\n"
     assert process.returncode == 0
 
 

@@ -191,7 +191,7 @@ CYCLE.append(CYCLE)
 
 
 @pytest.mark.parametrize(
-    "value, told",
+    "value, reported",
     [
         (float("nan"), "nan"),
         (float("inf"), "inf"),
@@ -202,10 +202,10 @@ CYCLE.append(CYCLE)
     ],
     ids=["nan", "inf", "long number", "odd key", "cycle", "nan inside"],
 )
-def test_values_outside_json_become_text_and_the_rest_is_unchanged(value, told):
+def test_values_outside_json_become_text_and_the_rest_is_unchanged(value, reported):
     assert read(line_of({"a": 1, "b": value, "c": None, "d": True, "e": 0.5})) == {
         "a": 1,
-        "b": told,
+        "b": reported,
         "c": None,
         "d": True,
         "e": 0.5,

@@ -127,7 +127,7 @@ def test_reports_beyond_the_pipe_capacity_are_dropped_without_blocking(ended, mo
 def test_a_child_ends_after_the_code_that_forked_it_and_names_the_job_of_that(monkeypatch, job, named):
     """In this process, because coverage of a child is lost when its parent is killed."""
     ended = []
-    monkeypatch.setattr(forks, "came_back", lambda *told: ended.append(told))
+    monkeypatch.setattr(forks, "came_back", lambda *reported: ended.append(reported))
     assert forks.call(len, "ab", job=job) == 2
     assert ended == []
 

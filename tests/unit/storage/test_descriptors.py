@@ -63,8 +63,8 @@ def test_a_process_without_its_descriptors_ends(stderr, capfd, tmp_path, monkeyp
         os.close(own)
         watched.fd = -1
     assert ended.value.args == (CLOSED,)
-    told = "a job closed the file descriptors of this worker" in capfd.readouterr().err
-    assert told is (stderr == "the same")
+    reported = "a job closed the file descriptors of this worker" in capfd.readouterr().err
+    assert reported is (stderr == "the same")
     assert stderr != "another" or (tmp_path / "file").read_bytes() == b""
 
 

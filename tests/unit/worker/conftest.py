@@ -36,9 +36,9 @@ def config(clock: StoppedClock) -> Config:
 @pytest.fixture
 def reports(config: Config) -> list[tuple[BaseException, dict[str, object]]]:
     """The errors passed to error handlers."""
-    told: list[tuple[BaseException, dict[str, object]]] = []
-    config.error_handlers.append(lambda error, context: told.append((error, dict(context))))
-    return told
+    reported: list[tuple[BaseException, dict[str, object]]] = []
+    config.error_handlers.append(lambda error, context: reported.append((error, dict(context))))
+    return reported
 
 
 @pytest.fixture(autouse=True)

@@ -16,11 +16,11 @@ def test_unregistered_names_are_listed():
 
 
 @pytest.mark.parametrize(
-    "told, version",
+    "reported, version",
     [({"hostname": "h"}, ""), ({"version": "7.3.10"}, "7.3.10"), ({"version": 8}, ""), ([], None)],
 )
-def test_the_version_of_a_process(told, version):
-    assert version_of(json.dumps(told).encode()) == version
+def test_the_version_of_a_process(reported, version):
+    assert version_of(json.dumps(reported).encode()) == version
 
 
 def test_an_unreadable_info_has_no_version():

@@ -543,7 +543,7 @@ def test_each_run_of_a_class_has_its_own_object_with_its_job(run):
 def limited(config):
     """An executor with time limits, and the overruns reported to it."""
     runner, time_limits, overruns = AsyncRunner("loop-of-the-test"), TimeLimits(config), []
-    executor = make_executor(config, runner, lambda *told: overruns.append(told), time_limits=time_limits)
+    executor = make_executor(config, runner, lambda *reported: overruns.append(reported), time_limits=time_limits)
     yield executor, overruns
     runner.stop()
     time_limits.stop()
@@ -584,8 +584,8 @@ def test_a_job_that_returns_after_it_was_abandoned_is_not_settled_again(limited,
     unit = UnitOfWork("default", encode({"class": "J", "args": [], "jid": "a" * 24}))
     executor.run(unit, 0.0)
     assert unit.settled
-    [(told, run)] = overruns
-    assert told is unit
+    [(reported, run)] = overruns
+    assert reported is unit
     assert isinstance(run.outcome.error, HardTimeout)
     assert run.duration_seconds > 0.04
     assert run.job.jid == "a" * 24
@@ -674,11 +674,11 @@ def test_an_ignored_value_is_warned_of_once_for_a_class_by_all_threads_and_never
         raw = encode({"class": name, "args": args, "jid": jid, **odd})
         assert isinstance(executor.run(UnitOfWork("low", raw), 0.0).outcome, Succeeded)
     runner.stop()
-    said = " which is not usable and is ignored (logged once per class)"
+    suffix = " which is not usable and is ignored (logged once per class)"
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
-        f"J JID-a: 'kwargs' is an array,{said}",
-        f"J JID-a: 'soft_timeout' is a boolean,{said}",
-        f"K JID-d: 'kwargs' is an array,{said}",
-        f"K JID-d: 'soft_timeout' is a boolean,{said}",
+        f"J JID-a: 'kwargs' is an array,{suffix}",
+        f"J JID-a: 'soft_timeout' is a boolean,{suffix}",
+        f"K JID-d: 'kwargs' is an array,{suffix}",
+        f"K JID-d: 'soft_timeout' is a boolean,{suffix}",
     ]
     assert "pa55" not in caplog.text

@@ -90,16 +90,16 @@ def test_a_job_moved_by_middleware_logs_its_location(config, lines):
 
 
 @pytest.mark.parametrize(
-    "outcome, told",
+    "outcome, reported",
     [
         (Rescheduled(90), {"again_in": 90}),
         (Rescheduled(90, "the bank is closed"), {"again_in": 90, "rescheduled": "the bank is closed"}),
     ],
 )
-def test_a_rescheduled_job_logs_its_next_time_and_the_reason(outcome, told, config, lines):
+def test_a_rescheduled_job_logs_its_next_time_and_the_reason(outcome, reported, config, lines):
     ended(config, outcome, 0.5)
 
-    assert lines()[1:] == [("INFO", "done", {"elapsed": 0.5} | told)]
+    assert lines()[1:] == [("INFO", "done", {"elapsed": 0.5} | reported)]
 
 
 def test_the_job_log_can_be_switched_off_and_the_jobs_own_lines_stay(config, lines):
@@ -288,7 +288,7 @@ def test_a_structured_failure_line_has_the_error(structured, lines):
 
 
 @pytest.mark.parametrize(
-    "outcome, told",
+    "outcome, reported",
     [
         (Interrupted(), {"job_status": "fail", "outcome": "interrupted"}),
         (Rescheduled(90), {"job_status": "done", "outcome": "rescheduled", "again_in": 90}),
@@ -296,10 +296,10 @@ def test_a_structured_failure_line_has_the_error(structured, lines):
         (Discarded(Discard("no way")), {"job_status": "done", "outcome": "discarded", "discarded": "no way"}),
     ],
 )
-def test_other_ends_in_structured_lines(outcome, told, structured, lines):
+def test_other_ends_in_structured_lines(outcome, reported, structured, lines):
     ended(structured, outcome, 0.5)
 
-    assert told.items() <= lines()[1][2].items()
+    assert reported.items() <= lines()[1][2].items()
 
 
 @pytest.mark.parametrize("stamp", [-5.0, 1e300, "yesterday", None, True])
@@ -342,16 +342,16 @@ def test_structured_lines_can_be_switched_off_as_well(structured, lines):
 
 
 @pytest.mark.parametrize(
-    "outcome, told",
+    "outcome, reported",
     [
         (Stranded(b"{}", 4.56789, "why", is_first=True, since=1.0), {"again_in": 4.568, "stranded": "why"}),
         (Deferred(60.0, "deferred by a switch"), {"again_in": 60.0, "deferred": "deferred by a switch"}),
         (Dropped("dropped by a switch", keep=True), {"dropped": "dropped by a switch", "kept": True}),
     ],
 )
-def test_a_job_that_does_not_start_has_one_line_with_the_reason(outcome, told, config, lines):
+def test_a_job_that_does_not_start_has_one_line_with_the_reason(outcome, reported, config, lines):
     JobLogger(config).instead_of_a_run(job(), outcome)
-    assert lines() == [("INFO", outcome.name, told)]
+    assert lines() == [("INFO", outcome.name, reported)]
 
 
 def test_a_job_handed_to_another_worker_is_not_logged_as_stranded(config, lines):
@@ -363,9 +363,9 @@ def test_the_same_in_a_structured_line(structured, lines):
     logger = JobLogger(structured)
     logger.instead_of_a_run(job(**PUSHED), Dropped("dropped by a switch", keep=True))
     logger.instead_of_a_run(job(**PUSHED), Failed(ValueError("boom")))
-    (_, dropped, told), (_, failed, error) = lines()
+    (_, dropped, reported), (_, failed, error) = lines()
     assert (dropped, failed) == (f"J JID-{'a' * 24}: dropped", f"J JID-{'a' * 24}: fail")
-    assert {"job_status": "dropped", "outcome": "dropped", "kept": True, "retry": 5}.items() <= told.items()
+    assert {"job_status": "dropped", "outcome": "dropped", "kept": True, "retry": 5}.items() <= reported.items()
     assert {"job_status": "fail", "outcome": "failed", "error_class": "ValueError"}.items() <= error.items()
 
 

@@ -25,7 +25,7 @@ def channel():
     made.close()
 
 
-def told(channel) -> list[Report]:
+def reported(channel) -> list[Report]:
     found = []
     while (datagram := channel.receive()) is not None:
         found.append(decode(datagram))
@@ -36,10 +36,10 @@ def test_each_report_is_complete_and_has_the_current_state(channel):
     states = iter([Status(), Status("quiet", ("its fetch loop stands still",), max_strikes=5)])
     link = KeeperLink(KeeperProcess(channel), lambda: next(states))
     link.repeat()
-    assert told(channel) == []
+    assert reported(channel) == []
     link.owns(LISTS, 9000, REDIS)
     link.repeat()
-    assert told(channel) == [
+    assert reported(channel) == [
         Report(os.getpid(), LISTS, 9000, REDIS, "ready"),
         Report(os.getpid(), LISTS, 9000, REDIS, "quiet", ("its fetch loop stands still",), 5),
     ]
@@ -50,7 +50,7 @@ def test_the_last_report_of_a_worker_is_that_it_has_left(channel):
     link.owns(LISTS, 9000, REDIS)
     link.left()
     link.repeat()
-    assert [report.state for report in told(channel)] == ["ready", "left"]
+    assert [report.state for report in reported(channel)] == ["ready", "left"]
 
 
 def test_counts_arrive_in_parts_that_fit_into_datagrams(channel):
@@ -75,9 +75,9 @@ def test_counts_that_do_not_fit_are_sent_the_next_time(channel, monkeypatch):
     link.count([Series({"class": "A"}, processed=1)], 0, 1)
     room[0] = True
     link.count([Series({"class": "A"}, processed=2)], 0, 1)
-    told = decode(channel.receive() or b"")
-    assert isinstance(told, Counted)
-    assert [series.processed for series in told.series] == [1, 2]
+    reported = decode(channel.receive() or b"")
+    assert isinstance(reported, Counted)
+    assert [series.processed for series in reported.series] == [1, 2]
 
 
 def test_no_counts_are_sent_to_a_dead_keeper(channel):

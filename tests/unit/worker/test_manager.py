@@ -461,7 +461,7 @@ def test_two_managers_have_threads_and_numbers_of_their_own(make):
 
 @pytest.mark.parametrize("kind", [LookupError, SystemExit])
 def test_broken_death_and_error_handlers_do_no_harm(kind, make, fetcher, config, reports):
-    told = []
+    reported = []
 
     def broken(*_):
         raise kind("broken itself")
@@ -472,14 +472,14 @@ def test_broken_death_and_error_handlers_do_no_harm(kind, make, fetcher, config,
 
     config.error_handlers.insert(0, broken)
     config.death_handlers.append(broken)
-    config.death_handlers.append(lambda payload, error: told.append((payload["class"], str(error))))
+    config.death_handlers.append(lambda payload, error: reported.append((payload["class"], str(error))))
     fetcher.waiting.put(unit("Dies"))
     fetcher.waiting.put(unit("Dies"))
     make(fetcher, concurrency=1).start()
 
-    wait_for(lambda: len(told) == 2)
+    wait_for(lambda: len(reported) == 2)
     wait_for(lambda: len(reports) == 4)
-    assert told == [("Dies", "boom")] * 2
+    assert reported == [("Dies", "boom")] * 2
     assert {context["context"] for error, context in reports if isinstance(error, kind)} == {"a death handler"}
     assert fetcher.retrievers == {"offsider-default-1"}
 
@@ -487,8 +487,8 @@ def test_broken_death_and_error_handlers_do_no_harm(kind, make, fetcher, config,
 def test_a_job_that_runs_past_its_hard_limit_fails_without_its_thread_and_ends_the_worker(config, fetcher, monkeypatch):
     monkeypatch.setattr("offsider.worker.run.time_limits.GRACE_SECONDS", 0.02)
     entered, go_on = held_job()
-    told, reasons, errors = [], [], []
-    config.on("execution_finished", told.append)
+    reported, reasons, errors = [], [], []
+    config.on("execution_finished", reported.append)
     config.error_handlers.append(lambda error, context: errors.append(error))
     time_limits = TimeLimits(config)
     capsule = config.capsule("default", concurrency=1)
@@ -501,7 +501,7 @@ def test_a_job_that_runs_past_its_hard_limit_fails_without_its_thread_and_ends_t
     wait_for(lambda: reasons == ["a job of capsule default still runs after its hard time limit"])
     assert [each.raw for each in fetcher.acknowledged] == [late.raw]
     assert [type(error) for error in errors] == [HardTimeout]
-    assert [(news.outcome, type(news.error)) for news in told] == [("died", HardTimeout)]
+    assert [(news.outcome, type(news.error)) for news in reported] == [("died", HardTimeout)]
     assert late.settled
     manager.quiet()
     assert manager.wait(time.monotonic())  # no wait for an abandoned thread
@@ -510,6 +510,6 @@ def test_a_job_that_runs_past_its_hard_limit_fails_without_its_thread_and_ends_t
     thread = next(thread for thread in threading.enumerate() if thread.name == "offsider-default-1")
     go_on.set()
     thread.join(10)
-    assert len(fetcher.acknowledged) == len(told) == 1
+    assert len(fetcher.acknowledged) == len(reported) == 1
     time_limits.stop()
     manager.close()

@@ -15,7 +15,7 @@ def test_the_first_failure_of_a_row_is_reported_and_the_end_is_logged(config, re
         outage.over()
         outage.over()
         outage.noticed(RedisUnavailable("gone again"))
-    assert [(str(error), told["context"]) for error, told in reports] == [
+    assert [(str(error), reported["context"]) for error, reported in reports] == [
         ("gone 0", "fetcher"),
         ("gone again", "fetcher"),
     ]

@@ -46,9 +46,9 @@ def config() -> Config:
 
 @pytest.fixture
 def reports(config) -> list[tuple[str, object]]:
-    told: list[tuple[str, object]] = []
-    config.error_handlers.append(lambda error, context: told.append((str(error), context["context"])))
-    return told
+    reported: list[tuple[str, object]] = []
+    config.error_handlers.append(lambda error, context: reported.append((str(error), context["context"])))
+    return reported
 
 
 @pytest.fixture
@@ -206,10 +206,10 @@ def test_a_retry_in_that_raises_is_reported_and_falls_back_to_the_formula(decide
 
 
 def test_on_exhausted_has_the_last_word(decide):
-    told = []
+    reported = []
 
     def last_word(payload, error):
-        told.append((payload["retry_count"], str(error)))
+        reported.append((payload["retry_count"], str(error)))
         return "discard" if payload["args"] == [1] else None
 
     @job(name="Last", retry=0, on_exhausted=last_word)
@@ -220,7 +220,7 @@ def test_on_exhausted_has_the_last_word(decide):
     assert discarded.died["discarded_at"] == NOW_MS
     assert isinstance(decide(**{"class": "Last", "retry": 0, "args": [2]}), Dead)
     assert isinstance(decide(**{"class": "Last", "retry": 1}), Later)
-    assert told == [(0, "boom"), (0, "boom")]
+    assert reported == [(0, "boom"), (0, "boom")]
 
 
 def test_on_exhausted_that_raises_is_reported_and_loses_no_job(decide, reports):
@@ -381,13 +381,13 @@ def test_an_error_that_was_never_raised_has_no_backtrace(decide):
 
 
 def test_a_job_that_kills_itself_calls_its_callbacks_and_may_skip_the_dead_set(decide):
-    told = []
+    reported = []
 
-    @job(name="Own", retry_in=lambda *_: "kill", on_exhausted=lambda payload, error: told.append(payload["jid"]))
+    @job(name="Own", retry_in=lambda *_: "kill", on_exhausted=lambda payload, error: reported.append(payload["jid"]))
     def own() -> None: ...
 
     assert isinstance(decide(**{"class": "Own", "dead": False}), Done)
-    assert told == ["a" * 24]
+    assert reported == ["a" * 24]
 
 
 # ---------------------------------------------------------------------------------- compressed arguments

@@ -16,13 +16,13 @@ def test_idle_and_busy_threads_both_count():
 
 def test_a_long_run_counts_while_it_runs_and_only_once():
     load = ThreadTime(0.0)
-    told = [
+    reported = [
         load.take(10.0, ended_seconds=0.0, under_way_seconds=6.0, threads=1),
         load.take(20.0, ended_seconds=0.0, under_way_seconds=16.0, threads=1),
         load.take(30.0, ended_seconds=20.0, under_way_seconds=2.0, threads=1),
     ]
-    assert [each.run_seconds for each in told] == [6.0, 10.0, 6.0]
-    assert sum(each.run_seconds for each in told) == pytest.approx(22.0)
+    assert [each.run_seconds for each in reported] == [6.0, 10.0, 6.0]
+    assert sum(each.run_seconds for each in reported) == pytest.approx(22.0)
 
 
 def test_quiet_threads_count_while_they_run_jobs():

@@ -123,7 +123,7 @@ def test_slots_of_a_killed_process_are_used_within_a_second_of_its_death_notice(
 
 def commands(client):
     """The number of commands executed by the server for all clients."""
-    return sum(told["calls"] for told in client.info("commandstats").values())
+    return sum(stats["calls"] for stats in client.info("commandstats").values())
 
 
 def test_held_jobs_cost_few_requests_to_the_server(workers, ledger, limits, stored):

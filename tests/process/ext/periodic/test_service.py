@@ -53,8 +53,8 @@ def start(workers, zones):
     """Starts a worker with these jobs, which serves none of their queues."""
 
     def start(jobs, *, wait: bool = True, **environ):
-        told = json.dumps([[job.name, job.cron, job.tz] for job in jobs])
-        given = {"JOBS": told, "PYTHONTZPATH": zones.path, **environ}
+        entries = json.dumps([[job.name, job.cron, job.tz] for job in jobs])
+        given = {"JOBS": entries, "PYTHONTZPATH": zones.path, **environ}
         return workers.start("-c", "1", "-q", "nothing", text=APP, environ=given, wait=wait)
 
     return start

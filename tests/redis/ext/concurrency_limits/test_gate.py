@@ -92,19 +92,19 @@ def test_held_jobs_run_in_their_order(config, stage, push, limits):
 
 def test_held_jobs_are_not_counted_as_runs_and_emit_no_run_event(config, stage, push, limits, caplog):
     caplog.set_level("INFO", "offsider")
-    told = []
-    config.on("execution_finished", lambda news: told.append(news.outcome))
+    reported = []
+    config.on("execution_finished", lambda news: reported.append(news.outcome))
     config.worker.concurrency = 3
     push(1, 2, 3)
     with RunningWorker(config):
         wait_for(lambda: len(held(limits)) == 2)
-        assert told == []
+        assert reported == []
         stage.go_on.set()
         wait_for(lambda: len(stage.ended) == 3)
     stats = Stats.read(config)
-    assert (stats.processed, stats.failed, told) == (3, 0, ["succeeded"] * 3)
-    said = [record.getMessage() for record in caplog.records]
-    assert [said.count(word) for word in ("moved", "start", "done")] == [2, 3, 3], "a held job does not start"
+    assert (stats.processed, stats.failed, reported) == (3, 0, ["succeeded"] * 3)
+    output = [record.getMessage() for record in caplog.records]
+    assert [output.count(word) for word in ("moved", "start", "done")] == [2, 3, 3], "a held job does not start"
     assert len(RetrySet(config)) == 0
 
 
@@ -143,9 +143,9 @@ def test_a_limit_for_an_unknown_class_logs_a_warning_at_startup(redis_url, decla
     Stage()
     with RunningWorker(config):
         pass
-    told = [record.getMessage() for record in caplog.records if "ConcurrencyLimits" in record.getMessage()]
-    assert len(told) == 1
-    assert "unknown job 'Actt' (did you mean" in told[0]
+    reported = [record.getMessage() for record in caplog.records if "ConcurrencyLimits" in record.getMessage()]
+    assert len(reported) == 1
+    assert "unknown job 'Actt' (did you mean" in reported[0]
     Installation.of(config).close()
 
 

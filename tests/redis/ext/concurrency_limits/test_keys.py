@@ -142,19 +142,19 @@ def test_a_key_function_that_raises_fails_the_job_as_usual(config, declared, cli
 
 
 def test_an_invalid_rate_at_run_time_is_reported_and_the_previous_one_applies(config, declared):
-    told, answers = [], iter(["5/minute", "nonsense", None])
-    config.error_handlers.append(lambda error, context: told.append((str(error), context["context"])))
+    reported, answers = [], iter(["5/minute", "nonsense", None])
+    config.error_handlers.append(lambda error, context: reported.append((str(error), context["context"])))
     Stage(rate_limit=lambda: next(answers))
     gate = config.admissions[0]
     table = gate._table
     assert table.learn("Act").rate == "5 60000"
     table.refresh(store.settings(gate._here.redis), 100.0)
     assert table.known["Act"].rate == "5 60000"
-    assert told[0][1] == "evaluating a rate limit"
+    assert reported[0][1] == "evaluating a rate limit"
     table.refresh(store.settings(gate._here.redis), 200.0)
     assert table.known["Act"] is None
     table.refresh(store.settings(gate._here.redis), 300.0)  # the function raises StopIteration
-    assert told[-1][1] == "evaluating the rate limit of Act"
+    assert reported[-1][1] == "evaluating the rate limit of Act"
 
 
 def test_jobs_of_a_small_tenant_start_while_a_large_one_waits(config, declared, client, limits):

@@ -93,26 +93,26 @@ def test_held_jobs_are_listed_next_first(limits, hold):
 
 
 def test_held_jobs_move_to_the_quarantine_and_can_be_restored(limits, hold, config):
-    told = []
-    config.on("job_removed", lambda news: told.append((news.where, news.how)))
+    reported = []
+    config.on("job_removed", lambda news: reported.append((news.where, news.how)))
     hold(*(f"a{number}" for number in range(60)))
     for number in range(0, 60, 7):
         hold(f"b{number}", queue="other")
         hold(f"c{number}")
     assert limits.quarantine(NAME) == 78
     assert limits.find(NAME).held == 0
-    assert told == [("held:Hard", "quarantine")] * 78
+    assert reported == [("held:Hard", "quarantine")] * 78
     aside = Quarantine(config)
     assert [aside.restore(job.id) for job in list(aside)] == [True] * 78
     assert (len(Queue("default", config)), len(Queue("other", config))) == (69, 9)
 
 
 def test_deleting_held_jobs_emits_job_removed(limits, hold, config):
-    told = []
-    config.on("job_removed", lambda news: told.append((news.where, news.how)))
+    reported = []
+    config.on("job_removed", lambda news: reported.append((news.where, news.how)))
     hold("a", "b")
     assert limits.delete(NAME) == 2
-    assert told == [("held:Hard", "delete")] * 2
+    assert reported == [("held:Hard", "delete")] * 2
     assert limits.delete(NAME) == limits.quarantine(NAME) == 0
 
 

@@ -88,14 +88,14 @@ def test_held_jobs_are_resumed_if_any_are_reported_or_the_reply_was_lost(slots, 
 
 
 def test_an_outage_is_reported_once(slots, config, monkeypatch):
-    told = []
-    config.error_handlers.append(lambda error, context: told.append(context["context"]))
+    reported = []
+    config.error_handlers.append(lambda error, context: reported.append(context["context"]))
     with monkeypatch.context() as broken:
         broken.setattr(store, "resume", raising(RedisUnavailable("away")))
         for _ in range(2):
             slots.resume_soon("Hard", 1)
             assert slots.tick() == LOOK_SECONDS
-    assert told == ["checking concurrency limits"]
+    assert reported == ["checking concurrency limits"]
     assert 0 < slots.tick() <= LOOK_SECONDS
 
 

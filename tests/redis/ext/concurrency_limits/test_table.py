@@ -86,17 +86,17 @@ def test_limits_are_published_again_before_they_expire_and_not_every_second(conf
 
 @pytest.mark.parametrize("broken", [lambda: 1 / 0, lambda: "many"])
 def test_a_failing_function_is_reported_and_keeps_the_last_limit(config, hard, redis, broken):
-    told, answers = [], [lambda: 7, broken]
+    reported, answers = [], [lambda: 7, broken]
 
     def ask():
         return answers.pop(0)()
 
-    config.error_handlers.append(lambda error, context: told.append(context["context"]))
+    config.error_handlers.append(lambda error, context: reported.append(context["context"]))
     known = table(config, {"Hard": ask})
     known.refresh(store.settings(redis), 0.0)
     known.refresh(store.settings(redis), ASK_SECONDS)
     assert known.declared("Hard") == 7
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 def test_shares_are_of_the_threads_of_all_processes(config, hard, redis):

@@ -448,8 +448,8 @@ def test_a_process_publishes_its_registered_jobs(clock, process):
     def known() -> None: ...
 
     one.settle()
-    told = PeriodicStore(one.redis).published()
-    assert {name: versions[0].queue for name, versions in told.items()} == {"tick": "", "other": "slow"}
+    reported = PeriodicStore(one.redis).published()
+    assert {name: versions[0].queue for name, versions in reported.items()} == {"tick": "", "other": "slow"}
 
 
 def test_the_history_has_the_last_ten(clock, process):

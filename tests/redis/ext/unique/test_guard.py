@@ -301,6 +301,6 @@ def test_without_the_extension_idempotent_jobs_take_no_lock(redis_url, refresh, 
 
 
 def test_the_manifest_has_the_effective_option(config, refresh):
-    told = entry(refresh.declared, config)
-    assert (told["idempotent"], told["deduplicate"]) == (True, "until_executing")
+    reported = entry(refresh.declared, config)
+    assert (reported["idempotent"], reported["deduplicate"]) == (True, "until_executing")
     assert "deduplicate" not in entry(refresh.declared, Config())

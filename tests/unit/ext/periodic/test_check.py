@@ -87,8 +87,8 @@ def test_jobs_of_every_server_are_checked(periodic):
     config.use(periodic)
     periodic.register("@daily", clean)
     periodic.register("@daily", "shop.nope", server="bulk")
-    told = [(entry.name, problem) for entry, problem in examine(config)]
-    assert told == [("shop.clean", ""), ("shop.nope", "job shop.nope is not declared here")]
+    reported = [(entry.name, problem) for entry, problem in examine(config)]
+    assert reported == [("shop.clean", ""), ("shop.nope", "job shop.nope is not declared here")]
 
 
 @dataclass
