@@ -22,6 +22,7 @@ from offsider.ext.results.subscriber import Subscriber
 from offsider.inspector.work import WorkSet
 from offsider.logs.structured import about_here
 from offsider.runtime.context import current_job_or_none
+from offsider.storage.redis import deadline_after
 
 if TYPE_CHECKING:
     from offsider.config.installation import Installation
@@ -32,6 +33,8 @@ logger = logging.getLogger("offsider")
 
 #: Pause before the state is read again, after the server did not answer.
 OUTAGE_SECONDS = 1.0
+#: Minimum time that a waiter of an event loop has for its first read of the state.
+LEAST_READ_SECONDS = 1.0
 
 
 class Reader:
@@ -74,7 +77,8 @@ class Reader:
 
     async def aresult(self, jid: str, timeout: float | None) -> Any:  # noqa: ASYNC109 - see `JobId.aresult`
         """See `JobId.aresult`."""
-        stored = await self._aread(jid)
+        # Many waiters of an event loop share few connections: each may wait for one as long as for its result.
+        stored = await self._aread(jid, None if timeout is None else max(timeout, LEAST_READ_SECONDS))
         if _waits(stored, timeout):
             _warn_of_deadlock(jid)
             stored = await self._await(jid, stored, timeout)
@@ -153,9 +157,11 @@ class Reader:
             subscriber.unwatch(channel, wake)
         return stored
 
-    async def _aread(self, jid: str) -> Stored:
+    async def _aread(self, jid: str, within_seconds: float | None = None) -> Stored:
         redis = self._here.async_redis
-        return store.parsed(jid, await redis.call(*store.read_command(redis.keys, jid)))
+        deadline = None if within_seconds is None else deadline_after(within_seconds)
+        (reply,) = await redis.pipeline([store.read_command(redis.keys, jid)], deadline=deadline)
+        return store.parsed(jid, reply)
 
     def _alive_keys(self, process: str) -> list[str]:
         """The keys of a process of which at least one exists while it lives: of the reliable and the basic fetcher."""

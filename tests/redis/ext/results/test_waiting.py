@@ -66,6 +66,7 @@ def test_a_thousand_waiters_send_nothing_while_they_wait(config, raw_redis, arun
             while sum(map(len, subscriber._channels.values())) < 1000 or await about(jid, raw_redis, monitor, 0.2):
                 waiters += [asyncio.create_task(jid.aresult(timeout=60)) for _ in range(min(90, 990 - len(waiters)))]
                 await about(jid, raw_redis, monitor, 0.05)
+                assert not any(waiter.done() for waiter in waiters)
             sent = await about(jid, raw_redis, monitor, 1)
         gate.set()
         worker = await asyncio.to_thread(RunningWorker(config).start)
