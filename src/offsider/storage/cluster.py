@@ -148,6 +148,11 @@ class Nodes:
         """Ask this node after the others next time."""
         self.addresses = [*(other for other in self.addresses if other != address), address]
 
+    def doubt(self, address: Address) -> None:
+        """Ask other nodes for the primary, because this one did not reply: it may be frozen, and another promoted."""
+        self.primary = None
+        self.put_last(address)
+
     def read(self, error: Exception, connected: Address) -> Address | None:
         """Note what an error reply means for the next connection; returns the address that ASK names."""
         from redis import exceptions
@@ -158,8 +163,7 @@ class Nodes:
         elif isinstance(error, exceptions.AskError):
             return untyped.host or connected[0], untyped.port
         elif isinstance(error, (exceptions.ClusterDownError, exceptions.MasterDownError, exceptions.ReadOnlyError)):
-            self.primary = None
-            self.put_last(connected)  # it may be cut off from the others
+            self.doubt(connected)  # it may be cut off from the others
         return None
 
 
@@ -241,7 +245,7 @@ def sync_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is imported
                 try:
                     self._super.connect_check_health(check_health, retry_socket_connect)
                 except (NoConnection, TooLate):
-                    self._nodes.primary = None  # another node may know the new one
+                    self._nodes.doubt(goal)
                 else:
                     return
             self.host, self.port = self._discover()
@@ -273,12 +277,17 @@ def sync_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is imported
             except ResponseError as error:
                 self.asked = self._nodes.read(error, (self.host, self.port))
                 raise
+            except TooLate:
+                self._nodes.doubt((self.host, self.port))
+                raise
 
     return Connection
 
 
 def async_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is imported at first use
     """See `sync_kind`, for redis-py's asynchronous classes."""
+    from asyncio import CancelledError
+
     from redis.exceptions import ConnectionError as NoConnection, RedisError, ResponseError, TimeoutError as TooLate
 
     class Connection(base):  # type: ignore[misc]
@@ -301,7 +310,7 @@ def async_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is importe
                 try:
                     await self._super.connect_check_health(check_health, retry_socket_connect)
                 except (NoConnection, TooLate):
-                    self._nodes.primary = None
+                    self._nodes.doubt(goal)
                 else:
                     return
             self.host, self.port = await self._discover()
@@ -332,6 +341,9 @@ def async_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is importe
                 return await self._super.read_response(*args, **options)
             except ResponseError as error:
                 self.asked = self._nodes.read(error, (self.host, self.port))
+                raise
+            except (TooLate, CancelledError):  # the pool's timeout cancels the read
+                self._nodes.doubt((self.host, self.port))
                 raise
 
     return Connection

@@ -16,6 +16,7 @@ from offsider.storage.scripts import Script
 from offsider.storage.tracking import Tracking
 from tests.redis.storage.every_verb import left_behind, seed, walk
 from tests.snapshot import snapshot
+from tests.waiting import wait_for
 
 REFUSED = RedisRefused("TRYAGAIN", code="TRYAGAIN")
 PAIR = Script("pair", source="-- KEYS[1] a\n-- KEYS[2] b\nreturn redis.call('INCR', KEYS[1])\n")
@@ -208,6 +209,46 @@ def test_a_failover_is_followed(cluster, pool, run_async):
         assert pool.call("GET", "{offsider}:k") == b"1"
     finally:
         killed.start()
+
+
+def test_a_frozen_primary_is_not_asked_again_for_the_primary(cluster):
+    """Each question to it would cost a timeout, although another node is promoted long before."""
+    settings = RedisSettings(url=cluster.url, socket_timeout_seconds=0.5)
+    frozen = cluster.primary()
+
+    async def again():
+        pool = AsyncRedis(settings, size=1)
+        try:
+            await pool.call("SET", "{offsider}:a", "1")
+            frozen.freeze()
+            with pytest.raises(RedisUnavailable):
+                await pool.call("GET", "{offsider}:a")
+            await asyncio.to_thread(wait_until_promoted)
+            began = time.monotonic()
+            found = await pool.call("GET", "{offsider}:a")
+            return found, time.monotonic() - began
+        finally:
+            await pool.close()
+
+    def wait_until_promoted():
+        others = [node for node in cluster.nodes if node is not frozen]
+        wait_for(lambda: sum(node.role() == "master" for node in others) == 3, seconds=20)
+
+    pool = Redis(settings, size=1)
+    pool.call("SET", "{offsider}:a", "1")
+    try:
+        found, seconds = asyncio.run(again())
+        assert found == b"1"
+        assert seconds < 0.45
+        with pytest.raises(RedisUnavailable):
+            pool.call("GET", "{offsider}:a")
+        began = time.monotonic()
+        assert pool.call("GET", "{offsider}:a") == b"1"
+        assert time.monotonic() - began < 0.45
+    finally:
+        frozen.thaw()
+        pool.close()
+        cluster.wait()
 
 
 class FailingWire:
