@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench.scoreboard import (
     clocks,
+    clusters,
     crashes,
     failover,
     fleet,
@@ -53,6 +54,7 @@ _MODULES = (
     soak,
     locks_and_limits,
     fleet,
+    clusters,
 )
 _FOUND = [item for module in _MODULES for item in vars(module).values() if isinstance(item, Row)]
 
