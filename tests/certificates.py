@@ -26,7 +26,7 @@ def make_certificates(folder: Path) -> Certificates:
         subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
 
     fresh = ("-newkey", "rsa:2048", "-nodes", "-days", "2")
-    # The key usage and the authority's key id are what Python >= 3.13 insists on.
+    # Python >= 3.13 requires the key usage and the authority's key id.
     authority = ("-subj", "/CN=offsider test authority", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
     openssl("req", "-x509", *fresh, *authority, "-keyout", "ca.key", "-out", "ca.crt")
     openssl("req", *fresh[:3], "-subj", "/CN=localhost", "-keyout", "server.key", "-out", "server.csr")

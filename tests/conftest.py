@@ -45,7 +45,7 @@ from tests.waiting import wait_for
 with registry.isolated():
     import offsider.cli.demo.jobs  # noqa: F401
 
-# How long an example takes depends on what else the machine does.
+# The duration of an example depends on the load of the machine.
 settings.register_profile("offsider", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("offsider")
 
@@ -89,7 +89,7 @@ def _no_skip_in_ci(report: Report) -> Report:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what tests of the first hour have measured."""
+    """Print the measurements of the first-hour tests."""
     reports: list[pytest.TestReport] = terminalreporter.stats.get("", [])  # of setups and teardowns
     for report in reports:
         for name, value in report.user_properties:

@@ -17,7 +17,7 @@ BACKEND = "offsider.django.task_backend.TaskBackend"
 
 @cache
 def set_up() -> Path:
-    """Set Django up; answers the file of its database."""
+    """Set Django up; returns the file of its database."""
     folder = Path(tempfile.mkdtemp(prefix="offsider-django-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     file = folder / "db.sqlite3"

@@ -66,7 +66,7 @@ def _configured(redis_url: str, pushing: threading.RLock):
 
     config = Config()
     config.redis.url = redis_url
-    config.jobs["retry"] = 0  # so that a task fails for good at once
+    config.jobs["retry"] = 0  # so that a task is exhausted at once
     config.log.level = "error"
     config.worker.queues = ["run"]
     application.configure(config)

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def wait_for(condition: Callable[[], T], seconds: float = 20.0, what: str = "") -> T:
-    """The condition's first true answer; fails when there is none in time."""
+    """The condition's first truthy result; fails at the deadline."""
     deadline = time.monotonic() + seconds
     while True:
         answer = condition()

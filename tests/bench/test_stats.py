@@ -1,4 +1,4 @@
-"""Repeats become medians and ranges, and those that others disturbed count only when there are no better ones."""
+"""Repeats become medians and ranges; disturbed repeats count only if there are no better ones."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The deployment files keep what the code promises: time to stop, probes that exist, commands that can be parsed."""
+"""The deployment files match the code: enough time to stop, existing probes, valid commands."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "internals" / "keys.md").read_text(
 FROM_DOCSTRING = re.findall(r"^``(\S+)``\s+(\w+)\s{2,}(\S.*?)\s{2,}(\S.*)$", keys.__doc__ or "", re.MULTILINE)
 ON_PAGE = re.findall(r"^\| `(\S+)` \| (\w+) \| (.+?) \| (.+?) \|$", PAGE, re.MULTILINE)
 
-# Each key of `Keys` as the table writes it; the two that are no keys of their own are named in their reason.
+# Each key of `Keys` in the notation of the table; the reason names the two that are not keys themselves.
 EVERY_KEY = {
     "queues": "queues",
     "queue": "queue:<name>",

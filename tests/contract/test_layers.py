@@ -1,4 +1,4 @@
-"""The layers: who may import whom (the contracts themselves are in pyproject.toml)."""
+"""The layers: allowed imports between packages (the contracts themselves are in pyproject.toml)."""
 
 from __future__ import annotations
 

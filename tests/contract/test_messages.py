@@ -80,7 +80,7 @@ def test_a_message_has_as_many_forms_as_the_language(code):
 
 
 class _Shown(HTMLParser):
-    """Collects what a reader sees or hears of a template."""
+    """Collects the text of a template that a reader sees or hears."""
 
     def __init__(self):
         super().__init__()

@@ -143,7 +143,7 @@ def test_a_click_leads_from_the_overview_to_a_queue_and_from_there_to_a_job():
                 for key, value in parse_qsl(address.query.replace("&${__url_time_range}", "")):
                     assert key.removeprefix("var-") in variables(there)
                     label = re.fullmatch(r"\$\{__(?:field\.labels|data\.fields)\.(\w+)\}", value)
-                    if label:  # what the link passes on is a label of the lines that it is on
+                    if label:  # labels in the link have to be labels of the plotted lines
                         grouped = re.compile(rf"by \([^)]*\b{label[1]}\b")
                         assert all(grouped.search(target["expr"]) for target in panel["targets"])
                 lead.add((name, there))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 CHAPTERS = ["Why", "Quickstart", "Tutorial", "Guides", "Concepts", "Operations", "Reference", "Internals"]
-# These elements load what they name; <a> does not.
+# These elements load their targets; <a> does not.
 LOADING = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
 
 
@@ -39,7 +39,7 @@ def test_the_chapters_lead_from_the_reason_to_the_inside():
 
 
 class Loaded(HTMLParser):
-    """Collects what a page loads by itself."""
+    """Collects the resources that a page loads."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -33,7 +33,7 @@ class Stopped(Clock):
 
 
 class Side:
-    """One client with a stopped clock and what it stored."""
+    """One client with a fixed clock and its stored payloads."""
 
     def __init__(self, version: int, stored: list[Prepared]) -> None:
         self.config = Config()
@@ -48,7 +48,7 @@ class Side:
 
     @property
     def raw(self) -> str:
-        """What was stored, but for what ours carries of a declared job, and Ruby does not know."""
+        """The stored payload without the keys of our declared jobs, which Ruby does not use."""
         return ORIGIN.sub("", self.stored[-1].raw.decode())
 
 

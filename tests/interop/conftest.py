@@ -63,7 +63,7 @@ class Processes:
         return self._keep(process)
 
     def pages(self) -> str:
-        """Sidekiq::Web in puma; answers its URL, at which it does not listen at once."""
+        """Sidekiq::Web in puma; returns its URL, which may not accept connections yet."""
         port = free_port()
         self._keep(start_pages(self._sidekiq, self._environ, self._log("pages"), port))
         return f"http://127.0.0.1:{port}"

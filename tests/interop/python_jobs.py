@@ -1,4 +1,4 @@
-"""The jobs that live in Python: what the worker of the interop tests loads with ``-r python_jobs``."""
+"""The Python jobs: the application that the worker of the interop tests loads with ``-r python_jobs``."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.interop.waiting import eventually
 
 pytestmark = pytest.mark.needs("redis-server")
 
-# Sidekiq 8 stores ActiveJob's types, older ones what JSON makes of a value.
+# Sidekiq 8 stores ActiveJob's types, older versions store plain JSON values.
 OF_RUBY = {
     6: "user_id: 7, role: 'admin', options: {'a' => [1, nil]}",
     8: """user_id: 7, role: :admin, since: Time.utc(2026, 11, 22, 6, 30, 19.123456789r), lasts: 1.month,

@@ -48,7 +48,7 @@ def stored(raw_redis):
 
 @pytest.fixture
 def make_due(raw_redis, stored):
-    """Makes the next try of a job due now; answers its payload as it was stored."""
+    """Makes the next attempt of a job due now; returns its stored payload."""
 
     def make(jid: str) -> dict:
         raw = stored(jid)

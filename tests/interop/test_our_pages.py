@@ -118,7 +118,7 @@ def test_a_job_that_ruby_scheduled_is_sent_to_its_queue(visitor, ruby, seen):
 
 
 def test_quiet_and_stop_reach_rubys_process(visitor, sidekiq, ruby):
-    """Sidekiq takes one signal every five seconds. The job that still runs is put back."""
+    """Sidekiq reads one signal every five seconds. The running job is requeued."""
 
     def press(verb):
         page = visitor.get("/busy")

@@ -1,4 +1,4 @@
-"""Waiting for what another process does: a condition, looked at until it holds, with a deadline."""
+"""Waiting for another process: a condition, polled until it is true, with a deadline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEADLINE_SECONDS = 45.0
 
 
 def eventually(look: Callable[[], T], what: str, deadline_seconds: float = DEADLINE_SECONDS) -> T:
-    """The first truthy answer of ``look``; an AssertionError that names ``what`` when there is none in time."""
+    """The first truthy result of ``look``; raises AssertionError with ``what`` at the deadline."""
     give_up = time.monotonic() + deadline_seconds
     while True:
         seen = look()

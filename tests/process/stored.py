@@ -15,7 +15,7 @@ def payload(name: str, *args: Any, queue: str = "default", **fields: Any) -> dic
 
 
 def push(client: redis.Redis, name: str, *args: Any, queue: str = "default", **fields: Any) -> str:
-    """Store a job; answers its jid."""
+    """Store a job; returns its jid."""
     job = payload(name, *args, queue=queue, **fields)
     push_raw(client, encode(job), queue=queue)
     return job["jid"]

@@ -69,7 +69,7 @@ class Worker:
         self.until_says("running <Capsule", START_SECONDS)
 
     def until_says(self, text: str, seconds: float = 20.0, *, times: int = 1) -> str:
-        """Wait for words in the output; answers the output."""
+        """Wait for words in the output; returns the output."""
         try:
             wait_for(lambda: self.output.count(text) >= times or not self.runs, seconds)
         except AssertionError:
@@ -101,14 +101,14 @@ class Worker:
         return keeper_of(self.pid)
 
     def ended(self, seconds: float = 20.0) -> int:
-        """Wait for the end; answers the exit code."""
+        """Wait for the end; returns the exit code."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.process.args} still runs after {seconds:g} s:\n{self.output}") from None
 
     def stopped(self, seconds: float = 20.0) -> str:
-        """Send TERM, expect a clean end, answer the output."""
+        """Send TERM, expect a clean end, return the output."""
         self.send("TERM")
         assert self.ended(seconds) == 0, self.output
         return self.output
@@ -144,7 +144,7 @@ class Workers:
         self._started: list[Worker] = []
 
     def write(self, text: str, name: str = "app.py") -> str:
-        """Write an application module into the current folder of the workers; answers its module name."""
+        """Write an application module into the current folder of the workers; returns its module name."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(textwrap.dedent(text))

@@ -1,4 +1,4 @@
-"""A small application, and the command line run on it in a process of its own, which may import what it likes."""
+"""A small application, and the command line run on it in its own process, which may import anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``offsider worker --dry-run`` and ``--list-queues``: exactly what would run, without asking Redis."""
+"""``offsider worker --dry-run`` and ``--list-queues``: exactly the real worker, without requests to Redis."""
 
 from __future__ import annotations
 

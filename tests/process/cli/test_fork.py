@@ -1,4 +1,4 @@
-"""A forked worker is one of its own: what it lets go of is checked in `test_supervisor`, its core here."""
+"""The core of a forked worker; descriptors it closes are checked in `test_supervisor`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A flood on the health port: connections and threads are bounded, beats and jobs go on, and a probe is answered."""
+"""A flood on the health port: connections and threads are bounded, heartbeats and jobs continue, probes succeed."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def flood(port: int, attack, over: threading.Event, counts: list[int]) -> None:
 
 
 def probe(port: int) -> float:
-    """The seconds until ``/live`` answered 200; refused or cut connections are tried again, as a platform does."""
+    """The seconds until ``/live`` returned 200; refused or cut connections are retried, like on a platform."""
     started = time.monotonic()
     while True:
         with suppress(OSError, http.client.HTTPException):

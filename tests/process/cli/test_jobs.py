@@ -1,4 +1,4 @@
-"""``offsider jobs``: what an application declares, shown and kept in a file."""
+"""``offsider jobs``: the declarations of an application, printed and stored in a file."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_a_stop_that_hangs_in_the_application_still_ends_in_time(workers):
         def configure(config):
             config.fetcher = Hanging
         """,
-        measured=False,  # coverage saves its data at os._exit, which is no time for a tracer to be alive
+        measured=False,  # coverage saves its data at os._exit, when no tracer may be alive
     )
     worker.send("TERM")
     assert worker.ended(8) == 1
@@ -168,7 +168,7 @@ def test_a_broken_application_shows_its_line_and_the_traceback_on_request(worker
 
 
 def test_a_stop_while_the_application_loads_is_obeyed_at_once(workers):
-    # What PID 1 of a container needs: the kernel drops a TERM for which there is no handler.
+    # PID 1 of a container needs a handler: without one the kernel drops TERM.
     worker = workers.start(
         wait=False,
         text="""
@@ -255,7 +255,7 @@ def test_a_source_change_restarts_the_worker(workers, stored):
     push(stored, "Noting")
     wait_for(lambda: workers.ledger.words("ran"))
     worker.stopped()
-    assert worker.output.count("stopping: running jobs") == 3  # two children for new files, one for good
+    assert worker.output.count("stopping: running jobs") == 3  # two children for new files, one permanent
 
 
 def test_a_reloading_worker_that_was_stopped_elsewhere_stays_stopped(workers, stored):

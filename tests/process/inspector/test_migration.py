@@ -38,7 +38,7 @@ def jobs() -> Iterator[None]:
 
 @contextmanager
 def mortal(*arguments: str) -> Iterator[Callable[[int, str], str]]:
-    """Kills a migration at a point, and answers whether there was such a point."""
+    """Kills a migration at a point, and returns whether that point exists."""
     command = [sys.executable, "-m", "tests.process.dying_migration", *arguments]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None

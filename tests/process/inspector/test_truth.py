@@ -38,10 +38,10 @@ LOOKS = 3
 #: Longer than all phases of the test.
 LONG_SECONDS = 3600.0
 FAILING = 20  # each twentieth job fails
-DYING = 40  # each fortieth fails for good
+DYING = 40  # each fortieth is exhausted
 PAUSED_JOBS = 123
 WINDOW_SECONDS = 5.0
-#: A report each second, and what a page keeps for a second.
+#: A report each second, and the cache time of a page in seconds.
 AGE_SECONDS = 2.5
 #: On a machine that starves a worker its last report counts for longer, see `RATE_SECONDS`.
 STARVED_SECONDS = RATE_SECONDS + 1
@@ -207,7 +207,7 @@ def no_short_job_runs(stored) -> bool:
 
 
 def compare_while_it_runs(page, ledger, config) -> bool:
-    """Compare what moves; whether rates could be compared as well."""
+    """Compare moving numbers; returns whether rates could be compared as well."""
     before, board, now = time.time(), page("/"), time.time()
     home = Home(Installation.of(config)).read(View())
     reported = json.loads(rendered("overview", Installation.of(config), as_json=True))

@@ -134,9 +134,7 @@ def test_panels_variables_and_rules_have_data_of_a_real_scrape(workers, promethe
     workers.write(SHARDS, "offsider.toml")
     workers.start("-c", "2", "--shard", "urgent", app=app)
     wait_for(lambda: stored.zcard("retry") == 1)
-    last = workers.start(
-        "-c", "1", "--shard", "urgent", app=app
-    )  # what a worker counted is in Redis when it has stopped, at the latest
+    last = workers.start("-c", "1", "--shard", "urgent", app=app)  # a stopped worker has written its counts to Redis
     for name in ("Works", "Fails"):
         push(name)
     push("Works", queue="nowhere")

@@ -35,7 +35,7 @@ def application(address: str, options: str = "") -> str:
 
 
 class Agent:
-    """Receives datagrams and sums the counters; the kernel buffers what arrives between two looks."""
+    """Receives datagrams and sums the counters; the kernel buffers datagrams between two reads."""
 
     def __init__(self, listening: socket.socket) -> None:
         self._socket = listening

@@ -1,4 +1,4 @@
-"""Traces and errors of a real worker: what left the process, and what it belongs to."""
+"""Traces and errors of a real worker: the data it exports, and their links."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def app(name: str = "Here") -> str:
 
 
 def ran(stored, ledger, name: str = "Here") -> str:
-    """Have the job run; answers the module it is from."""
+    """Run the job; returns the name of its module."""
     push(stored, name)
     return wait_for(lambda: ledger.words("ran"))[0]
 

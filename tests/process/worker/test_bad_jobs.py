@@ -132,8 +132,8 @@ def test_arguments_that_no_longer_fit_are_retried_with_both_named(workers, store
     workers.start()
     (retry,) = wait_for(lambda: sorted_set(stored, "retry"))
     assert "Two" in retry["error_message"]
-    assert "Two(first: int, second: int)" in retry["error_message"].replace("'", "")  # what the job takes
-    assert f"({len(args)} positional" in retry["error_message"]  # how much it was given, and never what
+    assert "Two(first: int, second: int)" in retry["error_message"].replace("'", "")  # the signature of the job
+    assert f"({len(args)} positional" in retry["error_message"]  # the number of its arguments, never their values
     assert retry["error_class"].endswith("InvalidArguments")
 
 

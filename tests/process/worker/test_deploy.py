@@ -78,7 +78,7 @@ def stranded(stored):
 
 
 def put_off(stored) -> int:
-    """Have the stranded jobs of the schedule wait for long; answers how many do."""
+    """Postpone the stranded jobs of the schedule for a long time; returns their number."""
     later = time.time() + LATER_SECONDS
     raws = [raw for raw in stored.zrange("schedule", 0, -1) if b"stranded_at" in raw]
     stored.zadd("schedule", dict.fromkeys(raws, later), xx=True)

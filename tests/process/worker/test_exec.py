@@ -1,4 +1,4 @@
-"""A job that replaces the worker's program (`os.execv`): what ran there is back in its queue at once."""
+"""A job that replaces the worker's program (`os.execv`): its running jobs are requeued immediately."""
 
 from __future__ import annotations
 

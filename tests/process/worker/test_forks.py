@@ -1,4 +1,4 @@
-"""Jobs that fork: the child of a job is no worker, and what happens to it does not happen to the worker."""
+"""Jobs that fork: the child of a job is not a worker, and its fate does not affect the worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real workers judge real runs: what the page shows of a workload whose outcome is known."""
+"""Real workers score real runs: the page of a workload with known outcomes."""
 
 from __future__ import annotations
 

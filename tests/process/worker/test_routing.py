@@ -1,4 +1,4 @@
-"""Rules in a worker: what its jobs push is routed, and it shows by which rules."""
+"""Rules in a worker: pushes of its jobs are routed, and it publishes its rules."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ NAMES = (
 
 
 def store(stored):
-    """One job of each kind, and bytes that are no job."""
+    """One job of each kind, and invalid bytes."""
     given: dict[str, object] = {"kwargs": {"token": BY_NAME}}
     for name in NAMES:
         push(stored, name, BY_POSITION, **given)

@@ -19,7 +19,7 @@ from offsider.jobs import registry
 
 @pytest.fixture(autouse=True)
 def surroundings(tmp_path, monkeypatch):
-    """An own folder, and a logger, a default configuration and modules that are put back."""
+    """An own folder; restores loggers, the default configuration and modules."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])
     logger = logging.getLogger("offsider")

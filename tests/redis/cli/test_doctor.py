@@ -1,4 +1,4 @@
-"""``offsider doctor``: what it writes, for people and for programs, and its exit code."""
+"""``offsider doctor``: its output, for people and for programs, and its exit code."""
 
 from __future__ import annotations
 

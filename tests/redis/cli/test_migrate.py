@@ -1,4 +1,4 @@
-"""``offsider migrate``: what it shows, what it asks, and what it moves."""
+"""``offsider migrate``: its preview, its confirmation, and the moved jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``offsider periodic``: what it shows, what it checks, what it does."""
+"""``offsider periodic``: list, check and run."""
 
 from __future__ import annotations
 

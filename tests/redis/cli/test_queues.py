@@ -1,4 +1,4 @@
-"""``offsider queues``: the table, and what can be done with queues."""
+"""``offsider queues``: the table, and actions on queues."""
 
 from __future__ import annotations
 

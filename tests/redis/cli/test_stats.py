@@ -1,4 +1,4 @@
-"""``offsider stats``: what Sidekiq's monitor command shows, for people and for programs."""
+"""``offsider stats``: the numbers of Sidekiq's monitor command, for people and for programs."""
 
 from __future__ import annotations
 

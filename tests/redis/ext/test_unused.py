@@ -68,7 +68,7 @@ def configured(redis_url, extensions):
 
 
 def shape(command: str, ids: list[str]) -> str:
-    """The verb or the name of the script, its keys without what differs between runs, and the number of arguments."""
+    """The name of the command or script, its keys without variable parts, and the number of arguments."""
     words = command.split()
     if words[0].upper() == "EVALSHA":
         name = next((one.name for one in scripts._every if one.sha == words[1]), "unknown")

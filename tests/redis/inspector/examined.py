@@ -30,7 +30,7 @@ def severity(found: dict[str, Finding], check: str) -> str:
 
 
 def troubles(found: dict[str, Finding]) -> set[str]:
-    """The checks that found something to look at."""
+    """The checks with a finding that is not ok."""
     return {check for check, finding in found.items() if finding.severity is not Severity.OK}
 
 

@@ -297,13 +297,13 @@ def test_invalid_bytes_can_be_killed_and_deleted_but_not_run(any_set, raw_redis,
             run()
     assert len(any_set) == 1
     assert entry.kill()
-    assert deaths == []  # there is no job that could have died
+    assert deaths == []  # no job can have died
     dead = only(DeadSet(any_set._here))
     assert (dead.malformed, dead.unwrapped, dead.error_class) == (True, b"\xff no job", "offsider.MalformedPayload")
     assert DeadSet(any_set._here).entry(dead.key) is not None
     with pytest.raises(MalformedPayload):
         dead.retry()
-    assert dead.kill()  # counts as dead from now on, and stays what it is
+    assert dead.kill()  # counts as dead from now on, and is otherwise unchanged
     assert only(DeadSet(any_set._here)).raw == dead.raw
     assert only(DeadSet(any_set._here)).delete()
     assert snapshot(raw_redis) == {}
@@ -558,7 +558,7 @@ def test_all_jobs_are_killed_and_all_listeners_are_notified(config, raw_redis, r
     assert {event.how for event in removed} == {"kill"}
     assert {error for _, error in deaths} == {"JobKilled('killed by hand')"}
     assert RetrySet(config).kill_all(reason="a spill") == 1
-    assert {error for _, error in deaths} == {"JobKilled('killed by hand')"}  # there is no job that could have died
+    assert {error for _, error in deaths} == {"JobKilled('killed by hand')"}  # no job can have died
     assert DeadSet(config).kill_all(reason="a spill") == 121
     assert deaths[-1][1] == "JobKilled('a spill')"
 

@@ -307,7 +307,7 @@ def test_a_server_that_fails_keeps_no_job_of_the_others_from_moving(how, full, r
     error = QueueFull if how == "full" else RedisUnavailable
     assert {server: type(failure) for server, failure in report.failures.items()} == {"bulk": error}
     assert (list(looked.failures), looked.moved) == ([] if how == "full" else ["bulk"], 8)
-    assert report.complete is (how == "full")  # a full one can still be looked at
+    assert report.complete is (how == "full")  # a full server can still be read
     assert in_queue(raw_redis, "default") == [("shop.rest", n) for n in (1, 3, 5)]
     assert in_queue(raw_redis, "old") == [("shop.report", n) for n in (0, 2, 4)]
     assert every_job(raw_redis) == before

@@ -1,4 +1,4 @@
-"""Queues from the outside: how many, which is next, and what may be done with them."""
+"""Queues from the outside: their size, their next job, and actions on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server as people look at it."""
+"""Server information for people."""
 
 from __future__ import annotations
 

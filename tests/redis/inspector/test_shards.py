@@ -1,4 +1,4 @@
-"""Shards as they fare: who serves them, on which server, and what waits for them."""
+"""The state of shards: their workers, their server, and their waiting jobs."""
 
 from __future__ import annotations
 

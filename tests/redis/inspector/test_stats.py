@@ -1,4 +1,4 @@
-"""The numbers of a server: what Sidekiq's first page shows."""
+"""The numbers of a server, as on Sidekiq's first page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Switches on all servers: set, looked at, cleared."""
+"""Switches on all servers: set, read, cleared."""
 
 from __future__ import annotations
 

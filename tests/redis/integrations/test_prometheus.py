@@ -23,7 +23,7 @@ def config(redis_url):
 
 
 def named(text):
-    """Name and labels -> value, but for what differs from one look to the next."""
+    """Name and labels -> value, without values that differ between two reads."""
     moving = ("latency", "lifetime", "processing_time", "lag", "memory_used")
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     pairs = (line.rpartition(" ") for line in lines if not any(word in line for word in moving))

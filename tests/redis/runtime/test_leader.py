@@ -1,4 +1,4 @@
-"""The election: who leads, who follows, and what happens at the end of a lead."""
+"""The election: the leader, its followers, and the end of a leadership."""
 
 from __future__ import annotations
 

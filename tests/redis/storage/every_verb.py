@@ -65,7 +65,7 @@ def seed(client: Any, keys: Any) -> None:
 
 
 def walk(redis: Redis) -> None:
-    """Call every verb and look at its answer."""
+    """Call every verb and check its result."""
     keys = redis.keys
     owners.beat(redis, LISTS, 45_000)
     assert owners.prolong(redis, LISTS.identity, 45_000)

@@ -1,4 +1,4 @@
-"""What a bulk action counted, between the question and the answer."""
+"""The jobs counted by a bulk action, stored until its confirmation."""
 
 from __future__ import annotations
 

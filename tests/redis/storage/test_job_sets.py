@@ -163,7 +163,7 @@ def test_every_member_is_read_once_though_many_share_a_score(pool, raw_redis, of
 @pytest.mark.parametrize("of_one_score", [1, 7, 50, 60, 500])
 @pytest.mark.parametrize("deleted", [1, 2, 3, 49])
 def test_reading_misses_no_member_during_deletions(pool, raw_redis, of_one_score, deleted):
-    """Whoever retries or deletes what it reads must reach every job."""
+    """A caller that retries or deletes the jobs it reads must reach every job."""
     raw_redis.zadd("dead", {f"job {n:03}": n // of_one_score for n in range(305)})
     seen = []
     for number, (member, _) in enumerate(job_sets.each(pool, "dead")):

@@ -1,4 +1,4 @@
-"""An exchange that is asked now and answered later."""
+"""An exchange that is sent now and read later."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_an_invalid_cursor_means_the_beginning(written):
 
 @st.composite
 def histories(draw):
-    """Jobs at the start, the size of a page, and what happens before each page."""
+    """Jobs at the start, the page size, and the changes before each page."""
     change = st.one_of(
         st.tuples(st.just("push"), st.integers(1, 30)),
         st.tuples(st.just("take"), st.integers(1, 30)),

@@ -98,7 +98,7 @@ def test_sentinels_may_have_a_password_of_their_own(sentinel, password):
 
 
 def test_a_silent_sentinel_costs_one_connect_timeout_and_is_passed_over(sentinel):
-    """One that accepts and never answers, as a frozen host does, must not use up a liveness life."""
+    """A sentinel that accepts and never replies, like a frozen host, must not use up a liveness lifetime."""
     address, _ = sentinel
     with socket.create_server(("127.0.0.1", 0)) as silent:
         frozen = f"127.0.0.1:{silent.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""One process at a time does what one is enough for."""
+"""Work that one process at a time does for all."""
 
 from offsider.storage.singleton import hold_turn, is_held
 from tests.waiting import wait_for

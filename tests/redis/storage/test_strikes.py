@@ -136,7 +136,7 @@ def test_a_strike_counts_for_three_days_by_the_clock_of_the_server(pool, raw_red
     assert raw_redis.zcard(key()) == 2
 
 
-# --------------------------------------------------------------------------------- under what
+# ---------------------------------------------------------------------------------------- identity
 
 
 def test_a_job_without_a_jid_is_identified_by_its_constant_keys(pool, raw_redis, corpse):

@@ -1,4 +1,4 @@
-"""What has to expire by itself, and does not."""
+"""Keys that should expire, and do not."""
 
 from offsider.storage import stuck_keys
 

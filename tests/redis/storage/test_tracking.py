@@ -210,7 +210,7 @@ def test_a_wait_ends_when_another_descriptor_is_readable(tracking):
 
 
 def test_a_wait_sees_data_already_read_from_the_socket(tracking, raw_redis):
-    """select() is silent about what the parser holds."""
+    """select() does not see bytes that the parser has already read."""
     tracking.watch("a", "b")
     raw_redis.set("a", 1)
     raw_redis.set("b", 1)
@@ -308,7 +308,7 @@ def test_a_server_that_became_a_replica_is_left(tracking, raw_redis):
 
 
 def test_tracking_may_restart_any_number_of_times(redis_url):
-    """Each lost connection is a new one of redis-py, which stops at a hundred by itself."""
+    """Each lost connection is a new redis-py connection, and redis-py stops at a hundred."""
     tracking = Tracking(RedisSettings(url=redis_url))
     for _ in range(110):
         tracking.open()

@@ -1,4 +1,4 @@
-"""Who is let in, what may be done, and what every answer has in common."""
+"""Authentication, permissions, and the common parts of every response."""
 
 from __future__ import annotations
 

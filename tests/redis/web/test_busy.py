@@ -1,4 +1,4 @@
-"""Worker processes, what they run, and signals for them."""
+"""Worker processes, their running jobs, and signals to them."""
 
 from __future__ import annotations
 

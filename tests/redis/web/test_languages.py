@@ -21,7 +21,7 @@ CODES = sorted(locales())
 
 
 @pytest.fixture
-def looked_up(monkeypatch):
+def requested(monkeypatch):
     """Every id that was looked up in a catalog."""
     ids = set()
     real = Locale.translate
@@ -63,14 +63,14 @@ def paths():
             yield re.sub(r"\{(\w+)\}", lambda part: parts[part[1]], route.path)
 
 
-def test_pages_look_up_only_messages_that_exist_in_english(filled, looked_up, ask):
+def test_pages_look_up_only_messages_that_exist_in_english(filled, requested, ask):
     for path in {*paths(), "/retries", "/dead", "/scheduled", "/search"}:
         for query in ("", "q=Send&text=Send&verb=delete"):
             assert ask(path, query).status in {200, 400, 404}, path
     for method, path in {(route.method, route.path) for route in routes() if route.asks}:
         assert ask(re.sub(r"\{\w+\}", "mail", path), method=method, body="x=1").status < 500
-    assert len(looked_up) > 100
-    assert sorted(looked_up - ENGLISH) == []
+    assert len(requested) > 100
+    assert sorted(requested - ENGLISH) == []
 
 
 @pytest.mark.parametrize("code", CODES)

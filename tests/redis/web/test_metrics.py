@@ -1,4 +1,4 @@
-"""The pages of the metrics, over what Sidekiq's processes write."""
+"""The metrics pages, from data written by Sidekiq's processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From answers to responses."""
+"""From page results to responses."""
 
 from __future__ import annotations
 

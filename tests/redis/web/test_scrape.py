@@ -1,4 +1,4 @@
-"""One address, two answers: numbers for a scraper, a page for people."""
+"""One address, two responses: numbers for a scraper, a page for people."""
 
 import json
 

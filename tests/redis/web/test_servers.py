@@ -20,7 +20,7 @@ from tests.waiting import wait_for
 
 @pytest.fixture
 def hanging():
-    """A server that takes connections and never answers."""
+    """A server that accepts connections and never replies."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         config = Config()
         config.redis.url = f"redis://127.0.0.1:{listener.getsockname()[1]}/0"

@@ -69,7 +69,7 @@ def test_a_server_that_is_not_shown_here_has_no_link(config_of, other):
 
 @pytest.fixture
 def hanging():
-    """The address of a server that takes connections and never answers."""
+    """The address of a server that accepts connections and never replies."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"redis://:secret@127.0.0.1:{listener.getsockname()[1]}/0"
 

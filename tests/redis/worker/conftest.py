@@ -1,4 +1,4 @@
-"""A worker's parts on an empty server, without a launcher: each test puts together what it needs."""
+"""A worker's parts on an empty server, without a launcher: each test assembles the parts it needs."""
 
 from __future__ import annotations
 

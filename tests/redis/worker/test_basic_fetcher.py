@@ -26,7 +26,7 @@ class FixedClock(Clock):
 
 
 @pytest.fixture(autouse=True)
-def hurry(monkeypatch):
+def short_delays(monkeypatch):
     monkeypatch.setattr(basic, "BLOCK_SECONDS", 1)
     monkeypatch.setattr(outage, "RETRY_SECONDS", 0.01)
 

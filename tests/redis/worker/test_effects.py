@@ -151,7 +151,7 @@ def test_arguments_that_cannot_be_made_are_reported_and_the_other_effects_run(co
 
 
 def test_a_run_that_is_void_has_no_effects(config, stage, raw_redis):
-    """Its job has left the private list during the run: another process owns what the effect would free."""
+    """Its job left the private list during the run: another process owns the resource that the effect frees."""
     lost = []
     config.on("lost_ownership", lost.append)
 

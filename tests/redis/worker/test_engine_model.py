@@ -227,14 +227,14 @@ DEEDS = {
 
 
 @pytest.fixture
-def hurry(monkeypatch):
-    """What production looks at again after seconds."""
+def short_delays(monkeypatch):
+    """Shortens the delays of production."""
     monkeypatch.setattr(line, "SECOND_LOOK_SECONDS", 0.1)
     monkeypatch.setattr(outage, "RETRY_SECONDS", 0.01)
 
 
 @pytest.mark.parametrize("distance", ["near", "far"])
-def test_no_job_is_lost_and_none_is_in_two_places(redis_url, hurry, distance, monkeypatch):
+def test_no_job_is_lost_and_none_is_in_two_places(redis_url, short_delays, distance, monkeypatch):
     if distance == "far":  # then several requests are under way, also for few jobs
         monkeypatch.setattr(prefetch_size, "DISTANT_SECONDS", 0.0)
         monkeypatch.setattr(line, "MANY", 2)

@@ -1,4 +1,4 @@
-"""One extension that uses every door at once: what later features stand on."""
+"""One extension that uses every hook at once, as a base for later features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The life of a claim: shared by idle threads, honest about what it holds, and corrected after a lost reply."""
+"""The life of a claim: shared by idle threads, exact about its jobs, and corrected after a lost reply."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def retrieved(parts: Parts, count: int) -> list[UnitOfWork]:
 
 
 @pytest.fixture(autouse=True)
-def hurry(monkeypatch):
+def short_delays(monkeypatch):
     """Retries immediately after an outage; the tests wait for conditions."""
     monkeypatch.setattr(outage, "RETRY_SECONDS", 0.01)
 
@@ -75,7 +75,7 @@ def test_one_thread_claims_for_all_idle_ones_and_no_more(parts, raw_redis, monke
         thread.join(10)
     assert sorted(unit.raw for unit in units) == [b"job 0", b"job 1", b"job 2", b"job 3"]
     assert limits[-1] in (3, 4), "a pop may have moved the first"
-    wait_for(lambda: raw_redis.llen("queue:default") == 6)  # what there was too much of is back
+    wait_for(lambda: raw_redis.llen("queue:default") == 6)  # the surplus is requeued
     assert raw_redis.lrange("queue:default", 0, -1)[::-1] == [f"job {n}".encode() for n in range(4, 10)]
 
 
@@ -132,7 +132,7 @@ def test_a_paused_queue_is_left_alone_until_it_is_unpaused(parts, raw_redis):
     assert [unit.raw for unit in units] == [b"job"]
 
 
-# ------------------------------------------------------------------------------- giving back
+# ------------------------------------------------------------------------------------- requeueing
 
 
 def test_requeued_jobs_run_next_and_record_the_interruption(parts, raw_redis):
@@ -315,7 +315,7 @@ def two_capsules(worker_config):
 
 
 def test_each_capsule_has_its_own_lists(two_capsules, raw_redis):
-    """A comparison in one must not give back what the other runs (rule 9)."""
+    """A reconciliation in one worker must not requeue running jobs of the other (rule 9)."""
     parts, others_fetcher = two_capsules
     raw_redis.lpush("queue:default", "mine", "theirs")
     parts.fetcher.retrieve()
@@ -324,7 +324,7 @@ def test_each_capsule_has_its_own_lists(two_capsules, raw_redis):
     parts.fetcher._leader.reconcile()
     identity = parts.ownership.identity
     stored = snapshot(raw_redis)
-    stored.pop("queues", None)  # on a slow machine one of them was asked for ahead, and given back to its queue
+    stored.pop("queues", None)  # on a slow machine one of them was prefetched, and requeued
     assert stored == {
         f"offsider:working:{identity}:default:default": [b"mine"],
         f"offsider:working:{identity}:other:default": [b"theirs"],

@@ -15,7 +15,7 @@ from tests.waiting import wait_for
 
 
 class Threads:
-    """Idle threads of a capsule, and what they got."""
+    """Idle threads of a capsule, and their jobs."""
 
     def __init__(self, fetcher: ReliableFetcher, count: int) -> None:
         self.fetcher = fetcher

@@ -1,4 +1,4 @@
-"""The rules of fetching (15 to 19), each on threads that run jobs; and what servers and other clients do to them."""
+"""The rules of fetching (15 to 19), each on threads that run jobs, with interfering servers and clients."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.redis.worker.conftest import Parts, make_config
 from tests.redis.worker.crew import Crew, Work, payload, push
 from tests.waiting import wait_for
 
-#: A machine that is busy with other tests may take this long for what should take milliseconds.
+#: On a busy machine, steps of a few milliseconds may take this long.
 SOON_SECONDS = 3.0
 
 
 @pytest.fixture(autouse=True)
-def hurry(monkeypatch):
+def short_delays(monkeypatch):
     """Retries immediately after an outage; the tests wait for conditions."""
     monkeypatch.setattr(outage, "RETRY_SECONDS", 0.01)
 
@@ -457,7 +457,7 @@ def test_unclaimed_prefetched_jobs_are_requeued_in_order_unless_a_thread_is_free
 
 
 def test_jobs_from_a_slow_round_trip_are_not_old(unwatched, raw_redis, monkeypatch):
-    """A server far away would have everything given back that was fetched ahead."""
+    """With a distant server every prefetched job would be requeued."""
     push(raw_redis, *range(4))
     exchange = working.ack_and_claim
 

@@ -1,4 +1,4 @@
-"""A process shows itself at each beat, counts what it did, and takes the signals that were left for it."""
+"""A process publishes itself at each heartbeat, counts its runs, and receives its signals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ IDENTITY = "host:1:0123456789ab"
 
 
 class Beating:
-    """A heartbeat with all that it looks at in the hands of the test."""
+    """A heartbeat whose inputs are controlled by the test."""
 
     def __init__(self, config: Config, *, embedded: bool = False, count=None) -> None:
         self.config = config

@@ -378,7 +378,7 @@ def test_a_stopped_worker_leaves_neither_threads_nor_traces(config, launch, raw_
 
 
 def test_all_capsules_stop_under_one_deadline(config, launch, raw_redis, monkeypatch):
-    """What cannot be reached is given back in the last step, all of it, and its late ends are void."""
+    """Jobs that cannot be interrupted are requeued in the last step, and their late ends are void."""
     monkeypatch.setattr(module, "SETTLE_SECONDS", 0.2)
     entered, go_on = threading.Semaphore(0), threading.Event()
 

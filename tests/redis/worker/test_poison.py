@@ -39,7 +39,7 @@ def reported(parts) -> Listeners:
 
 @pytest.fixture
 def dies(parts, raw_redis):
-    """Let an owner die with one job; answers the job's entry."""
+    """Let an owner die with one job; returns the job's entry."""
 
     def die(raw: bytes) -> Entry:
         raw_redis.lpush(parts.redis.keys.working(LAST, "default", "low"), raw)

@@ -89,7 +89,7 @@ def test_a_second_call_requeues_jobs_that_the_first_could_not(redis, raw_redis):
 
 
 class Deaths:
-    """Owners that die one after the other with a job, and what becomes of it."""
+    """Owners that die one after the other with a job, and the fate of the job."""
 
     def __init__(self, redis, raw_redis) -> None:
         self.redis, self.raw_redis = redis, raw_redis

@@ -115,7 +115,7 @@ def test_more_jobs_held_than_listed_trigger_no_reconciliation(books):
     assert not books.reconciler.mismatch()
 
 
-# ------------------------------------------------------------------------------------------ what
+# ----------------------------------------------------------------------------------------- results
 
 
 def test_equal_counts_without_a_doubtful_acknowledgement_read_no_payloads(books, raw_redis):
@@ -188,7 +188,7 @@ def test_a_failed_reconciliation_is_repeated(proxied, proxy, raw_redis):
 
 
 def test_a_deleted_queue_is_checked_as_well(books, parts, raw_redis):
-    """With `*` a queue may be deleted while its job runs; an acknowledgement that never arrived is not carried out."""
+    """With `*` a queue may be deleted while its job runs; an acknowledgement that never arrived is not executed."""
     unit = books.claimed(b"job", doubtful=True)
     parts.capsule.queues = ["another"]
     assert books.run(unit) == []

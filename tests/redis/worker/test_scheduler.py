@@ -202,7 +202,7 @@ def test_ten_thousand_future_jobs_stay_in_redis(scheduling, raw_redis):
 
 
 def test_an_earlier_job_wakes_it(running, raw_redis, worker_config, monkeypatch):
-    """Sidekiq would find it at its next poll, seconds later; here nothing else would end the sleep."""
+    """Sidekiq would find it at its next poll, seconds later; here only this event ends the sleep."""
     monkeypatch.setattr(module, "RENEW_SECONDS", 3600.0)
     raw_redis.zadd("schedule", {payload(1): now(raw_redis) + 3600})
     running(worker_config)
@@ -276,7 +276,7 @@ def test_one_at_a_time_moves(scheduling, raw_redis, worker_config):
 
 
 def test_waiting_schedulers_are_woken_when_the_holder_stops(running, raw_redis, worker_config, monkeypatch):
-    """With a lease this long nothing else would let the second one take over."""
+    """With a lease this long only this event lets the second one take over."""
     monkeypatch.setattr(module, "LEASE_SECONDS", 3600.0)
     first = running(worker_config)
     wait_for(lambda: holder_of(raw_redis) == name_of(first))

@@ -283,7 +283,7 @@ def test_a_full_server_that_refuses_blocking_pops_is_polled_until_it_recovers(ma
         leader.waiting.sleep(OWNER, ["low"], NOT_PAUSED, always)
         assert leader.waiting._divided(["low"]) == ((), ["low"])
         for _ in range(3):
-            leader.waiting.sleep(OWNER, ["low"], NOT_PAUSED, always)  # each ends by itself
+            leader.waiting.sleep(OWNER, ["low"], NOT_PAUSED, always)  # each ends on its own
         assert blocked(client) == 0
         client.config_set("maxmemory", 0)
         wait_for(lambda: leader.waiting._divided(["low"])[0])
@@ -329,7 +329,7 @@ def test_a_server_that_stops_sending_notifications_is_polled(limited, raw_redis,
     monkeypatch.setattr(Tracking, "watch_lists", refuse)
     with caplog.at_level(logging.WARNING, "offsider"):
         limited.waiting.sleep(OWNER, ["low"], NOT_PAUSED, always)
-        limited.waiting.sleep(OWNER, ["low"], NOT_PAUSED, always)  # ends by itself
+        limited.waiting.sleep(OWNER, ["low"], NOT_PAUSED, always)  # ends on its own
     assert caplog.text.count("the server refuses CLIENT TRACKING") == 1
 
 

@@ -50,7 +50,7 @@ DISCARDED = Discarded(Discard("enough"))
 
 
 @pytest.fixture(autouse=True)
-def hurry(monkeypatch, no_jobs_left):
+def short_delays(monkeypatch, no_jobs_left):
     monkeypatch.setattr(outage, "RETRY_SECONDS", 0.01)
 
 
@@ -401,7 +401,7 @@ def test_a_destination_of_the_wrong_type_keeps_the_job_until_it_is_repaired(sett
 
 
 def test_a_full_server_accepts_every_outcome(make_server):
-    """Draining it is what makes room (allow-oom)."""
+    """Draining it frees memory (allow-oom)."""
     server = make_server()
     settling = Settling(Parts(make_config(server.url)))
     with redis_py.Redis.from_url(server.url) as client:

@@ -133,7 +133,7 @@ def test_a_worker_scans_after_its_first_heartbeats_and_when_its_jobs_change(waki
 
 
 def test_before_its_first_heartbeat_it_does_not_scan(waking, looks):
-    """Other workers would not hand on to it what it makes due."""
+    """Other workers would not hand over the jobs that it makes due."""
     waking.strand("mine")
     assert waking.rescue.tick() == IDLE_SECONDS
     assert (waking.due(), looks) == (set(), [])

@@ -118,7 +118,7 @@ def test_one_queue_that_refuses_its_jobs_blocks_no_other(sweeper, corpse, raw_re
 
 
 def test_a_dead_owner_is_found_even_if_ruby_pruned_it_from_processes(sweeper, corpse, raw_redis):
-    """Our own registry is what counts."""
+    """Only our own registry counts."""
     corpse.holds(payload(1))
     corpse.was_looked_at()
     assert raw_redis.smembers("processes") == set()

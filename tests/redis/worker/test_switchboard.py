@@ -86,7 +86,7 @@ def watching(worker_config) -> Iterator[Watching]:
 
 
 def test_a_change_is_seen_immediately_through_tracking(watching, worker_config, monkeypatch, caplog):
-    """Nothing else would end the sleep."""
+    """Only this event ends the sleep."""
     monkeypatch.setattr(module, "TOLD_SECONDS", 3600.0)
     monkeypatch.setattr(module, "POLL_SECONDS", 3600.0)
     caplog.set_level(logging.WARNING, "offsider")

@@ -1,4 +1,4 @@
-"""Loading an application for what it declares."""
+"""Loading an application for its declarations."""
 
 import sys
 

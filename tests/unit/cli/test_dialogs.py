@@ -1,4 +1,4 @@
-"""The question before what cannot be undone, and the page of keys."""
+"""The confirmation of irreversible actions, and the page of keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The health endpoint: what a probe reads, and what it does with those who are no probes."""
+"""The health endpoint: responses to probes, and its handling of other clients."""
 
 from __future__ import annotations
 

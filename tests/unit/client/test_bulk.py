@@ -1,4 +1,4 @@
-"""Bulk pushes: batches, times, laziness, and one answer for each job."""
+"""Bulk pushes: batches, times, laziness, and one result per job."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -56,7 +56,7 @@ def test_jobs_are_consumed_lazily_one_batch_at_a_time(config):
     taken = count()
     seen: list[tuple[int, int]] = []
     args = ([next(taken)] for _ in range(30))
-    # What the last job of the batch got, and what would be next: nothing was taken ahead.
+    # The last job of the batch, and the next one: nothing was consumed ahead.
     with test_mode.diverted(lambda jobs: seen.append((jobs[-1].payload["args"][0], next(taken)))):
         Client(config).push_bulk({"class": "X", "args": args}, batch_size=10)
     assert seen == [(9, 10), (20, 21), (31, 32)]

@@ -18,7 +18,7 @@ from offsider.core.arguments import are_plain, check_json
 
 
 class Results:
-    """Returns what it was asked."""
+    """Returns its arguments."""
 
     def info(self, jid):
         return JobInfo(jid, "running")

@@ -1,4 +1,4 @@
-"""What a template writes is what the encoder writes."""
+"""A template writes the same bytes as the encoder."""
 
 import pytest
 from hypothesis import given, strategies as st

@@ -1,4 +1,4 @@
-"""The door through which an extension stores jobs itself: who is asked, when, and what its answers mean."""
+"""The hook through which an extension stores jobs itself: when it is called, and the meaning of its results."""
 
 import pytest
 

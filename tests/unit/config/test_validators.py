@@ -1,4 +1,4 @@
-"""Kinds of values: what passes, in which form, and how text is read."""
+"""Kinds of values: accepted values, their form, and the parsing of text."""
 
 from __future__ import annotations
 

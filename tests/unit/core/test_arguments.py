@@ -1,4 +1,4 @@
-"""Strict arguments: what JSON does not carry unchanged is found, and explained."""
+"""Strict arguments: values that JSON does not preserve are found and explained."""
 
 import collections
 import dataclasses

@@ -1,4 +1,4 @@
-"""The tree of errors: what an ``except`` catches, and what the messages name."""
+"""The hierarchy of errors: what an ``except`` catches, and the content of messages."""
 
 import pickle
 from datetime import timedelta

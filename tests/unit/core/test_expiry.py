@@ -1,4 +1,4 @@
-"""When a job expires, from its payload; and what a push stores."""
+"""The expiry time of a payload, and the stored form of the option."""
 
 from __future__ import annotations
 

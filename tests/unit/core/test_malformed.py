@@ -1,4 +1,4 @@
-"""Bytes that are no job become one that both sides can list, and come out of it as they were."""
+"""Invalid bytes become a job that both sides can list, and are restored unchanged."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A value of another type means what Ruby's worker makes of it; what means nothing is left out, and named."""
+"""Values of another type are read like Ruby's worker reads them; meaningless ones are omitted and named."""
 
 import pytest
 from hypothesis import given, strategies as st

@@ -1,4 +1,4 @@
-"""What is written can be read, and what cannot be written again is refused when it is read."""
+"""Payloads round-trip, and bytes that cannot be written again are refused on reading."""
 
 import json
 

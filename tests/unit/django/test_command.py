@@ -1,4 +1,4 @@
-"""`manage.py offsider`: what it passes on to the program, and when a worker reloads."""
+"""`manage.py offsider`: the arguments it passes on, and when a worker reloads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Socket or port, and what an answer to PING means."""
+"""Socket or port, and the meaning of a reply to PING."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which jobs were counted, and what became of them."""
+"""The counted jobs, and their outcomes."""
 
 from __future__ import annotations
 

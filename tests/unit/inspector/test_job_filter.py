@@ -179,7 +179,7 @@ VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dic
 
 @given(st.lists(VALUES, max_size=3), st.text(max_size=8), st.booleans(), st.data())
 def test_passing_over_bytes_passes_over_no_job_that_is_meant(args, word, ascii_only, data):
-    """Whatever the writer escapes, what fits the decoded job must be found in its bytes."""
+    """Text that matches the decoded job must be found in its bytes, however the writer escaped it."""
     leaf = data.draw(st.sampled_from([*(arg for arg in args if not isinstance(arg, list | dict)), word]))
     argument = leaf if isinstance(leaf, str) else json.dumps(leaf)
     stored = json.dumps({"class": "X", "args": [*args, word], "tags": [word]}, ensure_ascii=ascii_only)

@@ -14,7 +14,7 @@ RAW = encode({"class": "Mail", "args": [], "jid": "0" * 24})
 
 
 class Client:
-    """Notes what it is asked to send."""
+    """Records the metrics to send."""
 
     def __init__(self):
         self.sent = []

@@ -20,7 +20,7 @@ JID = "0" * 24
 
 
 class Traced:
-    """An extension in a configuration, and what it made."""
+    """A configuration with the extension, and the spans it created."""
 
     def __init__(self, **options):
         self.exporter = InMemorySpanExporter()

@@ -16,7 +16,7 @@ JID = "0" * 24
 
 
 class Kept(Transport):
-    """Keeps what would be sent."""
+    """Keeps the events to send."""
 
     def __init__(self):
         super().__init__()

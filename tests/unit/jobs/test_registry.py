@@ -1,4 +1,4 @@
-"""Names and jobs: one name, one job, and a reload is no conflict."""
+"""Names and jobs: one name, one job, and a reload is not a conflict."""
 
 import runpy
 import sys

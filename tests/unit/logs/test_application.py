@@ -18,7 +18,7 @@ from offsider.runtime.context import JobContext, running
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
-    """Loggers that are put back, and a root logger without a level of its own."""
+    """Restores loggers; the root logger has no level of its own."""
     monkeypatch.setattr(logging.root, "handlers", logging.root.handlers[:])
     monkeypatch.setattr(logging.root, "level", logging.WARNING)
     shop = logging.getLogger("shop")
@@ -27,7 +27,7 @@ def fresh(monkeypatch):
     yield
     logger.handlers[:], logger.propagate = before[0], before[2]
     logger.setLevel(before[1])
-    logging.root.setLevel(logging.WARNING)  # clears what loggers remember
+    logging.root.setLevel(logging.WARNING)  # clears the caches of loggers
     logger.disabled = shop.disabled = False
 
 
@@ -154,7 +154,7 @@ def test_a_second_setup_moves_the_root_logger_to_the_new_handler():
 
 
 def test_dictconfig_does_not_silence_the_worker():
-    """It disables and closes what it does not name."""
+    """It disables and closes everything it does not name."""
     setup_logging(Config().log, io.StringIO())
     audit = logging.getLogger("offsider.web")
     logging.config.dictConfig({"version": 1, "root": {"handlers": []}})

@@ -1,4 +1,4 @@
-"""Events: who is called, in which order, and what a failing handler does."""
+"""Events: the called handlers, their order, and failing handlers."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_inline_works_on_an_event_loop(ran):
     assert ran == ["slow"]
 
 
-# --------------------------------------------------------------------------------------- for good
+# ---------------------------------------------------------------------------------- permanent modes
 
 
 def test_a_mode_can_stay_until_another_is_set(note, ran):

@@ -1,4 +1,4 @@
-"""Under which names the pages answer."""
+"""The host names accepted by the pages."""
 
 from __future__ import annotations
 

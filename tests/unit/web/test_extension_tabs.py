@@ -1,4 +1,4 @@
-"""What extensions answer becomes plain values."""
+"""Results of extensions become plain values."""
 
 from __future__ import annotations
 

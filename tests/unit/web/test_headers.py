@@ -1,4 +1,4 @@
-"""Headers of every answer."""
+"""Headers of every response."""
 
 from __future__ import annotations
 

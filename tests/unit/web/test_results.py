@@ -1,4 +1,4 @@
-"""What pages answer."""
+"""The results of pages."""
 
 from __future__ import annotations
 

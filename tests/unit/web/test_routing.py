@@ -1,4 +1,4 @@
-"""Which function answers which path."""
+"""The function for each path."""
 
 from __future__ import annotations
 

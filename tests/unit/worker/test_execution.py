@@ -640,7 +640,7 @@ def test_compressed_arguments_that_cannot_be_read_make_it_no_job(run):
     assert outcome.error.raw == raw
 
 
-# ------------------------------------------------------------------------- what others write
+# --------------------------------------------------------------------------------- foreign payloads
 
 
 def test_values_that_ruby_accepts_make_no_job_malformed(run):

@@ -21,7 +21,7 @@ def test_two_equal_payloads_in_flight_count_as_two():
 
 
 def test_removing_twice_removes_once():
-    """A job that was given back while it ran is removed once more when its thread ends."""
+    """A job that was requeued while it ran is removed once more when its thread ends."""
     held = InFlight()
     first, second = UnitOfWork("low", b"job", NEW), UnitOfWork("low", b"job", NEW)
     held.add([first, second])

@@ -115,7 +115,7 @@ def waiting_coroutine(caught, how):
             await how()
         except SoftTimeout as error:
             caught.append(error)
-            await asyncio.sleep(0)  # what follows is not cancelled
+            await asyncio.sleep(0)  # the following code is not cancelled
             return "cleaned up"
         return "ended"
 

@@ -74,7 +74,7 @@ def test_outside_a_job_no_thread_is_interrupted():
 @pytest.mark.interrupts
 @pytest.mark.usefixtures("untraced")
 def test_an_interruption_at_the_very_end_never_lands_in_the_bookkeeping():
-    """Many jobs that end while they are interrupted: what follows them is never hit."""
+    """Many jobs that end while they are interrupted: the code after them is never hit."""
     rounds, broken = [0], []
     window = Window()
     stop = threading.Event()
@@ -300,7 +300,7 @@ def test_no_interruption_lands_where_a_context_manager_is_entered():
     class Manager:
         def __enter__(self):
             entering.set()
-            while not go_on._flag:  # no call, so that this is the function that is looked at
+            while not go_on._flag:  # not a call, so that this function is inspected
                 pass
 
         def __exit__(self, *_):

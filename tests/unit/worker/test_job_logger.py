@@ -33,7 +33,7 @@ def lines(caplog):
 
 
 def ended(config, outcome, duration_seconds, **fields):
-    """Run a job that ends like this, and answer what the run brought."""
+    """Log the run of a job that ends like this."""
     return JobLogger(config).around(job(**fields), lambda _job: (outcome, duration_seconds))
 
 

@@ -1,4 +1,4 @@
-"""The processors of a capsule: kept alive, quieted, waited for, and what they leave is given back."""
+"""The processors of a capsule: kept alive, quieted, waited for, and their remaining jobs requeued."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def make(config):
 
 
 def held_job():
-    """A job that runs until the test lets it go: a semaphore that counts its runs, and what they wait for."""
+    """A job that runs until the test releases it: a semaphore counts its runs, and an event ends them."""
     entered, go_on = threading.Semaphore(0), threading.Event()
 
     @job(name="Held")

@@ -96,14 +96,14 @@ def test_capsules_of_a_process_share_its_prefetch_limit(clock):
 
 
 def test_jobs_that_arrive_late_from_a_distant_server_are_not_requeued_for_their_age(clock):
-    """The ticker requeues what waits for 20 ms, so no more is fetched than threads finish in 12."""
+    """The ticker requeues jobs that wait for 20 ms, so no more are fetched than threads finish in 12."""
     pace = distant(clock, 0.1)
     finish(pace, clock, 10_000)
     assert pace.ahead == pytest.approx(120, abs=1)
 
 
 def rounds(pace: PrefetchSize, clock: Clock, *, round_trip: float, job: float, threads: int, count: int) -> int:
-    """Threads run what a claim brought, then wait for the next one; answers how many jobs it brings in the end."""
+    """Threads run the jobs of a claim, then wait for the next one; returns the final size of a claim."""
     claimed = threads
     for _ in range(count):
         clock.seconds += claimed * job + round_trip

@@ -1,4 +1,4 @@
-"""A thread that takes jobs, runs them and has their outcome written; what it reports, and how it ends."""
+"""A thread that fetches jobs, runs them and has their outcome written; its reports, and its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RAW = encode({"class": "J", "args": [], "jid": "a" * 24})
 
 
 class Fetcher:
-    """Hands out what the test gave it, then is quiet."""
+    """Returns the jobs given by the test, then is quiet."""
 
     def __init__(self, *units):
         self.units = deque(units)

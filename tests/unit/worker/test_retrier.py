@@ -459,7 +459,7 @@ def test_a_job_that_failed_is_stranded_no_more(decide, mark):
     assert not mark.keys() & payload.keys()
 
 
-# ------------------------------------------------------------------------- what others write
+# --------------------------------------------------------------------------------- foreign payloads
 
 
 def test_odd_values_count_as_ruby_counts_them(decide, deep_error):

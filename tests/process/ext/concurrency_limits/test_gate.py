@@ -117,7 +117,7 @@ def test_slots_of_a_killed_process_are_used_within_a_second_of_its_death_notice(
     wait_for(lambda: stored.exists(f"offsider:fenced:{doomed.identity}"), 60)
     known_at = time.time()
     wait_for(lambda: len(ledger.notes("start")) > 3, 30)
-    # While jobs are held slots are looked at once a second; otherwise only four times a minute.
+    # While jobs are held slots are checked once a second; otherwise only four times a minute.
     assert ledger.notes("start")[3].time - known_at < 6
 
 

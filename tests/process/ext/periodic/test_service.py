@@ -73,7 +73,7 @@ def wanted(jobs, zones, start: float, end: float) -> Counter:
 
 
 def dealt_with(stored, jobs, until: int) -> None:
-    """As if workers had been there until then: what they miss while they start they catch up."""
+    """As if workers had been running until then: they catch up on ticks missed while they start."""
     stored.hset("offsider:periodic:ticks", mapping=dict.fromkeys((job.name for job in jobs), until))
 
 

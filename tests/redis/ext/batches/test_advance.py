@@ -1,4 +1,4 @@
-"""Batches by their scripts: which outcome pushes which callback, how often, and what stays in Redis."""
+"""The scripts of batches: the callback of each outcome, how often it is pushed, and the keys that stay in Redis."""
 
 from __future__ import annotations
 

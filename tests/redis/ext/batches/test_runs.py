@@ -1,4 +1,4 @@
-"""Batches with a real worker: which outcome of a run counts as what, and outcomes without a run."""
+"""Batches with a real worker: the counts of each outcome, and outcomes without a run."""
 
 from __future__ import annotations
 

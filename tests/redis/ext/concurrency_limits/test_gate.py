@@ -262,7 +262,7 @@ def test_a_job_claimed_by_another_process_is_left_to_it(config, stage, monkeypat
 
 @pytest.fixture
 def proxied(redis_url, monkeypatch):
-    """The configuration of a worker whose server answers through a proxy."""
+    """The configuration of a worker whose server is behind a proxy."""
     monkeypatch.setattr(gate, "OUTAGE_SECONDS", 0.01)
     with FaultProxy(redis_url) as proxy:
         config = Config()

@@ -65,7 +65,7 @@ def test_a_slot_freed_by_an_outcome_is_used_by_the_next_job(slots, config, raw_r
     assert service.wait_for_tick(1, 10)
     take(raw_redis, run_of(ALIVE))
     with slots.occupy(run_of(ALIVE), job, 1):
-        slots.look()  # else the service sees the held job by itself
+        slots.look()  # otherwise the service finds the held job on its own
         hold(raw_redis, "b", "c")
     (effect,) = job.effects
     assert run_alone(Installation.of(config).redis, [effect]) == [2]

@@ -276,7 +276,7 @@ def test_a_queue_of_the_wrong_type_leaves_the_job_held(stage, raw_redis):
 
 
 def test_a_full_server_holds_resumes_and_frees(stage, raw_redis):
-    """Draining it is what makes room (allow-oom)."""
+    """Draining it frees memory (allow-oom)."""
     run = stage.run_of("a")
     jobs = [(jid, stage.claim(jid)) for jid in "ab"]
     raw_redis.config_set("maxmemory", 1)

@@ -62,7 +62,7 @@ class Process:
         self.tick = self.service.tick
 
     def settle(self) -> float:
-        """Until there is nothing to do now; answers in how many seconds there is."""
+        """Tick until nothing is due; returns the seconds until the next tick."""
         while not (pause_seconds := self.tick()):
             continue
         return pause_seconds

@@ -18,7 +18,7 @@ from tests.waiting import wait_for
 
 
 class Stage:
-    """The job ``Act`` of a test: what it does, and what it sees of its own lock."""
+    """The job ``Act`` of a test: its body, and its view of its own lock."""
 
     def __init__(self, config):
         self.config = config

@@ -121,7 +121,7 @@ def test_the_walk_finds_a_job_that_moves_once(redis, moves, at):
 @pytest.mark.parametrize("later", range(1, 5))
 def test_the_walk_finds_a_job_that_is_claimed_and_put_off(redis, raw_redis, at, later):
     traveller = Traveller(redis)
-    # Behind more than are looked at beside the private lists.
+    # After more jobs than are read together with the private lists.
     raw_redis.rpush("queue:default", *(payload(f"j{number}") for number in range(places.NEXT_JOBS + 10)))
     seen = set()
     for number, step in enumerate(places.walk(redis, 100)):

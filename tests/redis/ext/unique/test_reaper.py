@@ -144,7 +144,7 @@ def test_no_two_moves_during_a_pass_lose_the_lock(redis, raw_redis, moves):
 
 @pytest.fixture
 def away():
-    """A pool to a server that does not answer."""
+    """A pool to an unresponsive server."""
     config = Config()
     config.redis.url = "redis://127.0.0.1:1"
     yield Installation.of(config).redis

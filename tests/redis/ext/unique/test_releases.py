@@ -67,7 +67,7 @@ def test_the_outcome_of_a_run_frees_its_lock(config, client, raw_redis):
 
 @pytest.fixture
 def through(redis_url):
-    """The configuration of a worker whose server answers through a proxy."""
+    """The configuration of a worker whose server is behind a proxy."""
     with FaultProxy(redis_url) as proxy:
         config = Config()
         config.redis.url = proxy.url
