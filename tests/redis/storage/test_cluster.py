@@ -213,7 +213,7 @@ def test_a_failover_is_followed(cluster, pool, run_async):
 
 def test_a_frozen_primary_is_not_asked_again_for_the_primary(cluster):
     """Each question to it would cost a timeout, although another node is promoted long before."""
-    settings = RedisSettings(url=cluster.url, socket_timeout_seconds=0.5)
+    settings = RedisSettings(url=cluster.url, socket_timeout_seconds=1)
     frozen = cluster.primary()
 
     async def again():
@@ -232,19 +232,24 @@ def test_a_frozen_primary_is_not_asked_again_for_the_primary(cluster):
 
     def wait_until_promoted():
         others = [node for node in cluster.nodes if node is not frozen]
-        wait_for(lambda: sum(node.role() == "master" for node in others) == 3, seconds=20)
+
+        def knows(node):
+            served = node.raw.execute_command("CLUSTER SLOTS")
+            return Nodes([], "{offsider}:").learn(("127.0.0.1", node.port), served) != ("127.0.0.1", frozen.port)
+
+        wait_for(lambda: all(knows(node) and node.raw.cluster("INFO")["cluster_state"] == "ok" for node in others))
 
     pool = Redis(settings, size=1)
     pool.call("SET", "{offsider}:a", "1")
     try:
         found, seconds = asyncio.run(again())
         assert found == b"1"
-        assert seconds < 0.45
+        assert seconds < 0.9
         with pytest.raises(RedisUnavailable):
             pool.call("GET", "{offsider}:a")
         began = time.monotonic()
         assert pool.call("GET", "{offsider}:a") == b"1"
-        assert time.monotonic() - began < 0.45
+        assert time.monotonic() - began < 0.9
     finally:
         frozen.thaw()
         pool.close()
