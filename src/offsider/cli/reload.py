@@ -89,9 +89,11 @@ class Reloader:
             self._child.wait()
 
     def _forward(self, name: str) -> None:
+        first = not self._stopping
         self._stopping = self._stopping or name in {"TERM", "INT"}
         if self._child is not None and self._child.poll() is None:
-            self._child.send_signal(getattr(signal, f"SIG{name}"))
+            # A terminal sends INT to the child too: a forwarded one would be the second, which stops it at once.
+            self._child.send_signal(getattr(signal, f"SIG{'TERM' if first and name == 'INT' else name}"))
 
 
 def arguments(options: WorkerOptions) -> list[str]:

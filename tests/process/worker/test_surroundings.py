@@ -145,6 +145,19 @@ RELOADED = """
 """
 
 
+SLOW = """
+    import time
+    from offsider import current_job, job
+    from tests.process.ledger import note
+
+    @job(name="Slow")
+    def slow():
+        note("start", current_job().jid)
+        time.sleep(1)
+        note("end", current_job().jid)
+"""
+
+
 def test_reload_restarts_the_worker_when_a_source_file_changes(workers, stored, ledger):
     parent = workers.start("--reload", text=RELOADED.format(word="first"))
     push(stored, "Versioned")
@@ -166,6 +179,17 @@ def test_reload_restarts_the_worker_when_a_source_file_changes(workers, stored, 
     parent.stopped()
     assert stored.hlen("offsider:owners") == 0
     assert len({item.pid for item in ledger.notes("ran")} | {parent.pid}) == 4
+
+
+def test_one_ctrl_c_under_reload_waits_for_the_jobs(workers, stored, ledger):
+    """A terminal sends INT to the whole group: to the reloader, and to its worker."""
+    parent = workers.start("--reload", text=SLOW)
+    push(stored, "Slow")
+    wait_for(lambda: ledger.notes("start"))
+    os.killpg(parent.process.pid, signal.SIGINT)
+    assert parent.ended(20) == 0
+    assert "stopping at once" not in parent.output
+    assert len(ledger.notes("end")) == 1
 
 
 # ------------------------------------------------------------------------------------ embedded
