@@ -18,7 +18,15 @@ from offsider.core.errors import ConfigurationError, InvalidArguments, InvalidJo
 
 try:
     import msgspec
-    from msgspec.inspect import CustomType, DateTimeType, type_info
+    from msgspec.inspect import (
+        CustomType,
+        DataclassType,
+        DateTimeType,
+        FrozenSetType,
+        SetType,
+        StructType,
+        type_info,
+    )
 except ImportError as error:
     raise ConfigurationError('codec="annotations" needs msgspec: pip install "offsider[codec]"') from error
 
@@ -95,13 +103,18 @@ class _Carrier:
             if isinstance(part, CustomType) and part.cls is not object and not _is_model(part.cls):
                 raise InvalidJob(_refusal(job, name, annotation, f"{_shown(part.cls)} has no JSON form"))
         self._has_times = any(isinstance(part, DateTimeType) for part in parts)
+        # An object of a subclass may have more fields. The order of a set may change.
+        has_fields = any(isinstance(part, CustomType | DataclassType | StructType) for part in parts)
+        self._may_lose = has_fields and not any(isinstance(part, SetType | FrozenSetType) for part in parts)
 
     def encode(self, value: Any) -> Any:
         if self._free or isinstance(value, StepResult):
             return value
         try:
             plain = _plain(value)
-            self._check(plain)
+            read = self._check(plain)
+            if self._may_lose and plain != value:
+                _check_fields(plain, _plain(read))
         except (TypeError, ValueError) as error:
             raise self._refused(error) from None
         return plain
@@ -152,6 +165,19 @@ def _with_offsets(value: Any) -> Any:
     return value
 
 
+def _check_fields(stored: Any, read: Any) -> None:
+    """Raise ValueError if a field of an object is not read."""
+    if isinstance(stored, dict) and isinstance(read, dict):
+        fields, known = cast("dict[str, Any]", stored), cast("dict[str, Any]", read)
+        for name, value in fields.items():
+            if name not in known:
+                raise ValueError(f"its field {name!r} is not one of the annotation; annotate it with its own class")
+            _check_fields(value, known[name])
+    elif isinstance(stored, list) and isinstance(read, list):
+        for one, other in zip(cast("Sequence[Any]", stored), cast("Sequence[Any]", read), strict=True):
+            _check_fields(one, other)
+
+
 def _is_model(kind: Any) -> bool:
     """Whether it is a pydantic model; pydantic is not imported, because not every application has it."""
     return hasattr(kind, "model_dump") and hasattr(kind, "model_validate")
@@ -159,7 +185,14 @@ def _is_model(kind: Any) -> bool:
 
 def _dump(value: Any) -> Any:
     if _is_model(type(value)):
-        return value.model_dump(mode="json", by_alias=True)
+        _with_offsets(value.model_dump())  # refuses naive datetimes, which are texts below
+        kind = cast("Any", type(value))
+        stored = value.model_dump(mode="json", by_alias=True)
+        read = _load(kind, stored)
+        for name in kind.model_fields:
+            if getattr(read, name) != getattr(value, name):
+                raise ValueError(f"the field {name!r} of {kind.__name__} would change: JSON cannot carry its value")
+        return stored
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
@@ -167,9 +200,16 @@ def _load(kind: Any, stored: Any) -> Any:
     if kind is object:
         return stored
     try:
-        return kind.model_validate(stored)
-    except ValueError:  # pydantic's message contains the values
-        raise ValueError(f"it is not a valid {kind.__name__}") from None
+        return kind.model_validate_json(msgspec.json.encode(stored))  # a strict model reads dates from JSON only
+    except ValueError as error:  # pydantic's message contains the values
+        raise ValueError(f"it is not a valid {kind.__name__}{_first_place(error)}") from None
+
+
+def _first_place(error: ValueError) -> str:
+    """Return where a pydantic model does not accept a value, and why, without the value."""
+    untyped: Any = error
+    first = untyped.errors(include_input=False, include_context=False, include_url=False)[0]
+    return f": {'.'.join(map(str, first['loc']))} ({first['type']})"
 
 
 def _parts(info: Any) -> Iterator[Any]:

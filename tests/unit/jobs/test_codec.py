@@ -1,10 +1,11 @@
 """Rich arguments by annotation: plain JSON in the payload, and the annotated types in the job."""
 
+import inspect
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
 from typing import Any, Literal, Optional
@@ -12,10 +13,11 @@ from uuid import UUID
 
 import msgspec
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from offsider import Job, job
 from offsider.core.errors import ConfigurationError, InvalidArguments, InvalidJob, InvalidOptions
+from offsider.jobs.codec import AnnotationCodec
 
 NOON = datetime(2026, 11, 22, 12, 0, tzinfo=timezone(timedelta(hours=1)))
 KEY = UUID("0ffa38b8-0273-48f1-8fce-163b37bd813f")
@@ -278,3 +280,78 @@ def test_without_msgspec_the_error_names_the_extra(monkeypatch):
     monkeypatch.delitem(sys.modules, "offsider.jobs.codec", raising=False)
     with pytest.raises(ConfigurationError, match=r"offsider\[codec\]"):
         job(codec="annotations")(lambda: None)
+
+
+class Login(BaseModel):
+    name: str
+    password: SecretStr
+
+
+class Event(BaseModel):
+    at: datetime
+    nested: list[datetime] = []
+
+
+class StrictModel(BaseModel):
+    model_config = ConfigDict(strict=True)
+    at: datetime
+    price: Decimal
+
+
+class Hidden(BaseModel):
+    shown: int
+    hidden: int = Field(default=0, exclude=True)
+
+
+class LargerOrder(Order):
+    note: str = ""
+
+
+def carried(annotation, value):
+    def perform(given): ...
+
+    perform.__annotations__["given"] = annotation
+    codec = AnnotationCodec("carried", perform, [*inspect.signature(perform).parameters.values()])
+    (plain,), _ = codec.encode([value], {})
+    return codec.decode([json.loads(json.dumps(plain))], {})[0][0]
+
+
+@pytest.mark.parametrize(
+    "value, why",
+    [
+        (Login(name="ann", password="secret"), "the field 'password' of Login would change"),
+        (Hidden(shown=1, hidden=2), "the field 'hidden' of Hidden would change"),
+        (Event(at=datetime(2026, 1, 1)), "a datetime without time zone"),  # noqa: DTZ001
+        (Event(at=datetime.now(UTC), nested=[datetime(2026, 1, 1)]), "a datetime without time zone"),  # noqa: DTZ001
+    ],
+)
+def test_a_model_that_json_would_change_is_refused(value, why):
+    with pytest.raises(InvalidArguments, match=why) as refused:
+        carried(type(value), value)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_model_of_a_subclass_with_more_fields_is_refused():
+    larger = LargerOrder(no=3, at=date(2026, 1, 2), note="x")
+    with pytest.raises(InvalidArguments, match="its field 'note' is not one of the annotation"):
+        carried(Order, larger)
+    with pytest.raises(InvalidArguments, match="its field 'note' is not one of the annotation"):
+        carried(list[Order], [larger])
+    assert carried(LargerOrder, larger) == larger
+
+
+def test_a_strict_model_is_carried():
+    value = StrictModel(at=datetime.now(UTC), price=Decimal("1.50"))
+    assert carried(StrictModel, value) == value
+    assert carried(Hidden, Hidden(shown=1)) == Hidden(shown=1)
+
+
+def test_a_refused_model_names_the_place_and_not_the_value():
+    with pytest.raises(InvalidArguments, match=r"it is not a valid StrictModel: price \(") as refused:
+        carried(StrictModel, {"at": "2026-01-01T00:00:00Z", "price": "hunter2"})
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_partial_json_form_may_be_pushed(config, stored):
+    assert carried(Line, {"amount": "1", "at": NOON.isoformat()}) == Line(Decimal(1), NOON)
+    assert carried(set[Point], []) == set()
