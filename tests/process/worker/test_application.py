@@ -192,3 +192,16 @@ def test_on_request_the_whole_traceback_is_shown(workers):
     worker = workers.start("-v", wait=False, text="1 / 0\n")
     assert worker.ended() == 1
     assert "Traceback" in worker.output
+
+
+@pytest.mark.parametrize("own, expected", [("", "10000"), ("import gc; gc.set_threshold(5000)", "5000")])
+def test_the_garbage_collector_runs_less_often_unless_the_application_has_set_it(own, expected, workers):
+    app = f"""
+        import gc
+        from tests.process.jobs import short
+        {own}
+
+        def configure(config):
+            config.on("startup", lambda: print("threshold", gc.get_threshold()[0], flush=True))
+    """
+    workers.start(text=app).until_says(f"threshold {expected}")
