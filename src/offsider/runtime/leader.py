@@ -73,13 +73,13 @@ class Leader(LoopService):
         self._leadership = leadership
         self._elected = elected
         self._ending = threading.Event()
-        super().__init__("offsider-leader", self._turn, on_error)
+        super().__init__("offsider-leader", self._run_once, on_error)
 
     def stop(self) -> None:
         self._ending.set()
         self._loop.wake()
 
-    def _turn(self) -> float | None:
+    def _run_once(self) -> float | None:
         if not self._ending.is_set():
             return self.tick()
         self._step_down()

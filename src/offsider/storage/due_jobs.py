@@ -63,7 +63,7 @@ class DueJobs:
         return any(isinstance(due, Due) and due.members for due in self.sets)
 
 
-def turn(
+def move_and_look(
     send: SendCommands, keys: Keys, lease: Lease, batches: Sequence[tuple[str, Sequence[Move]]], limit: int
 ) -> tuple[list[list[MoveResult] | OffsiderError], DueJobs]:
     """Move batches out of their sets, then read the due jobs of the retry set and the schedule.

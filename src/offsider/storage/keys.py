@@ -206,7 +206,7 @@ class Keys:
         """How many times workers that cannot run a job have handed it on, per retry."""
         return f"{self.prefix}offsider:handed-on:{jid}:{retry}"
 
-    def turn(self, name: str) -> str:
+    def lease(self, name: str) -> str:
         """The lease of work that one process does at a time."""
         return f"{self.prefix}offsider:turn:{name}"
 

@@ -6,7 +6,7 @@ from offsider.storage.owners import LEASE
 from offsider.storage.redis import Redis
 
 
-def hold_turn(redis: Redis, name: str, holder: str, life_seconds: float) -> bool:
+def hold_lease(redis: Redis, name: str, holder: str, life_seconds: float) -> bool:
     """Acquire or renew the lease. False if another process has it.
 
     Args:
@@ -14,9 +14,9 @@ def hold_turn(redis: Redis, name: str, holder: str, life_seconds: float) -> bool
         holder: unique id of the caller.
         life_seconds: how long the lease lasts unless it is renewed.
     """
-    return bool(redis.run(LEASE, [redis.keys.turn(name)], [holder, int(life_seconds * 1000)]))
+    return bool(redis.run(LEASE, [redis.keys.lease(name)], [holder, int(life_seconds * 1000)]))
 
 
 def is_held(redis: Redis, name: str) -> bool:
     """Whether any process has the lease now."""
-    return bool(redis.call("EXISTS", redis.keys.turn(name)))
+    return bool(redis.call("EXISTS", redis.keys.lease(name)))

@@ -77,14 +77,14 @@ class Scheduler(LoopService):
         self._watch = KeyWatch(redis, [keys.retry, keys.schedule], keys.schedule_free)
         self._outage = Outage("scheduler", config)
         self._ending = threading.Event()
-        super().__init__("offsider-scheduler", self._turn, config.handle_error)
+        super().__init__("offsider-scheduler", self._run_once, config.handle_error)
 
     def stop(self) -> None:
         self._ending.set()
         self._watch.end()
         self._loop.wake()
 
-    def _turn(self) -> float | None:
+    def _run_once(self) -> float | None:
         if not self._ending.is_set():
             pause_seconds = self.tick()
             if pause_seconds > 0:
@@ -116,7 +116,7 @@ class Scheduler(LoopService):
         return 0.0 if self._ahead.is_due else self._pause(self._ahead)
 
     def _exchange(self, batches: Sequence[tuple[str, Sequence[Move]]]) -> DueJobs:
-        results, now = due_jobs.turn(self._watch.exchange, self._redis.keys, self._lease, batches, BATCH)
+        results, now = due_jobs.move_and_look(self._watch.exchange, self._redis.keys, self._lease, batches, BATCH)
         self._holds = now.held
         for (sorted_set, moves), result in zip(batches, results, strict=True):
             if isinstance(result, OffsiderError):

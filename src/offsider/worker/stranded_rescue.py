@@ -22,7 +22,7 @@ from offsider.core.wording import counted
 from offsider.jobs import registry
 from offsider.runtime.service import LoopService
 from offsider.storage import stranded
-from offsider.storage.singleton import hold_turn
+from offsider.storage.singleton import hold_lease
 from offsider.worker.run.stranded import why_not
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ BATCH = 100
 LOOKS = 3
 IDLE_SECONDS = 3600.0
 #: Minimum time between two scans of workers with the same jobs and queues.
-TURN_SECONDS = 4.0
+LEASE_SECONDS = 4.0
 #: Maximum schedule entries read per scan. Stranded jobs behind them become due by themselves within minutes.
 MOST = 200_000
 
@@ -75,13 +75,13 @@ class StrandedRescue(LoopService):
         """Scan once, if a scan is due and any job is stranded."""
         if self._looks and not self._is_over():
             self._looks -= 1
-            if stranded.is_any(self._redis) and self._has_turn():
+            if stranded.is_any(self._redis) and self._has_lease():
                 self._rescue()
         return IDLE_SECONDS
 
-    def _has_turn(self) -> bool:
+    def _has_lease(self) -> bool:
         group = hashlib.sha256(json.dumps([self._queues(), self._published], sort_keys=True).encode()).hexdigest()
-        return hold_turn(self._redis, f"stranded-rescue:{group[:16]}", self._holder, TURN_SECONDS)
+        return hold_lease(self._redis, f"stranded-rescue:{group[:16]}", self._holder, LEASE_SECONDS)
 
     def _rescue(self) -> None:
         runnable = (raw for raw in self._members() if is_stranded(raw) and self._can_run(raw))

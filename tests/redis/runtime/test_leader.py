@@ -73,7 +73,7 @@ def test_a_leader_that_cannot_ask_believes_in_itself_no_longer_than_its_lead(sta
         assert one.tick() == module.AGAIN_SECONDS
         wait_for(lambda: not one._leadership)
         one.stop()
-        assert one._turn() is None
+        assert one._run_once() is None
 
 
 def test_a_stopping_leader_resigns(stand, raw_redis):
@@ -93,7 +93,7 @@ def test_a_leader_that_cannot_resign_still_stops(stand, redis_url, raw_redis):
         one.tick()
         proxy.refuse()
         one.stop()
-        assert one._turn() is None
+        assert one._run_once() is None
     assert raw_redis.get("dear-leader") == b"a"
 
 
@@ -102,7 +102,7 @@ def test_a_follower_leaves_the_leader_alone_at_its_stop(stand, raw_redis):
     one = stand("a")
     one.tick()
     one.stop()
-    assert one._turn() is None
+    assert one._run_once() is None
     assert raw_redis.get("dear-leader") == b"other"
 
 

@@ -159,10 +159,10 @@ def _migrate(redis: Redis) -> None:
 def _look(redis: Redis, due: list[bytes]) -> None:
     exchange = partial(redis.pipeline, raise_errors=False)
     gone = (redis.keys.schedule, [Move(b"nobody", b"x", "low")])
-    moved, now = due_jobs.turn(exchange, redis.keys, Lease("host:1:scheduler", 60_000), [gone], 10)
+    moved, now = due_jobs.move_and_look(exchange, redis.keys, Lease("host:1:scheduler", 60_000), [gone], 10)
     assert moved == [[MoveResult.GONE]]
     assert [one.members for one in now.sets if isinstance(one, Due)] == [[], due]
-    _, other = due_jobs.turn(exchange, redis.keys, Lease("host:2:scheduler", 60_000), [], 10)
+    _, other = due_jobs.move_and_look(exchange, redis.keys, Lease("host:2:scheduler", 60_000), [], 10)
     assert not other.held
     assert due_jobs.release_lease(redis, "host:1:scheduler")
 

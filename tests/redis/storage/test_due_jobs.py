@@ -21,7 +21,7 @@ def now(raw_redis) -> float:
 
 
 def turn(pool, *batches, lease=LEASE, limit=10):
-    return due_jobs.turn(partial(pool.pipeline, raise_errors=False), pool.keys, lease, batches, limit)
+    return due_jobs.move_and_look(partial(pool.pipeline, raise_errors=False), pool.keys, lease, batches, limit)
 
 
 def look(pool, **more):

@@ -26,7 +26,7 @@ class Fetcher:
     def rebuild(self) -> None:
         self.rebuilt += 1
 
-    def turn(self) -> None:
+    def run_once(self) -> None:
         self.last_look = self._clock[0]
 
 
@@ -42,7 +42,7 @@ class Stage:
         for _ in range(round(seconds / STEP)):
             self.clock[0] += STEP
             if turning:
-                self.fetcher.turn()
+                self.fetcher.run_once()
             assert self.watchdog.tick() == STEP
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from offsider.config.installation import Installation
 from offsider.core.wording import counted, listed
 from offsider.ext.concurrency_limits.limits import Limits
-from offsider.ext.concurrency_limits.slots import TURN
+from offsider.ext.concurrency_limits.slots import LEASE
 from offsider.inspector.doctor.finding import Finding, ok, warn
 from offsider.prometheus import Family
 from offsider.storage.singleton import is_held
@@ -44,7 +44,7 @@ def check_limits(here: Installation) -> Iterator[Finding]:
 
 
 def _unwatched(here: Installation, held: list[Limit]) -> Iterator[Finding]:
-    if held and not is_held(here.redis, TURN):
+    if held and not is_held(here.redis, LEASE):
         count, names = sum(limit.held for limit in held), listed(sorted(limit.name for limit in held))
         yield warn(
             "limits",

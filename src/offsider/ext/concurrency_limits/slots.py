@@ -24,7 +24,7 @@ from offsider.core.payload import new_jid
 from offsider.core.wording import counted
 from offsider.ext.concurrency_limits import store
 from offsider.runtime.service import Loop
-from offsider.storage.singleton import hold_turn
+from offsider.storage.singleton import hold_lease
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("offsider")
 
-TURN = "limits"
+LEASE = "limits"
 LOOK_SECONDS = 1.0
 REPAIR_SECONDS = 15.0
 LEASE_SECONDS = 3.0
@@ -124,7 +124,7 @@ class Slots:
         self._keep(redis)
         repairs = now >= self._repair_at
         if settings.due or repairs:
-            if hold_turn(redis, TURN, self._holder, LEASE_SECONDS):
+            if hold_lease(redis, LEASE, self._holder, LEASE_SECONDS):
                 # In their order: a group that is not reached now comes first at the next check.
                 self._look_after(dict.fromkeys((*settings.due, *(store.some_active(redis) if repairs else ()))), redis)
             if repairs:

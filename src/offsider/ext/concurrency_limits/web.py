@@ -129,8 +129,8 @@ def job_facts(payload: Mapping[str, Any]) -> Mapping[str, Cell]:
 
 
 def _row(limit: Limit) -> list[Cell]:
-    turn = _resume_button(limit) if limit.paused else _pause_button(limit)
-    return [WebLink(limit.name, _path(limit.name)), _shown(limit), limit.in_use, limit.held, turn]
+    button = _resume_button(limit) if limit.paused else _pause_button(limit)
+    return [WebLink(limit.name, _path(limit.name)), _shown(limit), limit.in_use, limit.held, button]
 
 
 def _shown(limit: Limit) -> Cell:

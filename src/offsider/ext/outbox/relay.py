@@ -32,7 +32,7 @@ from offsider.ext.outbox.source import QUEUE
 from offsider.runtime.middleware import Push
 from offsider.runtime.service import LoopService
 from offsider.storage.redis_errors import REROUTE
-from offsider.storage.singleton import hold_turn
+from offsider.storage.singleton import hold_lease
 from offsider.storage.store_once import PUSH_ONCE, Transfer, run_once, store_once
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Relay(LoopService):
         super().__init__("offsider-outbox", self.tick, config.handle_error)
         self._config = config
         self._source = source
-        self._turn = f"outbox:{source.identity}"
+        self._lease = f"outbox:{source.identity}"
         self._holder = new_jid()
         self._ending = threading.Event()
         self._report_at: dict[str, float] = {}
@@ -108,7 +108,7 @@ class Relay(LoopService):
     def _sweep(self, here: Installation) -> bool:
         last, blocked, began = 0, set[str](), time.time()
         while not self._ending.is_set():
-            if not hold_turn(here.redis, self._turn, self._holder, LEASE_SECONDS):
+            if not hold_lease(here.redis, self._lease, self._holder, LEASE_SECONDS):
                 return False
             self._report_at.pop(f"server {here.server}", None)
             rows = self._source.read(here.server, last, BATCH)
@@ -219,8 +219,8 @@ class Relay(LoopService):
         """Free the lease, so that another worker continues at once, and close the connection."""
         for here in servers:
             with suppress(RedisFailure):
-                if hold_turn(here.redis, self._turn, self._holder, LEASE_SECONDS):
-                    hold_turn(here.redis, self._turn, self._holder, 0.001)
+                if hold_lease(here.redis, self._lease, self._holder, LEASE_SECONDS):
+                    hold_lease(here.redis, self._lease, self._holder, 0.001)
         with suppress(Exception):  # it may be broken
             self._source.close()
 

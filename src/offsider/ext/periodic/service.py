@@ -1,13 +1,13 @@
 """Push the job of each tick on time, once across all processes.
 
 1. Read the last handled tick of each job by the server's clock, the jobs added at run time and the paused jobs.
-2. Claim due ticks, one at a time. The process that has the turn prepares the job with client middleware; the claim
+2. Claim due ticks, one at a time. The process that has the lease prepares the job with client middleware; the claim
    then marks the tick as handled and pushes the job atomically. Ticks older than ``grace_seconds`` are skipped and
    logged.
 3. Sleep until the next tick of any job. A manual change ends the sleep.
 
 Every process does this, whatever its own clock says; there is no leader. If a process dies before its claim, another
-one takes over when its turn expires. Each process knows the entries of its own version, so two versions side by side
+one takes over when its lease expires. Each process knows the entries of its own version, so two versions side by side
 push the ticks of both, and a tick that both know once.
 
 A quiet worker keeps pushing until it stops: it pushes jobs but runs none. A waiting job is only late; an unclaimed tick
@@ -34,7 +34,7 @@ from offsider.ext.periodic.alarm import Alarm
 from offsider.ext.periodic.entry import Entry
 from offsider.ext.periodic.identity import here
 from offsider.ext.periodic.servers import Servers
-from offsider.ext.periodic.store import TURN_SECONDS, Claimed, Line, Looked, PeriodicStore
+from offsider.ext.periodic.store import LEASE_SECONDS, Claimed, Line, Looked, PeriodicStore
 from offsider.jobs import registry
 from offsider.logs.structured import about_payload
 from offsider.runtime.service import LoopService
@@ -89,14 +89,14 @@ class PeriodicService(LoopService):
         self._publish_at = self._since = 0.0
         self._is_away = False
         self._ending = threading.Event()
-        super().__init__("offsider-periodic", self._turn, config.handle_error)
+        super().__init__("offsider-periodic", self._run_once, config.handle_error)
 
     def stop(self) -> None:
         self._ending.set()
         self._alarm.end()
         self._loop.wake()
 
-    def _turn(self) -> float | None:
+    def _run_once(self) -> float | None:
         if not self._ending.is_set():
             self._alarm.sleep(self.tick())
         if not self._ending.is_set():
@@ -216,7 +216,7 @@ class PeriodicService(LoopService):
     def _fire(self, entry: Entry, tick: int, looked: Looked) -> float:
         if not self._is_assigned(entry.name, tick):
             return 0.0
-        wait_seconds = self._store.take_turn(entry.name, self._me)
+        wait_seconds = self._store.take_lease(entry.name, self._me)
         if wait_seconds:
             return wait_seconds
         try:
@@ -226,7 +226,7 @@ class PeriodicService(LoopService):
             raise
         except Exception as error:  # noqa: BLE001 - user middleware may raise anything; other ticks are due
             self._report(entry, tick, error)
-            return TURN_SECONDS
+            return LEASE_SECONDS
         if claimed is Claimed.DONE:
             self._log(entry, tick, job if jid else None, looked.now() - tick)
         return 0.0 if claimed is not Claimed.EARLY else 0.001

@@ -36,12 +36,12 @@ from offsider.storage.scripts import Argument, Call, Script
 
 HISTORY = 10
 HISTORY_SECONDS = 400 * 86_400
-TURN_SECONDS = 5.0
+LEASE_SECONDS = 5.0
 REGISTER_SECONDS = 180
 
 _FOLDER = files("offsider.ext.periodic.lua")
 LOOK = Script("look", _FOLDER)
-TURN = Script("turn", _FOLDER)
+LEASE = Script("lease", _FOLDER)
 CLAIM = Script("claim", _FOLDER)
 RESUME = Script("resume", _FOLDER)
 ADD = Script("add", _FOLDER)
@@ -120,7 +120,7 @@ class PeriodicStore:
     def _history(self, name: str) -> str:
         return f"{self._start}history:{name}"
 
-    def _turn(self, name: str) -> str:
+    def _lease(self, name: str) -> str:
         return f"{self._start}turn:{name}"
 
     def _register(self, digest: str) -> str:
@@ -148,9 +148,9 @@ class PeriodicStore:
             frozenset(map(_text, cast("list[bytes]", paused))),
         )
 
-    def take_turn(self, name: str, holder: str) -> float:
-        """Take the turn to prepare the next job of ``name``. Return 0, or the seconds until the current turn ends."""
-        left: int = self._redis.run(TURN, [self._turn(name)], [holder, int(TURN_SECONDS * 1000)])
+    def take_lease(self, name: str, holder: str) -> float:
+        """Take the lease to prepare the next job of ``name``. Return 0, or the seconds until the current lease ends."""
+        left: int = self._redis.run(LEASE, [self._lease(name)], [holder, int(LEASE_SECONDS * 1000)])
         return left / 1000
 
     def claim(self, name: str, line: Line, job: Prepared | None = None) -> Claimed:
@@ -205,7 +205,7 @@ class PeriodicStore:
 
     def _claim_call(self, name: str, line: Line, job: Prepared | None) -> tuple[list[str], list[Argument]]:
         keys, queue = self._redis.keys, "" if job is None else job.queue
-        names = [self._ticks, self._paused, self._history(name), self._turn(name), keys.queues, keys.queue(queue)]
+        names = [self._ticks, self._paused, self._history(name), self._lease(name), keys.queues, keys.queue(queue)]
         raw = b"" if job is None else job.raw
         return names, [name, int(line.tick), queue, raw, _stored(line), HISTORY, HISTORY_SECONDS]
 

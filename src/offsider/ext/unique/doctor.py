@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from offsider.config.installation import Installation
 from offsider.core.wording import counted
 from offsider.ext.unique import store
-from offsider.ext.unique.reaper import TURN
+from offsider.ext.unique.reaper import LEASE
 from offsider.inspector.doctor.finding import Finding, ok, warn
 from offsider.storage import clocks
 from offsider.storage.singleton import is_held
@@ -19,7 +19,7 @@ def check_unique(here: Installation) -> Iterator[Finding]:
     """Report old locks if no worker frees locks without a job."""
     redis = here.redis
     held = store.count(redis)
-    if held and not is_held(redis, TURN) and _are_old(next(store.pages(redis)), clocks.look(redis)[0]):
+    if held and not is_held(redis, LEASE) and _are_old(next(store.pages(redis)), clocks.look(redis)[0]):
         yield warn(
             "unique",
             f"{counted(held, 'lock')} of unique jobs, some older than {OLD_SECONDS / 60:g} minutes, but no worker "

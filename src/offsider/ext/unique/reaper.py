@@ -29,7 +29,7 @@ from offsider.core.wording import counted
 from offsider.ext.unique import places, store
 from offsider.runtime.service import Loop
 from offsider.storage import clocks
-from offsider.storage.singleton import hold_turn
+from offsider.storage.singleton import hold_lease
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("offsider")
 
-TURN = "unique"
+LEASE = "unique"
 LEASE_SECONDS = 15.0
 PAUSE_SECONDS = 0.1
 #: Steps of a walk per tick; pages of locks per tick; and locks per pass.
@@ -70,7 +70,7 @@ class Reaper:
 
     def tick(self) -> float:
         """Do a few steps; return the seconds until the next tick."""
-        if not hold_turn(self._redis, TURN, self._holder, LEASE_SECONDS):
+        if not hold_lease(self._redis, LEASE, self._holder, LEASE_SECONDS):
             self._abandon()
             return LEASE_SECONDS
         if not self._others_answer():
@@ -82,8 +82,8 @@ class Reaper:
         except BaseException:
             self._abandon()  # an interrupted walk has not seen every job
             raise
-        # Keep the turn until the next pass; otherwise each process would do its own pass.
-        hold_turn(self._redis, TURN, self._holder, self._pause_seconds + LEASE_SECONDS)
+        # Keep the lease until the next pass; otherwise each process would do its own pass.
+        hold_lease(self._redis, LEASE, self._holder, self._pause_seconds + LEASE_SECONDS)
         return self._pause_seconds
 
     def _others_answer(self) -> bool:

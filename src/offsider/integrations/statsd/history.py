@@ -14,7 +14,7 @@ from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
 from offsider.inspector.stats import Stats
 from offsider.runtime.service import Loop
-from offsider.storage.singleton import hold_turn
+from offsider.storage.singleton import hold_lease
 
 if TYPE_CHECKING:
     from offsider.integrations.statsd.client import StatsdClient
@@ -52,7 +52,7 @@ class History:
         """Send the gauges if this process holds the lease, and return the seconds until the next call."""
         # The worker itself logs that the server does not respond.
         with suppress(RedisUnavailable):
-            if hold_turn(self._here.redis, _LEASE, self._holder, _MISSED_INTERVALS * self._seconds):
+            if hold_lease(self._here.redis, _LEASE, self._holder, _MISSED_INTERVALS * self._seconds):
                 self._send(Stats.read(self._here))
         return self._seconds
 

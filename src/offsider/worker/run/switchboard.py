@@ -111,14 +111,14 @@ class Switches(LoopService):
         key = redis.keys.switches
         self._watch = KeyWatch(redis, [key], key, tells="of switches")
         self._outage = Outage("reading switches", config)
-        super().__init__("offsider-switches", self._turn, config.handle_error)
+        super().__init__("offsider-switches", self._run_once, config.handle_error)
 
     def stop(self) -> None:
         self._ending.set()
         self._watch.end()
         self._loop.wake()
 
-    def _turn(self) -> float | None:
+    def _run_once(self) -> float | None:
         if not self._ending.is_set():
             pause_seconds = self.tick()
             self._watch.sleep(pause_seconds)

@@ -92,7 +92,7 @@ def test_workers_with_clocks_five_minutes_apart_push_every_tick_once(start, stor
 
 
 @pytest.mark.parametrize(
-    "method,when", [("take_turn", "before"), ("take_turn", "after"), ("claim", "before"), ("claim", "after")]
+    "method,when", [("take_lease", "before"), ("take_lease", "after"), ("claim", "before"), ("claim", "after")]
 )
 def test_a_kill_during_the_claim_neither_loses_nor_repeats_a_tick(start, stored, zones, method, when):
     due = int(time.time())

@@ -8,12 +8,12 @@ from offsider.config.installation import Installation
 from offsider.core.payload import encode
 from offsider.ext.concurrency_limits import store
 from offsider.ext.concurrency_limits.doctor import check_limits
-from offsider.ext.concurrency_limits.slots import TURN
+from offsider.ext.concurrency_limits.slots import LEASE
 from offsider.ext.concurrency_limits.store import Names
 from offsider.inspector.doctor import Severity
 from offsider.prometheus.fleet import read_families
 from offsider.prometheus.text import text_of
-from offsider.storage.singleton import hold_turn
+from offsider.storage.singleton import hold_lease
 
 NAME = "Hard"
 
@@ -54,17 +54,17 @@ def test_held_jobs_without_a_worker_are_reported(config, held, raw_redis):
 
 
 def test_held_jobs_of_a_paused_class_are_reported(config, held, limits):
-    hold_turn(Installation.of(config).redis, TURN, "worker", 60)
+    hold_lease(Installation.of(config).redis, LEASE, "worker", 60)
     limits.pause(NAME)
     assert found(config) == [(Severity.WARN, "jobs of Hard are held because the class is paused")]
 
 
 def test_held_jobs_with_no_slot_in_use_are_reported(config, held):
-    hold_turn(Installation.of(config).redis, TURN, "worker", 60)
+    hold_lease(Installation.of(config).redis, LEASE, "worker", 60)
     assert found(config) == [(Severity.WARN, "jobs of Hard are held although no slot is in use")]
 
 
 def test_held_jobs_that_wait_for_a_slot_pass_the_check(config, held, raw_redis):
-    hold_turn(Installation.of(config).redis, TURN, "worker", 60)
+    hold_lease(Installation.of(config).redis, LEASE, "worker", 60)
     raw_redis.zadd(held.slots(NAME), {"host:1:a 1 b": 1})
     assert found(config) == [(Severity.OK, "1 concurrency limit, 1 held job")]

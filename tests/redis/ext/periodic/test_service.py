@@ -273,8 +273,8 @@ def test_another_process_pushes_the_job_of_a_process_that_died_with_its_turn(clo
     one = process(entry())
     one.settle()
     clock.set(NOON + 60)
-    PeriodicStore(one.redis).take_turn("tick", "who:died:1")
-    assert 0 < one.tick() <= module.TURN_SECONDS
+    PeriodicStore(one.redis).take_lease("tick", "who:died:1")
+    assert 0 < one.tick() <= module.LEASE_SECONDS
     assert pushed() == []
     raw_redis.delete("offsider:periodic:turn:tick")
     one.settle()
@@ -304,7 +304,7 @@ def test_failing_middleware_does_not_block_other_jobs_and_is_reported_once_per_t
     one.config.client_middleware.add(fail_for_bad)
     one.settle()
     clock.set(NOON + 60)
-    assert one.settle() <= module.TURN_SECONDS
+    assert one.settle() <= module.LEASE_SECONDS
     assert pushed() == [NOON + 60]
     one.settle()
     assert [str(error) for error, _ in one.errors] == ["no"]

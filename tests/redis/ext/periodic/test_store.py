@@ -45,7 +45,7 @@ def tick(at: int = AT) -> Line:
 
 
 def test_a_claim_notes_the_tick_and_pushes_the_job_in_one_step(store, prepared, raw_redis):
-    store.take_turn("n", "me")
+    store.take_lease("n", "me")
     assert store.claim("n", tick(), prepared) is Claimed.DONE
     assert raw_redis.lrange("queue:low", 0, -1) == [prepared.raw]
     assert raw_redis.smembers("queues") == {b"low"}
@@ -103,11 +103,11 @@ def test_a_new_job_starts_now_or_at_the_tick_that_the_caller_remembers(store, ra
 
 
 def test_only_one_has_the_turn_until_it_ends(store, raw_redis):
-    assert store.take_turn("n", "a") == 0
-    assert 0 < store.take_turn("n", "b") <= 5
-    assert store.take_turn("n", "a") == 0
+    assert store.take_lease("n", "a") == 0
+    assert 0 < store.take_lease("n", "b") <= 5
+    assert store.take_lease("n", "a") == 0
     raw_redis.persist("offsider:periodic:turn:n")
-    assert store.take_turn("n", "b") == 0.001
+    assert store.take_lease("n", "b") == 0.001
 
 
 def test_invalid_stored_lines_and_entries_are_ignored(store, raw_redis):
@@ -141,7 +141,7 @@ def test_every_key_has_the_prefix(redis_url, raw_redis, prepared):
     store = PeriodicStore(Installation.of(config).redis)
     store.look({"n": 0})
     store.add(make("later", "@daily", "A"))
-    store.take_turn("n", "me")
+    store.take_lease("n", "me")
     store.publish([make("n", "@daily", "A")], 1.0, 1e9)
     store.pause("n")
     store.resume("n")

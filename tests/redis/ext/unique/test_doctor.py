@@ -7,7 +7,7 @@ from offsider.ext.unique import Locks, store
 from offsider.ext.unique.doctor import OLD_SECONDS, check_unique
 from offsider.inspector.doctor import Severity
 from offsider.inspector.doctor.examination import examine
-from offsider.storage.singleton import hold_turn
+from offsider.storage.singleton import hold_lease
 
 
 def push_unique(config: Config) -> None:
@@ -40,7 +40,7 @@ def test_old_locks_without_a_reaper_are_reported_with_a_fix(config):
 def test_old_locks_pass_the_check_while_a_worker_reaps(config):
     push_unique(config)
     grow_older(config, OLD_SECONDS + 1)
-    hold_turn(Installation.of(config).redis, "unique", "somebody", 60.0)
+    hold_lease(Installation.of(config).redis, "unique", "somebody", 60.0)
     assert [finding.severity for finding in check_unique(Installation.of(config))] == [Severity.OK]
 
 

@@ -14,7 +14,7 @@ from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
 from offsider.ext.unique import Locks, reaper, store
 from offsider.ext.unique.reaper import Reaper, make_service
-from offsider.storage.singleton import hold_turn
+from offsider.storage.singleton import hold_lease
 from tests.redis.ext.unique.travels import HELD, QUEUES, Traveller
 from tests.waiting import wait_for
 
@@ -188,7 +188,7 @@ def test_a_tick_does_bounded_work(client, config, redis, raw_redis, monkeypatch)
 def test_one_process_at_a_time_reaps(client, config, redis, raw_redis):
     client.push(JOB)
     raw_redis.delete("queue:default")
-    assert hold_turn(redis, reaper.TURN, "another", 60)
+    assert hold_lease(redis, reaper.LEASE, "another", 60)
     assert Reaper(redis, age_seconds=0).tick() == reaper.LEASE_SECONDS
     assert len(Locks(config)) == 1
 

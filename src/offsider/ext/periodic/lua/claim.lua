@@ -4,7 +4,7 @@
 -- KEYS[1] ticks: hash of name -> epoch seconds
 -- KEYS[2] paused: set of names
 -- KEYS[3] history of the job
--- KEYS[4] turn
+-- KEYS[4] lease
 -- KEYS[5] set of known queues
 -- KEYS[6] queue
 -- ARGV[1] name

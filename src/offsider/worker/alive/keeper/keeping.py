@@ -103,10 +103,10 @@ class Keeper:
 
     def run(self) -> None:
         """Run until nothing is left to do."""
-        while self.turn():
+        while self.run_once():
             self._selector.select(self._pause_seconds())
 
-    def turn(self) -> bool:
+    def run_once(self) -> bool:
         """Do everything that is due; False when nothing is left to do, now or later."""
         starter_ended = self._starter.ended()
         if starter_ended:
