@@ -50,7 +50,7 @@ EVERY_KEY = {
     "series": "offsider:series:<metric>:<chunk>:<labels>",
     "registered": "offsider:classes:<identity>",
     "places": "offsider:places",
-    "turn": "offsider:turn:<name>",
+    "lease": "offsider:turn:<name>",
     "switches": "offsider:switches",
     "switches_acted": "offsider:switches:acted",
     "parked": "offsider:parked",
