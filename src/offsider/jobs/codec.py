@@ -9,26 +9,31 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Optional, cast
 
 from offsider.core.arguments import StepResult
 from offsider.core.errors import ConfigurationError, InvalidArguments, InvalidJob
+from offsider.jobs.model_check import check_models, is_model
 
 try:
     import msgspec
-    from msgspec.inspect import (
-        CustomType,
-        DataclassType,
-        DateTimeType,
-        FrozenSetType,
-        SetType,
-        StructType,
-        type_info,
-    )
+    from msgspec import inspect as described
 except ImportError as error:
     raise ConfigurationError('codec="annotations" needs msgspec: pip install "offsider[codec]"') from error
+
+
+_TIMES = described.DateTimeType | described.DateType | described.TimeType | described.TimeDeltaType
+_TEXTS = described.StrType | described.BytesType | described.UUIDType | described.EnumType | described.LiteralType
+_NUMBERS = described.IntType | described.FloatType | described.DecimalType
+_KEYS = _TIMES | _TEXTS | _NUMBERS | described.AnyType
+_NAIVE = "a datetime without time zone; use datetime.now(timezone.utc), for example"
+_ADVICE = {
+    TypeError: "annotate it with a type of plain JSON, date and time, UUID, Decimal, Enum, dataclass, pydantic model "
+    "or msgspec Struct",
+    NameError: "import it at run time (not under TYPE_CHECKING), and define it above the job",
+}
 
 
 class AnnotationCodec:
@@ -96,25 +101,24 @@ class _Carrier:
         try:
             # The decoder refuses unions that JSON cannot tell apart, which the description accepts.
             msgspec.json.Decoder(annotation, dec_hook=_load)
-            parts = list(_parts(type_info(annotation)))
-        except TypeError as error:
-            raise InvalidJob(_refusal(job, name, annotation, str(error))) from None
-        for part in parts:
-            if isinstance(part, CustomType) and part.cls is not object and not _is_model(part.cls):
-                raise InvalidJob(_refusal(job, name, annotation, f"{_shown(part.cls)} has no JSON form"))
-        self._has_times = any(isinstance(part, DateTimeType) for part in parts)
-        # An object of a subclass may have more fields. The order of a set may change.
-        has_fields = any(isinstance(part, CustomType | DataclassType | StructType) for part in parts)
-        self._may_lose = has_fields and not any(isinstance(part, SetType | FrozenSetType) for part in parts)
+            parts = list(_parts(described.type_info(annotation)))
+            for part in parts:
+                _check_part(part)
+        except (TypeError, ValueError, NameError) as error:
+            advice = next((f"; {_ADVICE[kind]}" for kind in _ADVICE if isinstance(error, kind)), "")
+            raise InvalidJob(
+                f'{job}: codec="annotations" cannot carry parameter {name!r}: {_shown(annotation)}: '
+                f"{str(error).splitlines()[0]}{advice}"
+            ) from None
+        self._has_times = any(isinstance(part, described.DateTimeType) for part in parts)
+        self._has_dates = any(isinstance(part, described.DateType) for part in parts)
 
     def encode(self, value: Any) -> Any:
         if self._free or isinstance(value, StepResult):
             return value
         try:
             plain = _plain(value)
-            read = self._check(plain)
-            if self._may_lose and plain != value:
-                _check_fields(plain, _plain(read))
+            _check_same(value, self._check(plain))
         except (TypeError, ValueError) as error:
             raise self._refused(error) from None
         return plain
@@ -134,7 +138,12 @@ class _Carrier:
         return value
 
     def _refused(self, error: Exception) -> InvalidArguments:
-        return InvalidArguments(f"{self._what}: {_reason(error)}")
+        reason = _reason(error)
+        if "RFC3339 encoded datetime" in reason:
+            reason += "; for a datetime, pass datetime.combine(day, time(), timezone.utc) of the date, for example"
+        elif self._has_dates and ("RFC3339 encoded date" in reason or reason == _NAIVE):
+            reason += "; for a date, pass .date() of the datetime"
+        return InvalidArguments(f"{self._what}: {reason}")
 
 
 def _hints(name: str, function: Callable[..., Any]) -> Mapping[str, Any]:
@@ -148,51 +157,77 @@ def _hints(name: str, function: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    return _with_offsets(msgspec.to_builtins(value, builtin_types=(datetime,), str_keys=True, enc_hook=_dump))
+    plain = msgspec.to_builtins(value, builtin_types=(datetime,), enc_hook=_dump)
+    _check_offsets(plain)
+    return _with_texts(plain)
 
 
-def _with_offsets(value: Any) -> Any:
-    """Write datetimes as ISO 8601; raise ValueError for a naive one."""
+def _check_offsets(value: Any) -> None:
+    """Raise ValueError for a naive datetime."""
+    if isinstance(value, datetime) and value.tzinfo is None:
+        raise ValueError(_NAIVE)
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[object, object]", value)
+        value = [*entries, *entries.values()]
+    if isinstance(value, list | tuple | set | frozenset):
+        for each in cast("Iterable[object]", value):
+            _check_offsets(each)
+
+
+def _with_texts(value: Any) -> Any:
+    """Write datetimes as ISO 8601, and keys as texts."""
     if isinstance(value, datetime):
-        if value.tzinfo is None:
-            raise ValueError("a datetime without time zone; use datetime.now(timezone.utc), for example")
         return value.isoformat()
     if isinstance(value, dict):
-        entries = cast("dict[str, Any]", value)
-        return {key: _with_offsets(each) for key, each in entries.items()}
+        entries = cast("dict[object, object]", value)
+        return {_key(key): _with_texts(each) for key, each in entries.items()}
     if isinstance(value, list | tuple):
-        return [_with_offsets(each) for each in cast("Sequence[Any]", value)]
+        return [_with_texts(each) for each in cast("Sequence[Any]", value)]
     return value
 
 
-def _check_fields(stored: Any, read: Any) -> None:
-    """Raise ValueError if a field of an object is not read."""
-    if isinstance(stored, dict) and isinstance(read, dict):
-        fields, known = cast("dict[str, Any]", stored), cast("dict[str, Any]", read)
-        for name, value in fields.items():
-            if name not in known:
-                raise ValueError(f"its field {name!r} is not one of the annotation; annotate it with its own class")
-            _check_fields(value, known[name])
-    elif isinstance(stored, list) and isinstance(read, list):
-        for one, other in zip(cast("Sequence[Any]", stored), cast("Sequence[Any]", read), strict=True):
-            _check_fields(one, other)
+def _key(key: Any) -> Any:
+    plain = _with_texts(key)
+    return plain if isinstance(plain, str) else next(iter(msgspec.to_builtins({plain: None}, str_keys=True)))
 
 
-def _is_model(kind: Any) -> bool:
-    """Whether it is a pydantic model; pydantic is not imported, because not every application has it."""
-    return hasattr(kind, "model_dump") and hasattr(kind, "model_validate")
+def _check_same(value: Any, read: Any, place: str = "") -> None:
+    """Raise ValueError if a value would not come back equal. Its JSON form is accepted, and a tuple for a list."""
+    if value == read:
+        return
+    kind, other = cast("type[object]", type(value)), cast("type[object]", type(read))
+    if kind is other or any(isinstance(value, each) and isinstance(read, each) for each in (Mapping, (list, tuple))):
+        pieces, others = _pieces(value), _pieces(read)
+        if pieces and len(pieces) == len(others):
+            for (where, one), (_, two) in zip(pieces, others, strict=True):
+                _check_same(one, two, place + where)
+            return
+    elif read is not None and (kind in {str, dict, list} or (isinstance(value, int | float) and other is not str)):
+        return  # the JSON form of a date, an enum, an object, a set and the like
+    what = f"the {_shown(kind)}{' at ' if place else ''}{place} would come back"
+    if kind is other:
+        raise ValueError(f"{what} with another value, because its JSON lacks a part of it")
+    raise ValueError(f"{what} as {_shown(other)}; annotate it with its own class")
+
+
+def _pieces(value: Any) -> list[tuple[str, Any]]:
+    """Return the keys and elements, or the fields, of a value, with their places, which do not show keys."""
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[object, object]", value)
+        return [("[key]", key) for key in entries] + [("[...]", each) for each in entries.values()]
+    if isinstance(value, list | tuple):
+        return [("[...]", each) for each in cast("Sequence[Any]", value)]
+    kind = cast("Any", type(value))
+    names: Iterable[str] = getattr(kind, "__struct_fields__", getattr(kind, "__dataclass_fields__", ()))
+    if is_model(kind):
+        names = [*kind.model_fields, *(value.model_extra or ())]
+    return [(f".{name}", getattr(value, name, None)) for name in names]
 
 
 def _dump(value: Any) -> Any:
-    if _is_model(type(value)):
-        _with_offsets(value.model_dump())  # refuses naive datetimes, which are texts below
-        kind = cast("Any", type(value))
-        stored = value.model_dump(mode="json", by_alias=True)
-        read = _load(kind, stored)
-        for name in kind.model_fields:
-            if getattr(read, name) != getattr(value, name):
-                raise ValueError(f"the field {name!r} of {kind.__name__} would change: JSON cannot carry its value")
-        return stored
+    if is_model(type(value)):
+        _check_offsets(value.model_dump(round_trip=True))  # the datetimes are texts below
+        return value.model_dump(mode="json", by_alias=True, round_trip=True)
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
@@ -226,6 +261,19 @@ def _parts(info: Any) -> Iterator[Any]:
             waiting += below if isinstance(below, tuple) else [below]
 
 
+def _check_part(part: Any) -> None:
+    """Raise TypeError or ValueError for a part of an annotation whose values never come back from JSON."""
+    custom = part.cls if isinstance(part, described.CustomType) else None
+    if is_model(custom):
+        check_models(custom)
+    elif custom not in {None, object} or isinstance(part, described.RawType | described.ExtType):
+        raise TypeError(f"{_shown(custom or type(part))} has no JSON form")
+    key = getattr(part, "key_type", None)
+    keys = key.types if isinstance(key, described.UnionType) else (key,)
+    if key and not any(isinstance(each, _KEYS) for each in keys):
+        raise TypeError("a key of JSON is a string, which can stand for a number, date, time, UUID or Enum only")
+
+
 def _reason(error: Exception) -> str:
     """Return the message without values of arguments, because it appears in logs."""
     text = str(error)
@@ -235,13 +283,6 @@ def _reason(error: Exception) -> str:
     if "unknown field" in text:
         return f"unknown field{place}"
     return text
-
-
-def _refusal(job: str, name: str, annotation: Any, why: str) -> str:
-    return (
-        f'{job}: codec="annotations" cannot carry parameter {name!r}: {_shown(annotation)}: {why}; annotate it with a '
-        "type of plain JSON, date and time, UUID, Decimal, Enum, dataclass, pydantic model or msgspec Struct"
-    )
 
 
 def _shown(annotation: Any) -> str:

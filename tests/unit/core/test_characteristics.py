@@ -98,7 +98,7 @@ def test_a_namespace_prefixes_the_generated_name():
 
 
 @pytest.mark.parametrize(
-    "job_class,doubts",
+    "declaration, doubts",
     [
         ({"urgency": "high"}, 0),
         ({"urgency": "low", "external_dependencies": True, "resource_boundary": "memory"}, 0),
@@ -106,8 +106,8 @@ def test_a_namespace_prefixes_the_generated_name():
         ({"urgency": "high", "external_dependencies": True, "resource_boundary": "memory"}, 2),
     ],
 )
-def test_a_job_that_promises_more_than_it_can_keep_is_doubted(job_class, doubts):
-    assert len(Characteristics.of(job_class).doubts) == doubts
+def test_a_job_that_promises_more_than_it_can_keep_is_doubted(declaration, doubts):
+    assert len(Characteristics.of(declaration).doubts) == doubts
 
 
 @pytest.mark.parametrize(
