@@ -40,11 +40,13 @@ class Deferred:
         self.pushes = pushes
         self.wait_replicas = wait_replicas
         self._client = client
+        # The commit may come after the end of the test mode; the jobs must not reach a server then.
+        self._store_all = test_mode.bound(client.store_all)
         self._prepared: Sequence[Prepared] | None = None
 
     def __call__(self) -> None:
         test_mode.waiting.discard(self)
-        self.jids = self._client.store_all(self.pushes, self.wait_replicas)
+        self.jids = self._store_all(self.pushes, self.wait_replicas)
 
     def prepare(self) -> Sequence[Prepared]:
         """See `offsider.config.outbox.PendingPushes`."""

@@ -7,13 +7,15 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from offsider.config.environment import environment_name
 
 # Receives `client.Prepared` objects; this layer cannot import that class.
 Sink: TypeAlias = Callable[[Sequence[Any]], None]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _lock = threading.Lock()
 #: Pushes that wait for a commit, each with its ``jids``. A rollback releases them.
@@ -25,6 +27,12 @@ def current() -> Sink | None:
     """Return the sink that receives pushes now; None means Redis."""
     stack = _stack
     return stack[-1] if stack else None
+
+
+def bound(function: Callable[P, T]) -> Callable[P, T]:
+    """Return ``function`` for a later call; its pushes go to the sink of now, if there is one."""
+    sink = current()
+    return function if sink is None else diverted(sink)(function)
 
 
 def is_test() -> bool:

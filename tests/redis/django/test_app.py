@@ -111,6 +111,17 @@ FILES = {
                     confirm.using(after_commit=False).enqueue(10)
                     self.assertEqual(len(pushed), 4)
 
+            def test_it_also_works_around_the_test_mode(self):
+                with self.captureOnCommitCallbacks(execute=True):
+                    with testing.fake() as pushed:
+                        jid = confirm.enqueue(7)
+                        jids = confirm.enqueue_many([(8,), (9,)])
+                    self.assertEqual(len(pushed), 0)
+                self.assertEqual([each.jid for each in pushed], [jid, *jids])
+                with self.captureOnCommitCallbacks(execute=True), testing.inline():
+                    confirm.enqueue(7)
+                self.assertTrue(User.objects.filter(username="customer-7").exists())
+
             def test_without_the_helper_the_failure_explains_it(self):
                 with testing.fake():
                     confirm.enqueue(7)

@@ -7,6 +7,7 @@ import pytest
 from offsider import job
 from offsider.client import AsyncClient, Client
 from offsider.client.deferred import Deferred
+from offsider.config import test_mode
 from offsider.config.config import Config
 from offsider.core.errors import InvalidArguments, InvalidOptions
 from offsider.jobs import registry
@@ -20,6 +21,20 @@ class TestAfterCommit:
         assert stored == []
         callbacks[0]()
         assert [job.jid for job in stored] == [jid]
+
+    def test_a_push_of_a_test_mode_that_has_ended_by_the_commit_reaches_no_server(self, config):
+        callbacks, recorded = [], []
+        config.after_commit = callbacks.append
+        config.client_middleware.add(
+            lambda push, call_next: (
+                push.payload["class"] == "X" and Client(config).push({"class": "Y", "args": [], "after_commit": False}),
+                call_next(push),
+            )[1]
+        )
+        with test_mode.diverted(recorded.extend):
+            jid = Client(config).push({"class": "X", "args": [1]})
+        callbacks[0]()
+        assert [(job.payload["class"], job.jid == jid) for job in recorded] == [("Y", False), ("X", True)]
 
     def test_middleware_runs_with_the_push(self, client, config, stored):
         callbacks, seen = [], []

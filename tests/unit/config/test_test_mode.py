@@ -30,6 +30,18 @@ def test_blocks_may_be_left_in_any_order():
     assert test_mode.current() is None
 
 
+def test_a_bound_function_keeps_the_sink_of_its_binding():
+    def pushes(name: str) -> object:
+        return name, test_mode.current()
+
+    sink = [].append
+    assert test_mode.bound(pushes) is pushes
+    with test_mode.diverted(sink):
+        bound = test_mode.bound(pushes)
+    assert (bound("a"), bound("b")) == (("a", sink), ("b", sink))
+    assert test_mode.current() is None
+
+
 def test_a_test_framework_or_the_environment_shows_a_test(monkeypatch):
     assert test_mode.is_test()
     modules: dict[str, object] = {}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
@@ -133,10 +133,10 @@ class Block(Collector):
             test_mode.waiting.discard(pushes)
         return error[0] is None
 
-    def _storing(self, *, last: bool) -> partial[None]:
+    def _storing(self, *, last: bool) -> Callable[[], None]:
         with self._lock:
             pushes, self._pushes, self._count = self._pushes, [], 0
-        return partial(self._store, pushes, last=last)
+        return test_mode.bound(partial(self._store, pushes, last=last))
 
     def _store(self, pushes: Sequence[Deferred], *, last: bool) -> None:
         jobs: list[Prepared] = [job for each in pushes for job in each.prepare()]

@@ -175,6 +175,17 @@ def test_in_fake_mode_members_are_recorded_and_no_server_is_needed(config, make)
     assert [each.payload["bid"] for each in jobs] == [batch.bid]
 
 
+def test_members_of_fake_mode_are_recorded_if_the_commit_comes_after_its_end(config, make):
+    config.redis.url = "redis://127.0.0.1:1/0"
+    callbacks = []
+    config.after_commit = callbacks.append
+    with fake() as jobs, make():
+        Client(config).push(X)
+    assert list(jobs) == []
+    callbacks[0]()
+    assert [each.name for each in jobs] == ["X"]
+
+
 def test_in_fake_mode_a_block_that_raises_records_nothing(config, make):
     def crashes():
         with make():
