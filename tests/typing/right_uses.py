@@ -77,6 +77,12 @@ assert_type(send.enqueue_many([(1,), (2,)]), list[JobId[Any] | None])
 assert_type(hard.enqueue_many((number,) for number in range(3)), list[JobId[Any] | None])
 assert_type(resize.perform_bulk([["a.png"], ["b.png"]]), list[JobId[Any] | None])
 assert_type(send.enqueue_many([send.call(1)], spread_interval=60), list[JobId[Any] | None])
+assert_type(send.enqueue_many([(1,), (2, "x")]), list[JobId[Any] | None])
+send.enqueue_many(zip([1, 2], ["a", "b"], strict=True))
+send.using(queue="low").perform_bulk([(1,)])
+fetched: list[tuple[Any, ...]] = []  # rows of a database cursor
+send.enqueue_many(fetched)
+send.enqueue_many([])
 assert_type(send.using(queue="high", retry=False).enqueue(1), JobId[str] | None)
 assert_type(send.using(soft_timeout=60, hard_timeout=timedelta(minutes=2)).enqueue(1), JobId[str] | None)
 assert_type(send.using(unique_for=timedelta(hours=1), unique_until="start").enqueue(1), JobId[str] | None)
@@ -105,6 +111,8 @@ async def asynchronously(client: AsyncClient) -> None:
     assert_type(await client.push({"class": "HardJob", "args": [1]}), JobId[Any] | None)
     assert_type(await Report.aenqueue("x", pages=2), JobId[int] | None)
     assert_type(await Report.aenqueue_many([Report.call("x")]), list[JobId[Any] | None])
+    assert_type(await Report.aenqueue_many([("x",), ("y", 2)]), list[JobId[Any] | None])
+    assert_type(await send.aenqueue_many([(1,), (2, "x")], batch_size=5), list[JobId[Any] | None])
 
 
 def later(count: int, error: ValueError, payload: JobPayload) -> timedelta | None:
@@ -113,6 +121,49 @@ def later(count: int, error: ValueError, payload: JobPayload) -> timedelta | Non
 
 @job(retry_in=later, on_exhausted=lambda payload, error: "discard")
 def hooked() -> None: ...
+
+
+# Tuples for jobs of all kinds
+
+
+@job
+def shipped(  # noqa: PLR0917
+    order: int, day: str, weight: float, boxes: list[int], carrier: str, note: str = "", *, late: bool = False
+) -> None: ...
+
+
+@job
+def wide(a: int, b: int, c: int, d: int, e: int, f: int, g: int, h: int, i: int, j: str) -> None: ...  # noqa: PLR0917
+
+
+@job
+def wider(a: int, b: int, c: int, d: int, e: int, f: int, g: int, h: int, i: int = 0, j: str = "") -> None: ...  # noqa: PLR0917
+
+
+@job
+def notify(text: str, *user_ids: int, urgent: bool = False) -> None: ...
+
+
+@job
+def add(*numbers: int) -> int:
+    return sum(numbers)
+
+
+@job
+def clean(path: str | None = None, depth: int = 1, *, dry: bool = False) -> None: ...
+
+
+shipped.enqueue_many([(1, "mon", 2.5, [1], "post"), (2, "tue", 2, [], "post")])
+shipped.enqueue_many((number, "mon", 2.5, [number], "post", "fragile") for number in range(3))
+wide.enqueue_many([(1, 2, 3, 4, 5, 6, 7, 8, 9, "x")])
+wider.enqueue_many([(1, 2, 3, 4, 5, 6, 7, 8), (1, 2, 3, 4, 5, 6, 7, 9)])
+wider.enqueue_many([(1, 2, 3, 4, 5, 6, 7, 8, 9, "x")])
+notify.enqueue_many([("a", 1, 2), ("b", 3, 4)])
+notify.enqueue_many([("a",), ("b", 1), ("c", 1, 2)])
+add.enqueue_many([(1, 2, 3), (4,), ()])
+add.enqueue_many([numbers] for numbers in range(3))
+clean.enqueue_many([(), ("a",), (None, 2)])
+clean.enqueue_many([()])
 
 
 # Classes
@@ -193,6 +244,12 @@ def enqueue_twice(function: JobFunction[[int], None], number: int) -> list[str |
 
 
 enqueue_twice(hard, 5)
+
+
+def enqueue_both(typed: JobFunction[[int], None], untyped: JobFunction[..., Any]) -> None:
+    typed.enqueue_many([(1,), (2,)])
+    untyped.enqueue_many([(1, "x"), ("a",)])
+    untyped.enqueue_many([untyped.call(1)])
 
 
 # What travels with jobs

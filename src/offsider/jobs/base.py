@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Coroutine, Iterable
 from datetime import timedelta
-from typing import Any, ClassVar, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from typing import Any, ClassVar, Literal, ParamSpec, TypeVar, Unpack, cast, overload
 
 from offsider.core.errors import InvalidJob
 from offsider.core.job_id import JobId
@@ -13,28 +13,18 @@ from offsider.core.options import JobDeclaration, JobOptions
 from offsider.core.payload import JobPayload
 from offsider.core.suggestions import nearest
 from offsider.jobs import registry
-from offsider.jobs.call import BulkOptions, Call, Delay, Jids, Long, Performs1, Performs2, Performs3, Performs4
+from offsider.jobs.call import BulkOptions, Call, Delay, Jids, Performs
 from offsider.jobs.clients import ClientSource
 from offsider.jobs.declared import Declared
-from offsider.jobs.enqueuer import Enqueuer, Moment
+from offsider.jobs.enqueuer import Enqueuer, Moment, checks_tuples
 from offsider.runtime.context import JobContext, current_job
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
-A = TypeVar("A")
-B = TypeVar("B")
-C = TypeVar("C")
-D = TypeVar("D")
 
 _OWN = ("name", "aliases")  # not inherited: each job has its own names
 _HOOKS = ("retry_in", "on_exhausted")
-
-
-class Performs(Protocol[P, R_co]):
-    """A class with ``perform``, whose signature types ``enqueue`` and the other methods."""
-
-    def perform(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 
 
 class Job:
@@ -172,27 +162,7 @@ class Job:
         """Store the job to run at ``when``, an aware datetime or epoch seconds. See `Enqueuer`."""
         return _enqueuer(cls).enqueue_at(when, *args, **kwargs)
 
-    @overload
-    @classmethod
-    def enqueue_many(cls: type[Performs1[A]], calls: Iterable[tuple[A]], **how: Unpack[BulkOptions]) -> Jids: ...
-    @overload
-    @classmethod
-    def enqueue_many(cls: type[Performs2[A, B]], calls: Iterable[tuple[A, B]], **how: Unpack[BulkOptions]) -> Jids: ...
-    @overload
-    @classmethod
-    def enqueue_many(
-        cls: type[Performs3[A, B, C]], calls: Iterable[tuple[A, B, C]], **how: Unpack[BulkOptions]
-    ) -> Jids: ...
-    @overload
-    @classmethod
-    def enqueue_many(
-        cls: type[Performs4[A, B, C, D]], calls: Iterable[tuple[A, B, C, D]], **how: Unpack[BulkOptions]
-    ) -> Jids: ...
-    @overload
-    @classmethod
-    def enqueue_many(
-        cls: type[Performs[P, R_co]], calls: Iterable[Call[P, Any] | list[Any] | Long], **how: Unpack[BulkOptions]
-    ) -> Jids: ...
+    @checks_tuples
     @classmethod
     def enqueue_many(cls: type[Any], calls: Iterable[Any], **how: Unpack[BulkOptions]) -> Jids:
         """Store many jobs in few round trips and return their jids. See `Enqueuer`."""
@@ -265,29 +235,7 @@ class Job:
         """As `enqueue_at`, without blocking the event loop."""
         return await _enqueuer(cls).aenqueue_at(when, *args, **kwargs)
 
-    @overload
-    @classmethod
-    async def aenqueue_many(cls: type[Performs1[A]], calls: Iterable[tuple[A]], **how: Unpack[BulkOptions]) -> Jids: ...
-    @overload
-    @classmethod
-    async def aenqueue_many(
-        cls: type[Performs2[A, B]], calls: Iterable[tuple[A, B]], **how: Unpack[BulkOptions]
-    ) -> Jids: ...
-    @overload
-    @classmethod
-    async def aenqueue_many(
-        cls: type[Performs3[A, B, C]], calls: Iterable[tuple[A, B, C]], **how: Unpack[BulkOptions]
-    ) -> Jids: ...
-    @overload
-    @classmethod
-    async def aenqueue_many(
-        cls: type[Performs4[A, B, C, D]], calls: Iterable[tuple[A, B, C, D]], **how: Unpack[BulkOptions]
-    ) -> Jids: ...
-    @overload
-    @classmethod
-    async def aenqueue_many(
-        cls: type[Performs[P, R_co]], calls: Iterable[Call[P, Any] | list[Any] | Long], **how: Unpack[BulkOptions]
-    ) -> Jids: ...
+    @checks_tuples
     @classmethod
     async def aenqueue_many(cls: type[Any], calls: Iterable[Any], **how: Unpack[BulkOptions]) -> Jids:
         """As `enqueue_many`, without blocking the event loop."""

@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar
+from typing import (
+    Any,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    TypeVarTuple,
+    Unpack,
+    overload,
+)
 
 from offsider.core.job_id import JobId
 from offsider.jobs.declared import Declared
 
 P = ParamSpec("P")
+R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-A_contra = TypeVar("A_contra", contravariant=True)
-B_contra = TypeVar("B_contra", contravariant=True)
-C_contra = TypeVar("C_contra", contravariant=True)
-D_contra = TypeVar("D_contra", contravariant=True)
+F_co = TypeVar("F_co", covariant=True)
+G_co = TypeVar("G_co", covariant=True)
+Ts = TypeVarTuple("Ts")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
+F = TypeVar("F")
+G = TypeVar("G")
+H = TypeVar("H")
 
 Delay = float | timedelta
 Due = Delay | datetime | Sequence[Delay | datetime]
 Jids = list[JobId[Any] | None]
-#: A tuple for more parameters than type checkers check.
-Long = tuple[Any, Any, Any, Any, Any, *tuple[Any, ...]]
+#: A tuple for more parameters than `BulkPush` has.
+Long = tuple[Any, Any, Any, Any, Any, Any, Any, Any, Any, *tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,61 +56,132 @@ class Call(Generic[P, R_co]):
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-# The types of tuples in a bulk push: a job that can be called with one, two, three or four positional arguments. A
-# TypeVarTuple would be shorter, but mypy refuses jobs with defaults and optional keywords then.
-
-
-class Takes1(Protocol[A_contra]):
-    """A job that can be called with one positional argument."""
-
-    def call(self, a: A_contra, /) -> Any: ...
-
-
-class Takes2(Protocol[A_contra, B_contra]):
-    """A job that can be called with two positional arguments."""
-
-    def call(self, a: A_contra, b: B_contra, /) -> Any: ...
-
-
-class Takes3(Protocol[A_contra, B_contra, C_contra]):
-    """A job that can be called with three positional arguments."""
-
-    def call(self, a: A_contra, b: B_contra, c: C_contra, /) -> Any: ...
-
-
-class Takes4(Protocol[A_contra, B_contra, C_contra, D_contra]):
-    """A job that can be called with four positional arguments."""
-
-    def call(self, a: A_contra, b: B_contra, c: C_contra, d: D_contra, /) -> Any: ...
-
-
-class Performs1(Protocol[A_contra]):
-    """The same for a job class."""
-
-    def perform(self, a: A_contra, /) -> Any: ...
-
-
-class Performs2(Protocol[A_contra, B_contra]):
-    """The same for a job class."""
-
-    def perform(self, a: A_contra, b: B_contra, /) -> Any: ...
-
-
-class Performs3(Protocol[A_contra, B_contra, C_contra]):
-    """The same for a job class."""
-
-    def perform(self, a: A_contra, b: B_contra, c: C_contra, /) -> Any: ...
-
-
-class Performs4(Protocol[A_contra, B_contra, C_contra, D_contra]):
-    """The same for a job class."""
-
-    def perform(self, a: A_contra, b: B_contra, c: C_contra, d: D_contra, /) -> Any: ...
-
-
 class BulkOptions(TypedDict, total=False):
     """Keyword arguments of a bulk push; `Enqueuer.enqueue_many` describes them."""
 
     at: Due | None
     spread_interval: float | timedelta | None
     batch_size: int | None
+
+
+class Performs(Protocol[P, R_co]):
+    """A class with ``perform``, whose signature types ``enqueue`` and the other methods."""
+
+    def perform(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+
+class BulkPush(Protocol[P, F_co, G_co, R_co]):
+    """The type of ``enqueue_many``: it accepts tuples with which the job can be called.
+
+    F and G are the job as a function, twice: it must accept the shortest and the longest tuple. A TypeVarTuple alone
+    would do for pyright, but mypy refuses jobs with defaults and optional keywords then.
+    """
+
+    @overload
+    def __call__(
+        self: BulkPush[P, Callable[[A], R], Any, R], calls: Iterable[tuple[A]], **how: Unpack[BulkOptions]
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: BulkPush[P, Callable[[A, B], R], Any, R], calls: Iterable[tuple[A, B]], **how: Unpack[BulkOptions]
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: BulkPush[P, Callable[[A, B, C], R], Any, R], calls: Iterable[tuple[A, B, C]], **how: Unpack[BulkOptions]
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: BulkPush[P, Callable[[A, B, C, D], R], Any, R],
+        calls: Iterable[tuple[A, B, C, D]],
+        **how: Unpack[BulkOptions],
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: BulkPush[P, Callable[[A, B, C, D, E], R], Any, R],
+        calls: Iterable[tuple[A, B, C, D, E]],
+        **how: Unpack[BulkOptions],
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: BulkPush[P, Callable[[A, B, C, D, E, F], R], Any, R],
+        calls: Iterable[tuple[A, B, C, D, E, F]],
+        **how: Unpack[BulkOptions],
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: BulkPush[P, Callable[[A, B, C, D, E, F, G], R], Any, R],
+        calls: Iterable[tuple[A, B, C, D, E, F, G]],
+        **how: Unpack[BulkOptions],
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: BulkPush[P, Callable[[A, B, C, D, E, F, G, H], R], Any, R],
+        calls: Iterable[tuple[A, B, C, D, E, F, G, H]],
+        **how: Unpack[BulkOptions],
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: BulkPush[P, Callable[[*Ts], R], Any, R], calls: Iterable[tuple[*Ts]], **how: Unpack[BulkOptions]
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: BulkPush[P, Callable[[], R], Callable[[A], R], R],
+        calls: Iterable[tuple[()] | tuple[A]],
+        **how: Unpack[BulkOptions],
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: BulkPush[P, Callable[[], R], Callable[[A, B], R], R],
+        calls: Iterable[tuple[()] | tuple[A] | tuple[A, B]],
+        **how: Unpack[BulkOptions],
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: BulkPush[P, Callable[[A], R], Callable[[A, B], R], R],
+        calls: Iterable[tuple[A] | tuple[A, B]],
+        **how: Unpack[BulkOptions],
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: BulkPush[P, Callable[[], R], Callable[[A, B, C], R], R],
+        calls: Iterable[tuple[()] | tuple[A] | tuple[A, B] | tuple[A, B, C]],
+        **how: Unpack[BulkOptions],
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: BulkPush[P, Callable[[A], R], Callable[[A, B, C], R], R],
+        calls: Iterable[tuple[A] | tuple[A, B] | tuple[A, B, C]],
+        **how: Unpack[BulkOptions],
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: BulkPush[P, Callable[[A, B], R], Callable[[A, B, C], R], R],
+        calls: Iterable[tuple[A, B] | tuple[A, B, C]],
+        **how: Unpack[BulkOptions],
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: BulkPush[P, Callable[[], R], Callable[[A, B, C, D], R], R],
+        calls: Iterable[tuple[()] | tuple[A] | tuple[A, B] | tuple[A, B, C] | tuple[A, B, C, D]],
+        **how: Unpack[BulkOptions],
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: BulkPush[P, Callable[[A], R], Callable[[A, B, C, D], R], R],
+        calls: Iterable[tuple[A] | tuple[A, B] | tuple[A, B, C] | tuple[A, B, C, D]],
+        **how: Unpack[BulkOptions],
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: BulkPush[P, Callable[[A, B], R], Callable[[A, B, C, D], R], R],
+        calls: Iterable[tuple[A, B] | tuple[A, B, C] | tuple[A, B, C, D]],
+        **how: Unpack[BulkOptions],
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: BulkPush[P, Callable[[A, B, C], R], Callable[[A, B, C, D], R], R],
+        calls: Iterable[tuple[A, B, C] | tuple[A, B, C, D]],
+        **how: Unpack[BulkOptions],
+    ) -> R: ...
+    @overload
+    def __call__(self, calls: Iterable[Call[P, Any] | list[Any] | Long], **how: Unpack[BulkOptions]) -> R_co: ...

@@ -5,27 +5,24 @@ Options precede the call, as in ``job.using(queue="low").enqueue(1)``, so that t
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from offsider.client import AsyncClient, Client
 from offsider.client.times import expected_time
 from offsider.core.errors import InvalidArguments, InvalidOptions
 from offsider.core.job_id import JobId
 from offsider.core.options import JobOptions, merge_options, wire_options
-from offsider.jobs.call import BulkOptions, Call, Delay, Due, Jids, Long, Takes1, Takes2, Takes3, Takes4
+from offsider.jobs.call import BulkPush, Call, Delay, Due, Jids, Performs
 from offsider.jobs.clients import ClientSource, async_client_for, client_for
 from offsider.jobs.declared import ONLY_DECLARED, Declared, check_all_options
 from offsider.jobs.inline import run_prepared
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
 T = TypeVar("T")
-A = TypeVar("A")
-B = TypeVar("B")
-C = TypeVar("C")
-D = TypeVar("D")
 
 Moment = datetime | float
 
@@ -42,6 +39,24 @@ OF_OTHERS = {
     "send": "enqueue",
     "send_with_options": "using(...).enqueue or enqueue_in",
 }
+
+
+class BulkMethod(Protocol[R_co]):
+    """The type of the methods that push many jobs."""
+
+    @overload
+    def __get__(
+        self, instance: Enqueuer[P, Any], owner: Any
+    ) -> BulkPush[P, Callable[P, R_co], Callable[P, R_co], R_co]: ...
+    @overload
+    def __get__(
+        self, instance: Any, owner: type[Performs[P, Any]]
+    ) -> BulkPush[P, Callable[P, R_co], Callable[P, R_co], R_co]: ...
+
+
+def checks_tuples(method: Callable[..., R]) -> BulkMethod[R]:
+    """Decorate a method that pushes many jobs, so that type checkers compare tuples with the job's signature."""
+    return cast("BulkMethod[R]", method)
 
 
 class Enqueuer(Generic[P, R_co]):
@@ -119,18 +134,7 @@ class Enqueuer(Generic[P, R_co]):
         """
         return self._push(self._later_item(when, args, kwargs))
 
-    @overload
-    def enqueue_many(self: Takes1[A], calls: Iterable[tuple[A]], **how: Unpack[BulkOptions]) -> Jids: ...
-    @overload
-    def enqueue_many(self: Takes2[A, B], calls: Iterable[tuple[A, B]], **how: Unpack[BulkOptions]) -> Jids: ...
-    @overload
-    def enqueue_many(self: Takes3[A, B, C], calls: Iterable[tuple[A, B, C]], **how: Unpack[BulkOptions]) -> Jids: ...
-    @overload
-    def enqueue_many(
-        self: Takes4[A, B, C, D], calls: Iterable[tuple[A, B, C, D]], **how: Unpack[BulkOptions]
-    ) -> Jids: ...
-    @overload
-    def enqueue_many(self, calls: Iterable[Call[P, Any] | list[Any] | Long], **how: Unpack[BulkOptions]) -> Jids: ...
+    @checks_tuples
     def enqueue_many(
         self,
         calls: Iterable[Any],
@@ -142,8 +146,7 @@ class Enqueuer(Generic[P, R_co]):
         """Store many jobs in few round trips and return their jids, one for each call.
 
         Args:
-            calls: ``job.call(...)`` values, or tuples of arguments; may be lazy. Type checkers check both, tuples of up
-                to four arguments if all have the same length.
+            calls: ``job.call(...)`` values, or tuples of arguments; may be lazy. Type checkers check both.
             at: one time for all, or one for each: seconds or a timedelta from now, an aware datetime.
             spread_interval: start the jobs at random times within this many seconds, or a timedelta (at least 5
                 seconds).
@@ -222,22 +225,7 @@ class Enqueuer(Generic[P, R_co]):
         """As `enqueue_at`, without blocking the event loop."""
         return await self._apush(self._later_item(when, args, kwargs))
 
-    @overload
-    async def aenqueue_many(self: Takes1[A], calls: Iterable[tuple[A]], **how: Unpack[BulkOptions]) -> Jids: ...
-    @overload
-    async def aenqueue_many(self: Takes2[A, B], calls: Iterable[tuple[A, B]], **how: Unpack[BulkOptions]) -> Jids: ...
-    @overload
-    async def aenqueue_many(
-        self: Takes3[A, B, C], calls: Iterable[tuple[A, B, C]], **how: Unpack[BulkOptions]
-    ) -> Jids: ...
-    @overload
-    async def aenqueue_many(
-        self: Takes4[A, B, C, D], calls: Iterable[tuple[A, B, C, D]], **how: Unpack[BulkOptions]
-    ) -> Jids: ...
-    @overload
-    async def aenqueue_many(
-        self, calls: Iterable[Call[P, Any] | list[Any] | Long], **how: Unpack[BulkOptions]
-    ) -> Jids: ...
+    @checks_tuples
     async def aenqueue_many(
         self,
         calls: Iterable[Any],
