@@ -237,7 +237,11 @@ def _load(kind: Any, stored: Any) -> Any:
     try:
         return kind.model_validate_json(msgspec.json.encode(stored))  # a strict model reads dates from JSON only
     except ValueError as error:  # pydantic's message contains the values
-        raise ValueError(f"it is not a valid {kind.__name__}{_first_place(error)}") from None
+        raise _NotValid(f"it is not a valid {kind.__name__}{_first_place(error)}") from None
+
+
+class _NotValid(ValueError):
+    """A pydantic model does not accept a value. The message is ours."""
 
 
 def _first_place(error: ValueError) -> str:
@@ -276,7 +280,11 @@ def _check_part(part: Any) -> None:
 
 def _reason(error: Exception) -> str:
     """Return the message without values of arguments, because it appears in logs."""
-    text = str(error)
+    text, cause = str(error), error.__cause__
+    if text.startswith("Error calling function"):  # a serializer of the application
+        return text.partition(": ")[0]
+    if cause is not None and not isinstance(cause, _NotValid):  # an error of the application
+        return f"__post_init__ raised {type(cause).__name__}{text.removeprefix(str(cause))}"
     place = text[text.rindex(" - at ") :] if " - at " in text else ""
     if text.startswith("Invalid enum value"):
         return f"unknown value{place}"

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, Json, SecretStr, computed_field
+from pydantic import BaseModel, ConfigDict, Field, Json, SecretStr, computed_field, field_serializer
 
 from offsider import Job, job
 from offsider.core.errors import ConfigurationError, InvalidArguments, InvalidJob, InvalidOptions
@@ -48,6 +48,22 @@ class Point(msgspec.Struct):
 class Order(BaseModel):
     number: int = Field(alias="no")
     at: date
+
+
+@dataclass
+class Picky:
+    word: str
+
+    def __post_init__(self) -> None:
+        raise ValueError(f"no {self.word} - at all")
+
+
+class Written(BaseModel):
+    word: str
+
+    @field_serializer("word")
+    def of_others(self, value: str) -> str:
+        raise ValueError(f"no {value}")
 
 
 @dataclass(eq=False)
@@ -194,6 +210,8 @@ def test_unknown_fields_of_a_dataclass_are_ignored_and_missing_ones_get_their_de
         (Box, Box([KEY]), "the UUID at .things[...] would come back as str"),
         (Cell, Cell([KEY]), "the UUID at .things[...] would come back as str"),
         (list[int], {7}, "the set would come back as list"),
+        (list[Picky], [{"word": "secret"}], "__post_init__ raised ValueError - at `$[0]`"),
+        (Written, Written(word="secret"), "Error calling function `of_others`"),
     ],
     ids=str,
 )
