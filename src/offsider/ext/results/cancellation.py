@@ -9,16 +9,14 @@ from offsider.inspector.queue import Queue
 
 if TYPE_CHECKING:
     from offsider.config.installation import Installation
-    from offsider.core.job_id import JobInfo
 
 
-def remove_waiting(here: Installation, jid: str, info: JobInfo | None) -> bool:
+def remove_waiting(here: Installation, jid: str, state: str | None) -> bool:
     """Delete a job that waits. True if it was found.
 
     Args:
-        info: its state, which limits the search; None for an untracked job.
+        state: limits the search; None for an untracked job.
     """
-    state = None if info is None else info.state
     if state == "running":
         return False
     for name, kind in (("scheduled", ScheduledSet), ("retrying", RetrySet)):

@@ -87,16 +87,15 @@ class Reader:
     def cancel(self, jid: str, *, hard: bool) -> bool:
         """See `JobId.cancel`."""
         redis = self._here.redis
-        state = redis.run(*store.cancel_call(redis.keys, jid, hard=hard))
-        known = store.read(redis, jid) if state else None
-        if known is not None and known.ended:
+        cancel = store.cancel_call(redis.keys, jid, hard=hard, now=self._here.config.clock.now())
+        reply = redis.run(*cancel)
+        if reply == b"":
             return False
-        if remove_waiting(self._here, jid, None if known is None else known.info):
-            return True
-        if known is not None:  # it runs, or will not begin
+        state = None if reply is None else reply.decode("utf-8", "replace")
+        if remove_waiting(self._here, jid, state) or state is not None:  # else it runs, or will not begin
             return True
         # An untracked job may have begun, or gone back to its queue or its set, during the search.
-        redis.run(*store.cancel_call(redis.keys, jid, hard=hard))
+        redis.run(*cancel)
         return remove_waiting(self._here, jid, None) or WorkSet(self._here).find_work(jid) is not None
 
     async def acancel(self, jid: str, *, hard: bool) -> bool:

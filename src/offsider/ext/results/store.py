@@ -29,7 +29,7 @@ from offsider.core.job_id import JobInfo, Progress, State
 from offsider.storage.effects import ArgumentsOf, Effect
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Argument, Command, Script
+from offsider.storage.scripts import Argument, Call, Command, Script
 
 _LUA = files("offsider.ext.results.lua")
 QUEUED = Script("queued", _LUA)
@@ -167,10 +167,13 @@ def settling(keys: Keys, jid: str, name: str, arguments: ArgumentsOf) -> Effect:
     return Effect(SETTLE, settle_keys(keys, jid, name), arguments)
 
 
-def cancel_call(keys: Keys, jid: str, *, hard: bool) -> tuple[Script, Sequence[str], Sequence[Argument]]:
-    """Mark a job as cancelled, and ask for it in all processes. The reply is its state; None if it is untracked."""
+def cancel_call(keys: Keys, jid: str, *, hard: bool, now: float) -> Call:
+    """Cancel a job, and ask for it in all processes.
+
+    The reply is the state that it had; None if it is untracked, an empty string if it has ended.
+    """
     message = json.dumps([jid, hard])
-    return CANCEL, [job_key(keys, jid)], [cancel_channel(keys), message, int(hard)]
+    return CANCEL, [job_key(keys, jid)], [cancel_channel(keys), message, int(hard), repr(now)]
 
 
 def read_cancellation(message: bytes) -> tuple[str, bool] | None:

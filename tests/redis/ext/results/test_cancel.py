@@ -10,6 +10,7 @@ import pytest
 
 from offsider import JobCancelled, JobFailed, current_job, job, lookup
 from offsider.config.installation import Installation
+from offsider.core.job_id import JobInfo
 from offsider.ext.results import control, store
 from offsider.inspector import DeadSet, Queue, RetrySet, ScheduledSet
 from offsider.jobs import registry
@@ -174,11 +175,17 @@ def test_hard_warns_of_a_job_that_it_cannot_interrupt(config, caplog, monkeypatc
     assert jid.status() == "cancelled"
 
 
-def test_a_claimed_or_held_job_does_not_start_after_cancellation(config):
-    jid = waiting.enqueue()
+@pytest.mark.parametrize("delay", [None, 0.01], ids=["queued", "scheduled"])
+def test_a_claimed_or_held_job_or_one_whose_caller_dies_is_cancelled_at_once_and_does_not_start(config, delay):
+    jid = waiting.enqueue() if delay is None else waiting.enqueue_in(delay)
     redis = Installation.of(config).redis
-    redis.run(*store.cancel_call(redis.keys, jid, hard=False))  # the mark, without the removal
+    redis.run(*store.cancel_call(redis.keys, jid, hard=False, now=1.5))  # without the removal
+    assert jid.info() == JobInfo(jid, "cancelled", name="waiting", changed_at=1.5)
+    with pytest.raises(JobFailed, match="has ended as cancelled"):
+        jid.result(timeout=0)
+    assert not jid.cancel()
     with RunningWorker(config) as worker:
+        wait_for(lambda: len(ScheduledSet()) == 0)
         worker.wait()
     assert ended == []
     assert jid.status() == "cancelled"
