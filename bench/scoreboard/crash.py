@@ -18,7 +18,7 @@ import select
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,10 +99,19 @@ class _Crash:
 
 
 def label(request: bytes) -> str:
-    """Return the name of a request: its scripts, else its commands."""
+    """Return the name of a request: its scripts with their effects, else its commands."""
     known = [*scripts._every]  # noqa: SLF001 - only for names
     if b"\r\nEVAL\r\n" in request:  # a script that the server has not loaded yet is sent as text
-        return next((script.name for script in known if script.text.encode() in request), "eval")
-    names = {script.sha.encode(): script.name for script in known}
-    found = [names.get(sha) or command.decode().lower() for command, sha in _COMMAND.findall(request)]
+        texts = (script for script in known if script.text.encode() in request)
+        return next((_with_effects(script, known) for script in texts), "eval")
+    by_sha = {script.sha.encode(): script for script in known}
+    found = [
+        _with_effects(by_sha[sha], known) if sha in by_sha else command.decode().lower()
+        for command, sha in _COMMAND.findall(request)
+    ]
     return "+".join(dict.fromkeys(found)) or "request"
+
+
+def _with_effects(script: scripts.Script, known: Sequence[scripts.Script]) -> str:
+    bodies = [(one.name, f"function(KEYS, ARGV)\n{one.source.partition(chr(10))[2]}end") for one in known]
+    return "+".join([script.name, *sorted(name for name, body in bodies if body in script.source)])

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from subprocess import TimeoutExpired
+from typing import Any, cast
 
+from bench.scoreboard import batches
 from bench.scoreboard.crash import VARIABLE, Point
-from bench.scoreboard.ground import Fleet, Ground
+from bench.scoreboard.effects import Ledger
+from bench.scoreboard.fleet import declared_jobs
+from bench.scoreboard.ground import APPLICATION as PLAIN, Fleet, Ground
+from bench.scoreboard.holdings import Holdings
 from bench.scoreboard.row import Report, row
 from bench.scoreboard.servers import Server
-from offsider import Client
+from offsider import Client, Config
+from offsider.core.job_id import JobId
 from offsider.core.payload import new_jid
+
+#: The jobs of R17.
+APPLICATION = "bench.scoreboard.crashing"
 
 #: A request that moves a due job: it contains a sorted set and a queue, and no private list.
 MOVE = r"\A(?!.*offsider:working:).*\r\n(?:retry|schedule)\r\n.*queue:"
@@ -21,6 +32,15 @@ MOVE = r"\A(?!.*offsider:working:).*\r\n(?:retry|schedule)\r\n.*queue:"
 ANY_STEP = r"offsider:working:|queue:|\r\n(?:retry|schedule|dead)\r\n"
 #: A request with the payload of a job: its outcome, or a move.
 WITH_A_JOB = r"scoreboard\."
+#: The scripts of batches and results: a request that contains one.
+SCRIPTS = {
+    "open": r"-open\r\n\$\d+\r\n\S+-cbsucc\r\n",
+    "join": r"-jids\r\n(?!.*-failed)",
+    "advance": r"-open\r\n\$\d+\r\n\S+-pkids\r\n",
+    "begin": r"\r\nrunning\r\n",
+    "settle": r"offsider:results:done:",
+    "cancel": r"offsider:results:cancel\r\n\$\d+\r\n\[",
+}
 SCHEDULER_LEASE = "offsider:schedule"
 DIES_WITHIN_SECONDS = 6.0
 #: Disables poison pills: the row kills the processes, and jobs that run then must not move to the dead set.
@@ -59,27 +79,36 @@ def scheduler_dies(ground: Ground, report: Report) -> None:
 @row(
     "R17",
     "a worker dies at each request that claims, retries, reschedules, discards, buries, acknowledges or moves a job, "
-    "before it and after it, and before and after the effect of a job",
-    bar="lost 0 at every point; duplicates <= deaths; no job is stored twice",
+    "changes a batch, writes a state or a result, or cancels a job, before it and after it, and before and after the "
+    "effect of a job",
+    bar="lost 0 at every point; duplicates <= deaths; no job is stored twice; each batch ends; each callback is pushed "
+    "once, none early; no result is shown before its job is acknowledged; no job begins after it was reported as "
+    "cancelled",
 )
 def dies_anywhere(ground: Ground, report: Report) -> None:
-    patterns = ((ANY_STEP, 40), (WITH_A_JOB, 12))
+    kinds = [(ANY_STEP, 40), (WITH_A_JOB, 12), *((script, 4) for script in SCRIPTS.values())]
     points = [
-        Point(pattern, number, after)
-        for pattern, most in patterns
-        for number in range(1, most + 1)
-        for after in (False, True)
+        [Point(pattern, number, after) for number in range(1, most + 1) for after in (False, True)]
+        for pattern, most in kinds
     ]
-    points = ground.pick(smoke=ground.dice.sample(points[:20], 4) + ground.dice.sample(points[80:], 8), full=points)
+    some = [point for each in points for point in ground.dice.sample(each[:20], max(1, len(each) // 16))]
     server = ground.server()
-    client = ground.client(server.url)
+    declared, config = declared_jobs(ground, APPLICATION), Config()
+    config.redis.url = server.url
+    declared.configure(config)
+    client = Client(config)
     fleet = ground.workers(server.url, OFFSIDER_WORKER_MAX_STRIKES=NO_PILLS)
     acked: dict[str, str] = {}
-    for point in points:
+    results = Results(client, server)
+    for point in ground.pick(smoke=some, full=[point for group in points for point in group]):
         for kind in KINDS:
             acked[push(client, kind)] = kind
         acked[push(client, "Work", at=time.time() + 0.01)] = "Work"
-        die_at(fleet, point)
+        acked |= dict.fromkeys(results.push(), "Kept")
+        for dies in (False, True):
+            declared.batch_jobs.push_batch(client, config, dies=dies)
+        die_at(fleet, point, app=APPLICATION)
+        results.look()
     for kind in DEADLY:
         acked[push(client, kind)] = kind
     finish(ground, fleet, server, acked)
@@ -95,16 +124,75 @@ def dies_anywhere(ground: Ground, report: Report) -> None:
     crashes = ground.ledger.counts("crashes")
     died = crashes.total() + len(DEADLY)
     report.count(f"duplicates <= deaths: {report.tally.duplicated} <= {died}", report.tally.duplicated <= died)
+    noted, found = batches.Noted.of(ground.ledger), batches.statuses(config, server)
+    batches.judge(report, noted, found, most_repeated=died)
+    results.judge(report, ground.ledger)
     report.figure("deaths", died)
     report.figure("points", ", ".join(f"{name} {times}" for name, times in sorted(crashes.items())))
-    report.partial.append("batches are tested in tests/process/ext/batches")
+    missed = [f"{when}:{name}" for name in SCRIPTS for when in ("before", "after") if not _played(crashes, when, name)]
+    report.count(f"scripts without a death 0, got {missed}", not ground.pick(smoke=[], full=missed))
 
 
-def push(client: Client, kind: str, *, at: float | None = None) -> str:
-    retry = 0 if kind == "Dying" else 5
-    job: dict[str, object] = {"class": f"scoreboard.{kind}", "args": [], "jid": new_jid(), "retry": retry}
-    client.push(job | ({"at": at} if at else {}))
-    return str(job["jid"])
+def _played(crashes: Iterable[str], when: str, name: str) -> bool:
+    return any(crash.startswith(when) and name in crash.partition(":")[2].split("+") for crash in crashes)
+
+
+class Results:
+    """Jobs that keep their result, and jobs that are cancelled.
+
+    Args:
+        client: pushes them.
+        server: that of the client.
+    """
+
+    def __init__(self, client: Client, server: Server) -> None:
+        self._client = client
+        self._server = server
+        self._kept: list[JobId[int]] = []
+        self._cancelled: dict[str, list[JobId[None]]] = {"retrying": [], "queued": [], "running": []}
+        self._early: set[str] = set()
+
+    def push(self) -> list[str]:
+        """Push one job of each kind; return those that have an effect."""
+        client, queued = self._client, new_jid()
+        self._kept.append(push(client, "Kept", len(self._kept), keep_result=3600))
+        retrying = push(client, "Target", True, track=True)
+        cancelling = push(client, "Cancelling", retrying, queued)
+        self._cancelled["retrying"].append(retrying)
+        self._cancelled["queued"].append(push(client, "Target", False, jid=queued, track=True))
+        self._cancelled["running"].append(push(client, "CancelsItself", track=True))
+        return [self._kept[-1], cancelling]
+
+    def look(self) -> None:
+        """Note results of jobs that are still stored. No worker runs meanwhile."""
+        shown = {jid for jid in self._kept if jid.status() == "succeeded"}
+        self._early |= shown.intersection(Holdings.of(self._server.raw).unfinished)
+
+    def judge(self, report: Report, ledger: Ledger) -> None:
+        wrong = sum(jid.result(timeout=0) != number for number, jid in enumerate(self._kept))
+        report.count(f"results before their acknowledgement 0, got {len(self._early)}", not self._early)
+        report.count(f"wrong results 0, got {wrong}", wrong == 0)
+        for kind, jids in self._cancelled.items():
+            # One that waits may begin before the job that cancels it.
+            allowed = {"cancelled"} if kind == "running" else {"cancelled", "succeeded"}
+            states = Counter(jid.status() for jid in jids)
+            good = states.keys() <= allowed and states["cancelled"]
+            report.count(f"{kind} jobs that are cancelled: {dict(states)}", good)
+            report.figure(f"cancelled while {kind}", f"{states['cancelled']} of {len(jids)}")
+        late = ran_although_cancelled(ledger.notes("cancelled"), ledger.notes("began"))
+        report.count(f"jobs that began after they were reported as cancelled 0, got {len(late)}", not late)
+        report.figure("results", len(self._kept))
+
+
+def ran_although_cancelled(cancelled: Iterable[Sequence[str]], began: Iterable[Sequence[str]]) -> set[str]:
+    """Return the jobs that began after they were reported as cancelled; notes of jid and time."""
+    reported = {jid: int(at) for jid, at in reversed([*cancelled])}
+    return {jid for jid, at in began if int(at) > reported.get(jid, math.inf)}
+
+
+def push(client: Client, kind: str, *args: object, at: float | None = None, **options: object) -> JobId[Any]:
+    job: dict[str, object] = {"class": f"scoreboard.{kind}", "args": [*args], "retry": 0 if kind == "Dying" else 5}
+    return cast("JobId[Any]", client.push(job | options | ({"at": at} if at else {})))
 
 
 def push_due_jobs(client: Client, server: Server) -> list[str]:
@@ -116,9 +204,9 @@ def push_due_jobs(client: Client, server: Server) -> list[str]:
     return [*scheduled, *retried]
 
 
-def die_at(fleet: Fleet, point: Point) -> None:
+def die_at(fleet: Fleet, point: Point, *, app: str = PLAIN) -> None:
     """Start a worker that dies at the crash point; kill it if it does not reach it."""
-    worker = fleet.start("-c", "1", wait=False, **{VARIABLE: point.as_text()})
+    worker = fleet.start("-c", "1", wait=False, app=app, **{VARIABLE: point.as_text()})
     with suppress(AssertionError):  # it may die before it runs
         worker.until_running()
     with suppress(TimeoutExpired):
@@ -130,11 +218,11 @@ def die_at(fleet: Fleet, point: Point) -> None:
 def finish(ground: Ground, fleet: Fleet, server: Server, acked: dict[str, str]) -> None:
     """Run all remaining jobs with healthy workers, replace workers that a job kills, and make retries due at once."""
     wanted = sum(kind != "Dying" for kind in acked.values())
-    worker = fleet.start("-c", "4", wait=False)
-    give_up = time.monotonic() + 60
-    while (ground.ledger.size() < wanted or server.raw.zcard("retry")) and time.monotonic() < give_up:
+    worker = fleet.start("-c", "4", wait=False, app=APPLICATION)
+    give_up = time.monotonic() + 120
+    while (ground.ledger.size() < wanted or Holdings.of(server.raw).unfinished) and time.monotonic() < give_up:
         if not worker.runs:
-            worker = fleet.start("-c", "4", wait=False)
+            worker = fleet.start("-c", "4", wait=False, app=APPLICATION)
         for member, score in server.raw.zrange("retry", 0, -1, withscores=True):
             if score > time.time():
                 server.raw.zadd("retry", {member: 1}, xx=True)

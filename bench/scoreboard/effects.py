@@ -37,9 +37,11 @@ class Effects:
 
     def count(self, table: str, *members: str) -> None:
         """Increment the count of each member in a table."""
-        lines = "".join(f"HINCRBY {table} {member} 1\r\n" for member in members)
-        with self._lock:
-            self._connected().sendall(lines.encode())
+        self._send("".join(f"HINCRBY {table} {member} 1\r\n" for member in members))
+
+    def note(self, table: str, *words: object) -> None:
+        """Append words and the time in epoch milliseconds to a list."""
+        self._send(f"RPUSH {table} {':'.join(map(str, (*words, int(time.time() * 1000))))}\r\n")
 
     def ran(self, jid: str, interrupted_count: int = 0) -> None:
         """Count the effect of a job."""
@@ -63,6 +65,10 @@ class Effects:
             if self._socket is not None:
                 self._socket.close()
                 self._socket = None
+
+    def _send(self, lines: str) -> None:
+        with self._lock:
+            self._connected().sendall(lines.encode())
 
     def _asking(self) -> Any:
         return redis.Redis(unix_socket_path=self._path)
@@ -90,6 +96,10 @@ class Ledger:
     def counts(self, table: str = RAN) -> Counter[str]:
         """Return the count of each jid in a table."""
         return Counter({jid: int(count) for jid, count in self._redis.hgetall(table).items()})
+
+    def notes(self, table: str) -> list[list[str]]:
+        """Return the words of each note in a list, the last one the time."""
+        return [note.split(":") for note in self._redis.lrange(table, 0, -1)]
 
     def size(self, table: str = RAN) -> int:
         """Return the number of jids in a table."""

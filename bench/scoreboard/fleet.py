@@ -252,10 +252,10 @@ class Played:
         self._outside.close()
 
 
-def declared_jobs(ground: Ground) -> ModuleType:
+def declared_jobs(ground: Ground, application: str = APPLICATION) -> ModuleType:
     """Import the jobs of the workers into this process, because rules need them."""
     os.environ[VARIABLE] = ground.ledger.path
-    return importlib.import_module(APPLICATION)
+    return importlib.import_module(application)
 
 
 def remaining(count: Callable[[], int], seconds: float = 40.0) -> int:

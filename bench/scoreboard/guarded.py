@@ -1,17 +1,20 @@
-"""The jobs of workers with extensions: unique ones, limited ones, and some for each shard of a fleet."""
+"""The jobs of workers with extensions: unique ones, limited ones, batches, and some for each shard of a fleet."""
 
 from __future__ import annotations
 
 import os
 import time
 
-from bench.scoreboard import shifted_clock, ticking
+from bench.scoreboard import batch_jobs, shifted_clock, ticking
 from bench.scoreboard.effects import VARIABLE, Effects
 from bench.scoreboard.inside import Inside
 from offsider import Config, current_job, job
 from offsider.core.payload import JobPayload
+from offsider.ext.batches import Batches
 from offsider.ext.concurrency_limits import ConcurrencyLimits
 from offsider.ext.unique import Unique
+
+__all__ = ["batch_jobs"]
 
 #: The shard that the row started a worker for.
 SHARD = "SCOREBOARD_SHARD"
@@ -28,6 +31,7 @@ inside = Inside(os.environ.get(VARIABLE, ""))
 def configure(config: Config) -> None:
     config.use(Unique(reap_seconds=5))
     config.use(ConcurrencyLimits())
+    config.use(Batches())
     ticking.install(config)
     if offset := float(os.environ.get(shifted_clock.VARIABLE, "0")):
         config.clock = shifted_clock.ShiftedClock(offset)

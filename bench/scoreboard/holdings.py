@@ -17,6 +17,11 @@ class Holdings:
     dead: list[str] = field(default_factory=list[str])
     private: list[str] = field(default_factory=list[str])
 
+    @property
+    def unfinished(self) -> list[str]:
+        """Jobs that will run."""
+        return self.waiting + self.private
+
     @classmethod
     def of(cls, raw: Any) -> Holdings:
         """Read all jobs on the server of this redis-py client."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from bench.scoreboard import batches
 from bench.scoreboard.effects import RAN
 from bench.scoreboard.fleet import APPLICATION, declared_jobs, remaining
 from bench.scoreboard.ground import Ground, until_more
+from bench.scoreboard.holdings import Holdings
 from bench.scoreboard.inside import Outside
 from bench.scoreboard.row import Report, row
 from offsider import Client, Config
@@ -26,13 +28,12 @@ LATE_SECONDS = 1.0
 
 @row(
     "R28",
-    "unique jobs, each pushed twice, and jobs with a concurrency limit of three, in 2 processes of 4 threads, one of "
-    "which is killed (`kill -9`) each second; a queue with locked jobs is deleted",
+    "unique jobs, each pushed twice, jobs with a concurrency limit of three, and batches with callbacks and children, "
+    "in 2 processes of 4 threads, one of which is killed (`kill -9`) each second; a queue with locked jobs is deleted",
     bar="of duplicate jobs one is stored; lost 0; duplicates <= kills x threads; no limit is exceeded inside the jobs; "
-    "each lock is released within its time; no slot is left",
+    "each lock is released within its time; no slot is left; each batch ends; each callback is pushed once, none early",
 )
 def locks_and_limits(ground: Ground, report: Report) -> None:
-    report.partial.append("batches are tested in tests/process/ext/batches")
     server, declared, config = ground.server(), declared_jobs(ground), Config()
     config.redis.url = server.url
     declared.configure(config)
@@ -52,6 +53,8 @@ def locks_and_limits(ground: Ground, report: Report) -> None:
         seconds += declared.once.via(client).enqueue_many(numbers)
         others += declared.briefly.via(client).enqueue_many([(1_000_000 + start,)])
         others += declared.limited.via(client).enqueue_many([(*number, 5) for number in numbers])
+        for dies in (False, True):
+            declared.batch_jobs.push_batch(client, config, dies=dies)
     report.count("only the first of equal jobs is stored", all(firsts) and not any(seconds))
     acked = [jid for jid in (*firsts, *others) if jid is not None]
     fleet = ground.workers(server.url)
@@ -75,8 +78,14 @@ def locks_and_limits(ground: Ground, report: Report) -> None:
     for group, limit in {"limited": LIMIT, "once": 1}.items():
         most = outside.most(group)
         report.count(f"{group}: at most {limit} at one time, seen {most}", 0 < most <= limit)
+    least = ground.pick(smoke=1, full=100)
+    report.count(f"kills >= {least}: {kills}", kills >= least)
     report.figure("kills", kills)
     judge_the_rest(report, config, orphaned_at, ran_at)
+    remaining(lambda: batches.unfinished(batches.statuses(config, server)))
+    remaining(lambda: len(Holdings.of(server.raw).unfinished))
+    noted, found = batches.Noted.of(ground.ledger), batches.statuses(config, server)
+    batches.judge(report, noted, found, most_repeated=kills * THREADS)
     outside.close()
 
 
