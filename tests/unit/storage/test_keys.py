@@ -84,7 +84,7 @@ EXPECTED = {
     "quarantined_jobs": "offsider:quarantine:jobs",
     "registered": "offsider:classes:host:1:abcdefabcdef",
     "series": 'offsider:series:runs:10m:20401:{"class":"A"}',
-    "turn": "offsider:turn:low",
+    "lease": "offsider:turn:low",
 }
 
 
