@@ -24,6 +24,7 @@ from offsider import __version__
 from offsider.cli.application import folder_beside, has_application, load_application
 from offsider.config.application import application
 from offsider.config.default import set_worker_config
+from offsider.core import gil
 from offsider.core.errors import ConfigurationError
 from offsider.embedded import EmbeddedServer
 from offsider.jobs.query_queues import serve_selected
@@ -140,10 +141,12 @@ def start_embedded_server(resources: ExitStack) -> str:
 
 
 def _greet(config: Config) -> None:
+    state = gil.state()
     logger.info(
-        "offsider %s, Python %s, environment %s, %s%s%s",
+        "offsider %s, Python %s, %senvironment %s, %s%s%s",
         __version__,
         platform.python_version(),
+        f"free-threaded, {state}, " if state else "",
         config.worker.environment,
         f"shard {config.worker.shard}, " if config.worker.shard else "",
         config.redis.redacted_url,

@@ -21,6 +21,7 @@ from offsider.cli.options import WorkerOptions, worker_options
 from offsider.cli.reload import Reloader
 from offsider.cli.signals import SignalQueue, StoppedEarly, send_to_self
 from offsider.cli.supervisor.supervisor import Supervisor
+from offsider.core import gil
 from offsider.core.errors import OffsiderError
 from offsider.logs.setup import setup_logging
 from offsider.worker.alive.keeper.link import KeeperProcess
@@ -49,6 +50,7 @@ def worker(**given: Any) -> None:
 
 def run(options: WorkerOptions) -> int:
     """Run a worker, or a supervisor or reloader of workers, and return the exit code."""
+    gil.watch()
     try:
         if options.dry_run or options.list_queues:
             return dry_run.run(options)

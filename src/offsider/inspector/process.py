@@ -63,6 +63,7 @@ class Process:
         shard: shard that it serves; empty without one.
         app_version: version of the application, from `client.app_version`; empty if unset, and for Ruby processes.
         uninterruptible: why its jobs in threads cannot be interrupted; empty if they can, and for Ruby processes.
+        gil: ``"GIL off"``, or ``"GIL on"`` and why; empty unless its Python is a free-threaded build.
     """
 
     identity: str
@@ -87,6 +88,7 @@ class Process:
     shard: str
     app_version: str
     uninterruptible: str
+    gil: str
     _redis: Redis = field(repr=False, compare=False)
 
     @property
@@ -201,6 +203,7 @@ def _process(redis: Redis, identity: str, fields: Mapping[str, bytes], leaders: 
         shard=_text(info.get("shard")),
         app_version=_text(info.get("app_version")),
         uninterruptible=_text(info.get("uninterruptible")),
+        gil=_text(info.get("gil")),
         _redis=redis,
     )
 

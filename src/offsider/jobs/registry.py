@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import weakref
 from collections.abc import Generator, Iterable
@@ -51,7 +52,8 @@ def register(job: Declared) -> None:
         for name in [name for name, known in _jobs.items() if known.is_same_as(job) and known.name == job.name]:
             del _jobs[name]
         for name in (job.name, *job.aliases):
-            _jobs[name] = job
+            # Interned: without the GIL, CPython 3.13 takes a lock to look up others. `check` refuses other types.
+            _jobs[sys.intern(name) if type(name) is str else name] = job
 
 
 def note_base(cls: type) -> None:

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from offsider.core import gil
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused, RedisUnavailable
 from offsider.storage.cluster import DEFAULT_PREFIX, SCHEMES, make_pool, redirected, split_url, sync_kind, tag_of
 from offsider.storage.descriptors import look, watched
@@ -26,6 +27,9 @@ from offsider.storage.keys import Keys
 from offsider.storage.redis_errors import CLUSTER_QUESTION, REROUTE, check_no_cluster, translate
 from offsider.storage.scripts import Argument, Command, Script
 from offsider.storage.server_version import warn_if_too_old
+
+# It turns the GIL on: https://github.com/redis/hiredis-py/issues/229. Before redis-py is imported, which looks for it.
+gil.keep_off("hiredis")
 
 if TYPE_CHECKING:
     from redis.exceptions import RedisError

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from offsider import __version__
 from offsider.config.app_version import app_version
+from offsider.core import gil
 from offsider.core.errors import RedisFailure, RedisRefused, RedisUnavailable
 from offsider.core.series import Load
 from offsider.jobs import registry
@@ -282,6 +283,8 @@ class Heartbeat(LoopService):
             info["shard"] = self._config.worker.shard
         if OBSTACLE:
             info["uninterruptible"] = OBSTACLE
+        if state := gil.state():
+            info["gil"] = state
         for field in self._config.info_fields:
             info |= self._told_by(field)
         return info

@@ -91,6 +91,15 @@ def test_a_worker_that_cannot_interrupt_its_threads(redis_url, raw_redis):
     assert "CPython 3.13" in finding.fix
 
 
+def test_a_worker_with_the_gil_on_a_free_threaded_build(redis_url, raw_redis):
+    register(raw_redis, knows=["A"], gil="GIL off")
+    assert severity(examined(redis_url), "gil") == "none"
+    register(raw_redis, knows=["A"], gil="GIL on, because of slow._c")
+    finding = examined(redis_url)["gil"]
+    assert finding.severity is Severity.WARN
+    assert finding.what == f"{OURS} on a free-threaded Python: GIL on, because of slow._c"
+
+
 def test_a_ruby_process_too_old_for_the_wire_format(redis_url, raw_redis):
     register(raw_redis, knows=["A"], version="1.0.0")
     register(raw_redis, RUBYS, version="")

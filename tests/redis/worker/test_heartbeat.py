@@ -308,6 +308,15 @@ def test_a_process_reports_why_it_cannot_interrupt_its_threads(make, config, raw
     assert process.uninterruptible == "this CPython has a fault"
 
 
+def test_a_process_on_a_free_threaded_build_reports_the_gil(make, config, monkeypatch):
+    monkeypatch.setattr(heartbeat_module.gil, "state", lambda: "")
+    assert "gil" not in make().heartbeat.info(IDENTITY)
+    monkeypatch.setattr(heartbeat_module.gil, "state", lambda: "GIL off")
+    make().heartbeat.tick()
+    (process,) = ProcessSet(config)
+    assert process.gil == "GIL off"
+
+
 def test_a_process_reports_its_shard_if_any(make, config):
     assert "shard" not in make().heartbeat.info(IDENTITY)
     config.worker.shard = "urgent"

@@ -10,6 +10,7 @@ import pytest
 import redis as redis_py
 
 from offsider import __version__
+from offsider.core.gil import FREE_THREADED
 from offsider.storage import processes
 from offsider.worker.heartbeat import Heartbeat
 from offsider.worker.run.interrupt import OBSTACLE
@@ -70,6 +71,8 @@ def test_the_process_hash_has_the_fields_of_sidekiq(beating, raw_redis):
 COMMON = {"hostname", "started_at", "pid", "tag", "concurrency", "queues", "labels", "identity", "app_version"}
 if OBSTACLE:
     COMMON |= {"uninterruptible"}
+if FREE_THREADED:
+    COMMON |= {"gil"}
 
 
 @pytest.mark.parametrize(

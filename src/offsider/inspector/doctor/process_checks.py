@@ -1,4 +1,4 @@
-"""Check the workers: presence, served and paused queues, heartbeats, distance, interrupts and versions."""
+"""Check the workers: presence, served and paused queues, heartbeats, distance, interrupts, the GIL and versions."""
 
 from __future__ import annotations
 
@@ -108,7 +108,22 @@ def check_interrupts(facts: Facts) -> Iterator[Finding]:
             "interrupts",
             f"jobs in threads cannot be interrupted in {listed(identities)}: {reason}",
             why="a job at its hard limit kills its worker, and a job that outlasts a stop runs again from the start",
-            fix="run these workers on CPython 3.13 or older, or check current_job().stopping in long jobs",
+            fix="run them on CPython 3.13 or older with the GIL, or check current_job().stopping in long jobs",
+        )
+
+
+def check_gil(facts: Facts) -> Iterator[Finding]:
+    """Find workers on a free-threaded build that run with the GIL nevertheless."""
+    processes: dict[str, list[str]] = {}
+    for process in facts.processes:
+        if process.gil.startswith("GIL on"):
+            processes.setdefault(process.gil, []).append(process.identity)
+    for state, identities in processes.items():
+        yield warn(
+            "gil",
+            f"{listed(identities)} on a free-threaded Python: {state}",
+            why="the threads of a process share one core, as on an ordinary Python",
+            fix="update or remove that module, or set PYTHON_GIL=0 if it is safe without the GIL",
         )
 
 
@@ -125,5 +140,6 @@ PROCESS_CHECKS = (
     check_beats,
     check_distance,
     check_interrupts,
+    check_gil,
     check_versions,
 )

@@ -17,7 +17,7 @@ asked to raise it, and has "landed" when it is raised. Rules:
    exception has landed, every traced thread hangs at its next call, including the thread that stops the worker.
 6. `interrupt` does nothing on a CPython in which an exception can keep `with` from releasing a lock: see
    `leaves_locks_taken`. It could be the lock of a log handler or of a connection pool, and the worker would hang
-   forever.
+   forever. Nor does it without the GIL, because rule 2 relies on it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ import time
 from functools import partial
 from types import TracebackType
 
+from offsider.core import gil
 from offsider.core.errors import HardTimeout, JobCancelled, Shutdown, SoftTimeout
 
 AIMED = (Shutdown, SoftTimeout, HardTimeout, JobCancelled)
@@ -160,12 +161,16 @@ def _let_it_land() -> None:
         pass
 
 
-#: Why this CPython cannot interrupt threads; empty if it can.
-OBSTACLE = (
-    f"CPython {platform.python_version()} might leave a lock taken if it interrupted the thread"
-    if leaves_locks_taken()
-    else ""
-)
+def find_obstacle() -> str:
+    """Return why this CPython cannot interrupt threads; empty if it can."""
+    if leaves_locks_taken():
+        return f"CPython {platform.python_version()} might leave a lock taken if it interrupted the thread"
+    if not gil.is_on():  # `_aim` relies on it
+        return "without the GIL, the thread might take a lock at that moment and leave it taken"
+    return ""
+
+
+OBSTACLE = find_obstacle()
 
 
 def caused_by_shutdown(error: BaseException) -> bool:
