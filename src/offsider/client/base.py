@@ -75,8 +75,8 @@ class BaseClient:
     ) -> tuple[Mapping[str, Any], AfterCommit | Collector | None]:
         """Return the payload without ``after_commit`` and ``outbox``, and the hook that this push waits for, if any.
 
-        Raises InvalidOptions if one of them is invalid, ``wait_replicas`` is given for a push through the outbox, or
-        that push is collected.
+        Raises InvalidOptions if one of them is invalid, or for a push through the outbox without an open session, with
+        ``wait_replicas`` or in a collector.
         """
         outbox, block = self.config.outbox, collector()
         if (
@@ -108,6 +108,12 @@ class BaseClient:
             )
         hook = outbox.hook()
         if hook is None:
+            if boxed:
+                raise InvalidOptions(
+                    f"{job.name if job else payload.get('class')}: outbox=True, but no session of the outbox is open "
+                    "here: push inside of `with outbox.session(session):` (in FastAPI, an async def dependency or the "
+                    "endpoint itself), or pass outbox=False to push directly to Redis"
+                )
             return payload, self.config.after_commit if waits else None
         if wait_replicas:
             raise InvalidOptions(

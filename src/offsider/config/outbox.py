@@ -30,7 +30,9 @@ class Outbox(Protocol):
     def default(self) -> bool: ...
 
     def hook(self) -> Callable[[Any], None] | None:
-        """Return the function that takes `PendingPushes` and writes their rows; None if no transaction can."""
+        """Return the function that takes `PendingPushes` and writes their rows; None if no transaction can:
+        then a push with the option ``outbox=True`` is an error, and others bypass the outbox.
+        """
         ...
 
 

@@ -18,12 +18,15 @@ Create the table with the others of the metadata, by a migration or ``metadata.c
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from weakref import ref
 
 from offsider.core.errors import ConfigurationError
+from offsider.core.once import first_time
 from offsider.ext.outbox import Outbox
 from offsider.ext.outbox.source import CHANNEL, Row, can_listen, identity_of, wait_for_notification
 from offsider.integrations.missing import missing
@@ -51,6 +54,10 @@ try:
 except ImportError as error:
     raise missing("sqlalchemy_outbox", "sqlalchemy") from error
 
+if TYPE_CHECKING:
+    from offsider.config.outbox import PendingPushes
+
+logger = logging.getLogger("offsider")
 AnySession: TypeAlias = "Session | AsyncSession"
 T = TypeVar("T")
 
@@ -64,7 +71,8 @@ class SQLAlchemyOutbox(Outbox):
         engine: reads and deletes rows in workers.
         metadata: gets the table.
         session: returns the session of a push, or None; for example a ``scoped_session``, or ``db.session`` of
-            Flask-SQLAlchemy. Without it, only pushes in a block of `session` are rows. Other pushes go to Redis.
+            Flask-SQLAlchemy. Without it, only pushes in a block of `session` are rows. Other pushes go to Redis, or
+            raise InvalidOptions if their job has the option ``outbox=True``.
         default: take the pushes of all jobs; False: only of those with the option ``outbox=True``.
         table: name of the table.
     """
@@ -82,6 +90,25 @@ class SQLAlchemyOutbox(Outbox):
         self._given = session
         self.table = make_table(metadata, table)
         super().__init__(SQLAlchemySource(engine, self.table, self._session), default=default)
+        self._begun: ContextVar[ref[Connection] | None] = ContextVar("transaction without a session", default=None)
+        event.listen(engine if isinstance(engine, Engine) else engine.sync_engine, "begin", self._note)
+
+    def hook(self) -> Callable[[PendingPushes], None] | None:
+        """See `offsider.config.outbox.Outbox`."""
+        hook, begun = super().hook(), self._begun.get()
+        connection = None if begun is None else begun()
+        is_open = connection is not None and connection.in_transaction()
+        if hook is None and is_open and self.default and first_time("outbox without a session", self.table.name):
+            logger.warning(
+                "a push inside of a transaction went directly to Redis, not to the outbox, because its session is not "
+                "that of an outbox.session(session) block: open one around the push (in FastAPI, in an async def "
+                "dependency or in the endpoint), or pass outbox=False"
+            )
+        return hook
+
+    def _note(self, connection: Connection) -> None:
+        """Note the transaction that begins in this thread or task."""
+        self._begun.set(ref(connection))
 
     @contextmanager
     def session(self, session: AnySession) -> Generator[None, None, None]:

@@ -9,15 +9,18 @@ from contextlib import suppress
 from contextvars import copy_context
 
 import pytest
+from fastapi import Depends, FastAPI
+from httpx import ASGITransport, AsyncClient as Browser
 from redis import Redis
-from sqlalchemy import MetaData, create_engine
+from sqlalchemy import MetaData, create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from offsider import Config
 from offsider.client import AsyncClient, Client
 from offsider.config.installation import Installation
-from offsider.core.errors import ConfigurationError
+from offsider.core import once
+from offsider.core.errors import ConfigurationError, InvalidOptions
 from offsider.core.payload import decode
 from offsider.ext.outbox import relay as relays
 from offsider.ext.outbox.doctor import check_outbox
@@ -181,6 +184,61 @@ def test_outside_a_session_a_push_is_sent_directly_to_redis(config, raw_redis):
 
     asyncio.run(push())
     assert len(args_of(raw_redis)) == 2
+
+
+@pytest.fixture
+def web(tmp_path, embedded_url):
+    """A FastAPI application whose session comes from a plain generator, and its configuration."""
+    engine = create_engine(f"sqlite:///{tmp_path}/web.sqlite3", connect_args={"check_same_thread": False})
+    outbox = SQLAlchemyOutbox(engine, MetaData())
+    outbox.table.metadata.create_all(engine)
+    config = Config()
+    config.redis.url = embedded_url
+    config.use(outbox)
+
+    def get_session():
+        with Session(engine) as session:
+            yield session
+            session.commit()
+
+    app, needed = FastAPI(), Depends(get_session)
+
+    @app.post("/plain")
+    def plain(with_outbox: bool | None = None, session=needed) -> None:
+        session.execute(text("select 1"))
+        Client(config).push(MAIL if with_outbox is None else {**MAIL, "outbox": with_outbox})
+
+    @app.post("/block")
+    def block(session=needed) -> None:
+        with outbox.session(session):
+            Client(config).push({**MAIL, "outbox": True})
+
+    async def post(path):
+        async with Browser(transport=ASGITransport(app), base_url="http://shop") as browser:
+            return (await browser.post(path)).status_code
+
+    yield lambda path: asyncio.run(post(path)), outbox
+    Installation.of(config).close()
+    engine.dispose()
+
+
+def test_a_push_whose_session_is_unknown_is_an_error_if_the_job_needs_the_outbox(web, raw_redis):
+    post, outbox = web
+    with pytest.raises(InvalidOptions, match="Mail: outbox=True, but no session of the outbox is open here"):
+        post("/plain?with_outbox=true")
+    assert post("/block") == 200
+    assert outbox.source.waiting()["main"][0] == 1
+    assert raw_redis.keys("queue*") == []
+
+
+def test_a_push_inside_of_a_transaction_that_misses_the_outbox_warns_once(web, raw_redis, caplog, monkeypatch):
+    monkeypatch.setattr(once, "_seen", {})
+    post, outbox = web
+    assert [post("/plain") for _ in range(2)] == [200, 200]
+    (record,) = caplog.records
+    assert "went directly to Redis, not to the outbox" in record.message
+    assert len(args_of(raw_redis)) == 2
+    assert outbox.source.waiting() == {}
 
 
 def test_a_row_number_is_never_used_again(config, application):

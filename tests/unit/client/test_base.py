@@ -172,6 +172,19 @@ class TestOutbox:
         assert Client(config)._take_hook({"class": "X", "args": []}, 0)[1] is config.after_commit
         assert Client(config)._take_hook({"class": "X", "args": [], "after_commit": False}, 0)[1] is None
 
+    def test_without_an_open_transaction_a_job_with_the_option_is_an_error(self, config):
+        config.outbox.is_open = False
+        with registry.isolated():
+
+            @job(name="always", outbox=True)
+            def always() -> None: ...
+
+        with pytest.raises(InvalidOptions, match="always: outbox=True, but no session of the outbox is open here"):
+            Client(config).push({"class": always.declared, "args": []})
+        with pytest.raises(InvalidOptions, match="X: outbox=True, but no session"):
+            Client(config).push_bulk({"class": "X", "args": [[1]], "outbox": True})
+        assert Client(config)._take_hook({"class": always.declared, "args": [], "outbox": False}, 0)[1] is not None
+
     def test_a_test_mode_replaces_it(self, config, stored):
         config.after_commit = None
         Client(config).push({"class": "X", "args": []})

@@ -93,7 +93,8 @@ class PeriodicJob:
             The jid; None if client middleware stopped the job.
         """
         now = int(clocks.look(self._here.redis)[0])
-        jid = Client(self._here).push(self.entry.item(now))
+        # An operator has no session of the outbox.
+        jid = Client(self._here).push({**self.entry.item(now), "outbox": False})
         self._store.note(self.name, Line("run", now, now, jid or "", by=by or f"{getpass.getuser()}@{here()}"))
         return jid
 
