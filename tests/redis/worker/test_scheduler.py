@@ -215,8 +215,8 @@ def test_an_earlier_job_wakes_it(running, raw_redis, worker_config, monkeypatch)
 
 def test_its_own_moves_do_not_wake_it(running, raw_redis, worker_config, monkeypatch):
     looks = []
-    turn = module.due_jobs.turn
-    monkeypatch.setattr(module.due_jobs, "turn", lambda *args: looks.append(args) or turn(*args))
+    turn = module.due_jobs.move_and_look
+    monkeypatch.setattr(module.due_jobs, "move_and_look", lambda *args: looks.append(args) or turn(*args))
     raw_redis.zadd("schedule", {payload(1): LONG_AGO})
     running(worker_config)
     wait_for(lambda: moved(raw_redis))
