@@ -29,7 +29,8 @@ from offsider.core.errors import ConfigurationError
 from offsider.embedded import EmbeddedServer
 from offsider.jobs.query_queues import serve_selected
 from offsider.jobs.registry import all_jobs
-from offsider.logs.application import show_application_log
+from offsider.logs.application import OFF, show_application_log
+from offsider.logs.job_filter import filter_handlers
 from offsider.logs.setup import logger, setup_logging
 from offsider.worker.boot_checks import check_boot
 
@@ -98,6 +99,8 @@ def load(options: WorkerOptions, resources: ExitStack) -> Config:
     handler = setup_logging(config.log)
     if handler is not None:
         show_application_log(handler, config.log.application_level)
+    if config.log.application_level != OFF:
+        filter_handlers()
     config.warnings.extend(serve_selected(config, options.queries(), negate=options.negate))
     return config
 

@@ -21,7 +21,7 @@ from offsider.jobs import registry
 
 @register("offsider")
 def check_settings(**_: Any) -> list[CheckMessage]:
-    """Check the table ``OFFSIDER``, and the options of all jobs."""
+    """Check the table ``OFFSIDER``, the options of all jobs, and the periodic jobs."""
     return [*_found()]
 
 
@@ -71,5 +71,24 @@ def _of_jobs(config: Config) -> Iterator[CheckMessage]:
         application.configure(config)
         config.check_rules()
         registry.check_all(config)
+        if config.periodic and "periodic" not in config.extensions:
+            from offsider.ext.periodic import Periodic  # as at the boot of a worker
+
+            config.use(Periodic())
     except OffsiderError as error:
         yield Error(str(error), id="offsider.E003")
+        return
+    if "periodic" in config.extensions:
+        yield from _of_periodic_jobs(config)
+
+
+def _of_periodic_jobs(config: Config) -> Iterator[CheckMessage]:
+    from offsider.ext.periodic.check import examine
+
+    fatal = {entry.name for entry, problem in examine(config, foreign=True) if problem}
+    for entry, problem in examine(config):
+        text = f"periodic job {entry.name!r}: {problem}"
+        if entry.name in fatal:
+            yield Error(text, hint="A worker does not start with it.", id="offsider.E006")
+        elif problem:
+            yield Warning(text, hint="Another program must declare the job and run it.", id="offsider.W004")

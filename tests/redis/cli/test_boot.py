@@ -34,6 +34,19 @@ def surroundings(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
+@pytest.mark.parametrize("level", ["info", "off"])
+def test_handlers_of_the_application_get_the_job_unless_that_is_off(embedded_url, tmp_path, monkeypatch, level):
+    monkeypatch.setenv("REDIS_URL", embedded_url)
+    monkeypatch.setattr(logging.root, "handlers", [handler := logging.NullHandler()])
+    (tmp_path / "logapp.py").write_text(
+        f"from offsider import job\n@job\ndef known(): ...\n"
+        f"def configure(config):\n    config.log.application_level = {level!r}\n"
+    )
+    with registry.isolated(), ExitStack() as resources:
+        boot(WorkerOptions(require=("logapp",)), resources)
+    assert [type(each).__name__ for each in handler.filters] == (["JobFilter"] if level == "info" else [])
+
+
 def test_boot_loads_configures_and_checks(redis_url, raw_redis, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("REDIS_URL", redis_url)
     monkeypatch.setenv("OFFSIDER_WORKER_CONCURENCY", "3")

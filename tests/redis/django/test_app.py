@@ -348,6 +348,7 @@ def test_the_checks_pass_and_no_migration_is_missing(project):
         ('{"configure": "shop.nothing"}', "(offsider.E002) OFFSIDER['configure'] must be the path of a function"),
         ('{"outbox": "far"}', '(offsider.E003) OFFSIDER["outbox"] must be True, False or one of DATABASES'),
         ('{"routing": {"rules": [["*", "default", "far"]]}}', "(offsider.E003) routing.rules, rule 1"),
+        ('{"periodic": {"nightly": {"job": "shop.jobs.confirm", "cron": "61 * * * *"}}}', "(offsider.E003) "),
     ],
 )
 def test_a_wrong_table_fails_the_check(project, table, message):
@@ -356,6 +357,21 @@ def test_a_wrong_table_fails_the_check(project, table, message):
     ended = project.run("check")
     assert ended.returncode == 1
     assert message in ended.stderr
+
+
+def test_wrong_periodic_jobs_fail_the_check_as_they_fail_a_worker(project):
+    entries = {
+        "far": {"job": "shop.jobs.konfirm", "every": 60},
+        "fine": {"job": "shop.jobs.confirm", "every": 60, "args": [1]},
+        "misfit": {"job": "shop.jobs.confirm", "every": 60},
+    }
+    with (project.folder / "shop" / "settings.py").open("a") as file:
+        file.write(f"OFFSIDER = {{'periodic': {entries}}}\n")
+    ended = project.run("check")
+    assert ended.returncode == 1
+    assert "(offsider.W004) periodic job 'far': job shop.jobs.konfirm is not declared here" in ended.stderr
+    assert "(offsider.E006) periodic job 'misfit': " in ended.stderr
+    assert "2 issues" in ended.stderr
 
 
 def test_a_file_next_to_the_table_is_a_warning(project):
