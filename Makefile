@@ -1,7 +1,8 @@
 # One-line aliases; the words themselves are in dev.py.
-.PHONY: demo test quick lint types bench scoreboard docs release lock
+.PHONY: demo test full quick lint types bench scoreboard docs release lock
 demo:  ; python3 dev.py demo
 test:  ; python3 dev.py test
+full: ; python3 dev.py full
 quick: ; python3 dev.py quick
 lint:  ; python3 dev.py lint
 types: ; python3 dev.py types

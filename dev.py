@@ -6,6 +6,8 @@
                                           those of Django also with 4.2, and on Debian the engine's tests and those
                                           of Django (with 6) on CPython 3.14
     python3 dev.py test PATH... [-k x]    pytest alone, in parallel, with these arguments (`--` before them is allowed)
+    python3 dev.py full                   `test`, and then each row of the scoreboard in full, which takes hours
+    python3 dev.py full --python PATH     the unit, redis and process tests on another CPython
     python3 dev.py quick [REVISION]       lint, types and the tests nearest to your change (since REVISION), in 90 s
     python3 dev.py lint [--fix]           ruff, its formatter, and the layers (import-linter)
     python3 dev.py types                  mypy and pyright, both strict
@@ -203,6 +205,13 @@ def test(words: Sequence[str]) -> int:
     return 1 if failed else 0
 
 
+def full(words: Sequence[str]) -> int:
+    prepare("dev")
+    if words and words[0] == "--python":
+        return run("python", "scripts/python314.py", *words)
+    return test(words) or scoreboard(["--tier", "full"])
+
+
 def quick(words: Sequence[str]) -> int:
     prepare("dev")
     return run("python", "scripts/quick.py", *words)
@@ -280,7 +289,9 @@ def _at_once(*steps: Sequence[str | Path]) -> int:
 def main() -> int:
     if sys.version_info < (3, 11):  # noqa: UP036 - older versions need a message, not a traceback
         sys.exit("dev.py: offsider needs Python 3.11 or newer")
-    words = {word.__name__: word for word in (demo, test, quick, lint, types, bench, scoreboard, docs, release, lock)}
+    words = {
+        word.__name__: word for word in (demo, test, full, quick, lint, types, bench, scoreboard, docs, release, lock)
+    }
     if len(sys.argv) < 2 or sys.argv[1] not in words:
         print(__doc__)
         return 0 if sys.argv[1:] in ([], ["-h"], ["--help"]) else 2

@@ -1,9 +1,12 @@
-"""Run tests on CPython 3.14 as well: `python scripts/python314.py [PYTEST ARGUMENTS ...]`. Standard library only.
+"""Run tests on another CPython: `python scripts/python314.py [--python PATH] [PYTEST ARGUMENTS ...]`. By default 3.14.
+
+With ``--python`` that interpreter is used, all unit, redis and process tests run, and steps 1 and 2 do not apply.
+Standard library only.
 
 1. Use a `python3.14` on PATH if there is one.
 2. Otherwise download the packages of Debian's `forky` from the mirror of this machine's apt into a cache folder, and
    unpack them there with their own libc. This installs nothing and needs no root.
-3. Install requirements/dev.txt (checked by hash) and this project into `.venv-3.14`.
+3. Install requirements/dev.txt (checked by hash) and this project into `.venv-3.14` or similar.
 4. Run scripts/run_tests.py there; without arguments the unit tests, and those of storage, client, worker and Django (6)
    on one server.
 
@@ -21,7 +24,6 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-VENV = ROOT / ".venv-3.14"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "offsider" / "python3.14"
 SKIPPED = 77
 TESTS = (
@@ -32,6 +34,8 @@ TESTS = (
     "tests/redis/django",
     "tests/process/worker/test_time_limits.py",
 )
+EVERY_TEST = ("tests/unit", "tests/redis", "tests/process")
+TAG = "import sys; print('%d.%d' % sys.version_info[:2] + sys.abiflags, end='')"
 #: Exits with 0 if the interpreter is complete and has the GIL; the tests do not cover free-threaded builds.
 WHOLE = "import ctypes, sqlite3, ssl, sys, venv; sys.exit(sys.version_info[:2] != (3, 14) or not sys._is_gil_enabled())"
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
@@ -133,42 +137,47 @@ def must(*command: str) -> str:
     return ended.stdout
 
 
-def prepare(python: Path) -> None:
-    """Install requirements/dev.txt into the environment."""
-    mark = VENV / "installed"
+def prepare(python: Path) -> Path:
+    """Install requirements/dev.txt into the environment of this interpreter, and return its folder."""
+    venv = ROOT / f".venv-{must(str(python), '-c', TAG)}"
+    mark = venv / "installed"
     parts = (str(python), *((ROOT / name).read_text() for name in ("requirements/dev.txt", "pyproject.toml")))
     wanted = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     if mark.exists() and mark.read_text() == wanted:
-        return
-    print(f"python314.py: installing requirements/dev.txt into {VENV.name}", flush=True)
-    subprocess.run([python, "-m", "venv", "--clear", "--without-pip", VENV], check=True)
+        return venv
+    print(f"python314.py: installing requirements/dev.txt into {venv.name}", flush=True)
+    subprocess.run([python, "-m", "venv", "--clear", "--without-pip", venv], check=True)
     # With the pip of the current environment, because the new one has none.
     pip: list[str | Path] = [
         sys.executable,
         "-m",
         "pip",
         "--python",
-        VENV / "bin" / "python",
+        venv / "bin" / "python",
         "--disable-pip-version-check",
         "--quiet",
     ]
     subprocess.run([*pip, "install", "--require-hashes", "-r", ROOT / "requirements" / "dev.txt"], check=True)
     subprocess.run([*pip, "install", "--no-deps", "--no-build-isolation", "--editable", ROOT], check=True)
     mark.write_text(wanted)
+    return venv
 
 
 def main(words: list[str]) -> int:
+    given = Path(words[1]) if words[:1] == ["--python"] and len(words) > 1 else None
+    words = words[2:] if given else words
     try:
-        python = interpreter()
+        python = given or interpreter()
     except Missing as reason:
         print(f"python314.py: SKIPPED the tests on CPython 3.14: {reason}", flush=True)
         return SKIPPED
-    prepare(python)
+    venv = prepare(python)
     one_server = ("-n", os.environ.get("OFFSIDER_TEST_WORKERS", "6"), "--dist", "worksteal", "-k", "not redis7")
-    command = [VENV / "bin" / "python", "scripts/run_tests.py", "-q", *(words or (*one_server, *TESTS))]
-    path = f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
+    tests = (*one_server, *(EVERY_TEST if given else TESTS))
+    command = [venv / "bin" / "python", "scripts/run_tests.py", "-q", *(words or tests)]
+    path = f"{venv / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
     return subprocess.run(
-        command, cwd=ROOT, env=os.environ | {"PATH": path, "VIRTUAL_ENV": str(VENV)}, check=False
+        command, cwd=ROOT, env=os.environ | {"PATH": path, "VIRTUAL_ENV": str(venv)}, check=False
     ).returncode
 
 

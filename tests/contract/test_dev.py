@@ -11,7 +11,7 @@ from pathlib import Path
 from textwrap import dedent
 
 ROOT = Path(__file__).parents[2]
-WORDS = {"demo", "test", "quick", "lint", "types", "bench", "scoreboard", "docs", "release", "lock"}
+WORDS = {"demo", "test", "full", "quick", "lint", "types", "bench", "scoreboard", "docs", "release", "lock"}
 
 
 def dev(*words: str) -> subprocess.CompletedProcess[str]:
