@@ -78,6 +78,8 @@ logger = logging.getLogger("offsider")
 
 SERVICE_CONNECTIONS = 10
 SETTLE_SECONDS = 2.5
+# The same for a stop at once: a job in `time.sleep` or in C code is requeued after this time.
+HURRIED_SETTLE_SECONDS = 0.5
 # Maximum delay of a stop at once.
 HURRY_SECONDS = 0.05
 SERVICES_END_SECONDS = 0.2
@@ -356,7 +358,7 @@ class Launcher:
             logger.info("the deadline has passed: interrupting the jobs that still run")
         for manager in still:
             manager.interrupt()
-        settled_by = time.monotonic() + SETTLE_SECONDS
+        settled_by = time.monotonic() + (HURRIED_SETTLE_SECONDS if self._hurried else SETTLE_SECONDS)
         for manager in still:
             manager.wait(settled_by)
 

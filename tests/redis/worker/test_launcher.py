@@ -409,6 +409,28 @@ def test_all_capsules_stop_under_one_deadline(config, launch, raw_redis, monkeyp
     assert raw_redis.get("stat:processed") in (None, b"0")
 
 
+def test_a_stop_at_once_soon_requeues_a_job_that_cannot_be_interrupted(config, launch, raw_redis):
+    entered, go_on = threading.Event(), threading.Event()
+
+    @job(name="Deaf")
+    def deaf() -> None:
+        entered.set()
+        assert go_on.wait(20)
+
+    launcher = launch()
+    push(config, "Deaf")
+    assert entered.wait(10)
+    launcher.hurry()
+    started = time.monotonic()
+    launcher.stop()
+
+    assert time.monotonic() - started < 2
+    [raw] = raw_redis.lrange("queue:default", 0, -1)
+    assert json.loads(raw)["interrupted_count"] == 1
+    go_on.set()
+    wait_for(lambda: names_of_threads() == [])
+
+
 def test_interruptible_jobs_are_interrupted_and_run_elsewhere(config, launch, raw_redis):
     entered = threading.Semaphore(0)
 
