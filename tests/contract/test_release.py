@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -36,8 +38,25 @@ def test_the_wheel_is_complete_and_every_extra_has_a_smoke_test(check, wheel):
     assert list(check.problems(wheel, files | {"offsider/py.typed"})) == []
 
 
+def test_the_readme_names_every_extra():
+    row = next(line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| Packages |"))
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert sorted(re.findall(r"\[(\w+)\]", row)) == sorted({*extras} - {"dev"})
+
+
 def test_a_missing_file_is_a_problem(check, wheel):
     assert list(check.problems(wheel, {"offsider/nothing.lua"})) == ["the wheel lacks offsider/nothing.lua"]
+
+
+def test_a_relative_link_is_a_problem(check, wheel, tmp_path):
+    linked = tmp_path / "linked.whl"
+    with zipfile.ZipFile(wheel) as before, zipfile.ZipFile(linked, "w") as after:
+        for name in before.namelist():
+            more = b"See [Jobs](docs/jobs.md).\n" if name.endswith("/METADATA") else b""
+            after.writestr(name, before.read(name) + more)
+    assert list(check.problems(linked, set())) == [
+        "the README has a relative link, which a package index cannot resolve: docs/jobs.md"
+    ]
 
 
 def test_missing_metadata_is_a_problem(check, wheel, tmp_path):
