@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 from pathlib import Path
@@ -37,8 +38,12 @@ CENTRAL = ("offsider.Config", "offsider.JobContext", "offsider.Client", "offside
 FORMER = {"for_server", "make_redis", "shared_redis", "leads", "close"}
 PAGES = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
 LISTED = re.findall(r"^::: (offsider\.\S+)$", PAGES, re.MULTILINE)
-# A public name that is imported on the pages of the documentation, outside of modules with `__all__`
-IMPORTED = re.compile(r"^from (offsider\.(?:ext|integrations|worker)\.\w+) import ([\w, ]+)$", re.MULTILINE)
+# The pages of the documentation, apart from those that explain the code
+SHOWN = [ROOT / "README.md", *(page for page in (ROOT / "docs").rglob("*.md") if "internals" not in page.parts)]
+SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"`(offsider(?:\.\w+)+\.[A-Z]\w+)`")
+# Former modules, which the changelog and Upgrading name
+GONE = "offsider.wiring"
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +56,14 @@ def found(package, path):
     return item.final_target if item.is_alias else item
 
 
+def imported(page):
+    """Yield the names of offsider that the Python snippets of a page import."""
+    for snippet in SNIPPET.findall(page):
+        for node in ast.walk(ast.parse(snippet)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "offsider":
+                yield from (f"{node.module}.{one.name}" for one in node.names)
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_every_public_name_has_a_place_in_the_reference(module):
     names = importlib.import_module(module).__all__
@@ -58,13 +71,12 @@ def test_every_public_name_has_a_place_in_the_reference(module):
 
 
 def test_names_that_the_pages_import_have_a_place_in_the_reference(package):
-    pages = [page.read_text() for page in (ROOT / "docs").rglob("*.md")]
-    used = {
-        f"{module}.{name}" for page in pages for module, names in IMPORTED.findall(page) for name in names.split(", ")
-    }
+    pages = [page.read_text() for page in SHOWN]
+    used = {path for page in pages for path in (*imported(page), *NAMED.findall(page)) if not path.startswith(GONE)}
     places = {found(package, path).path for path in LISTED}
-    assert len(used) > 8
-    assert sorted(path for path in used if found(package, path).path not in places) == []
+    items = {path: found(package, path) for path in used}
+    assert len(used) > 50
+    assert sorted(path for path, item in items.items() if not item.is_module and item.path not in places) == []
 
 
 def test_public_names_of_the_django_app_have_a_place_in_the_reference(package):
