@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from offsider.core.wording import counted, listed
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 #: A block that stores jobs for longer was probably left open by a process that died.
 OLD_SECONDS = 3_600.0
+MANY = 100_000
+#: The pages that are examined; the first have batches with dead jobs, and unfinished ones.
+PAGES = 20
 
 
 def families(here: Installation) -> list[Family]:
@@ -24,11 +28,19 @@ def families(here: Installation) -> list[Family]:
 
 
 def check_batches(here: Installation) -> Iterator[Finding]:
-    """Report batches whose block was left open."""
-    bids = next(store.pages(here.redis), list[str]())
+    """Report growth without bound, and batches whose block was left open."""
+    count = store.count(here.redis)
+    if count > MANY:
+        yield warn(
+            "batches",
+            f"{counted(count, 'batch')} are stored",
+            why="each takes memory: a day after its success, otherwise 30 days by default",
+            fix="put more jobs into one batch, or set a shorter ttl and linger: Batches(ttl=..., linger=...)",
+        )
     before_ms = (clocks.look(here.redis)[0] - OLD_SECONDS) * 1000
     left = [
         bid
+        for bids in islice(store.pages(here.redis), PAGES)
         for bid, (fields, (_, _, _, blocks, _, _)) in zip(bids, store.sizes(here.redis, bids), strict=True)
         if blocks and fields and float(fields.get("opened_at", 0)) < before_ms
     ]
@@ -40,5 +52,5 @@ def check_batches(here: Installation) -> Iterator[Finding]:
             why="a process died in a block outside of jobs: the callbacks of the batch are never pushed",
             fix="push the missing jobs, then call Batch(bid).close_blocks(); or delete the batch",
         )
-    else:
-        yield ok("batches", f"{counted(store.count(here.redis), 'batch')}")
+    if count <= MANY and not left:
+        yield ok("batches", counted(count, "batch"))

@@ -126,6 +126,20 @@ def test_the_doctor_reports_blocks_that_were_left_open(make, config, raw_redis):
     assert "close_blocks()" in finding.fix
 
 
+def test_the_doctor_reports_an_open_block_on_any_page_and_too_many_batches(make, config, raw_redis, monkeypatch):
+    monkeypatch.setattr("offsider.ext.batches.store.PAGE", 2)
+    monkeypatch.setattr("offsider.ext.batches.doctor.MANY", 4)
+    here = Installation.of(config)
+    old, *others = (make() for _ in range(5))
+    for batch in (old, *others):
+        batch.open("token")
+    raw_redis.hincrby(f"b-{old.bid}", "opened_at", -3_700_000)
+    raw_redis.zadd("batches", {old.bid: 1e9})  # on the last page
+    many, left = check_batches(here)
+    assert many.what == "5 batches are stored"
+    assert old.bid in left.what
+
+
 def test_batches_are_a_metric(make, config):
     with make():
         pass
