@@ -7,11 +7,11 @@ that does not declare that it works without: https://docs.python.org/3/howto/fre
 from __future__ import annotations
 
 import sys
-import sysconfig
 import warnings
 from typing import Any
 
-FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+# Not `sysconfig.get_config_var("Py_GIL_DISABLED")`, which takes a megabyte.
+FREE_THREADED = "t" in getattr(sys, "abiflags", "")
 _WARNING = "The global interpreter lock (GIL) has been enabled to load module '"
 _enabled_by: list[str] = []
 
