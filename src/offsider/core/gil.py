@@ -10,7 +10,7 @@ import sys
 import warnings
 from typing import Any
 
-# Not `sysconfig.get_config_var("Py_GIL_DISABLED")`, which takes a megabyte.
+# Not `sysconfig.get_config_var("Py_GIL_DISABLED")`, which takes half a megabyte.
 FREE_THREADED = "t" in getattr(sys, "abiflags", "")
 _WARNING = "The global interpreter lock (GIL) has been enabled to load module '"
 _enabled_by: list[str] = []
