@@ -15,22 +15,32 @@ class Prepared(NamedTuple):
     """A push that is ready to be stored.
 
     Attributes:
-        payload: the job as a worker will decode it.
-        raw: its bytes.
+        template: the payload; of a job from a bulk push, the payload of which only ``args`` and ``jid`` are its own.
+        raw: the bytes of the payload.
         queue: its queue.
         at: due time in epoch seconds; None for now.
         guarded: the configuration's push guard stores it.
-        effects: scripts of extensions that run when it is stored.
         server: name of its server; empty for the server of the client.
+        effects: scripts of extensions that run when it is stored.
+        own_args, own_jid: those of a job from a bulk push. Without a payload for each job the push costs a fifth less.
     """
 
-    payload: JobPayload
+    template: JobPayload
     raw: bytes
     queue: str
     at: float | None
     guarded: bool = False
     server: str = ""
     effects: Sequence[Effect] = ()
+    own_args: list[Any] | None = None
+    own_jid: str = ""
+
+    @property
+    def payload(self) -> JobPayload:
+        """The job as a worker will decode it."""
+        if self.own_args is None:
+            return self.template
+        return filled(self.template, self.own_args, self.own_jid)
 
     @property
     def by_script(self) -> bool:
@@ -39,7 +49,12 @@ class Prepared(NamedTuple):
 
     @property
     def jid(self) -> str:
-        return self.payload.get("jid", "")
+        return self.own_jid or self.template.get("jid", "")
+
+
+def filled(template: JobPayload, args: list[Any], jid: str) -> JobPayload:
+    """Return the payload of a job that shares all keys but these two with others."""
+    return cast(JobPayload, {**template, "args": args, "jid": jid})
 
 
 class DeclaredJob(Protocol):

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from offsider.client.large_payloads import LargePayloads
 from offsider.client.payload_template import PayloadTemplate
-from offsider.client.prepared import DeclaredJob, Prepared, declared_of
+from offsider.client.prepared import DeclaredJob, Prepared, declared_of, filled
 from offsider.client.times import due_at
 from offsider.client.via import chosen_server
 from offsider.config.installation import Installation
@@ -120,21 +120,26 @@ class Preparer:
             InvalidJob: as `prepare`.
         """
         now = stamp(self.config.clock.now(), self._wire_version(template.server))
-        shared: dict[str, Any] = {**template.payload, "enqueued_at": now}
-        _set_expiry(shared, self.config.clock.now())
-        self._encode(cast(JobPayload, shared))
-        self._check_own_keys(cast(JobPayload, shared))
-        bytes_of, job, queue, server = PayloadTemplate(shared), template.job, shared["queue"], template.server
+        shared = cast(JobPayload, {**template.payload, "enqueued_at": now})
+        _set_expiry(cast("dict[str, Any]", shared), self.config.clock.now())
+        self._encode(shared)
+        self._check_own_keys(shared)
+        bytes_of, job, server = PayloadTemplate(shared), template.job, template.server
+        queue = shared.get("queue", "default")
         entries = [entry for entry in self.config.push_effects if entry.concerns(template)]
         push = Push(payload=template.payload, reason="push", job=job, server=server)
         jobs: list[Prepared] = []
         for args, jid in zip(calls, jids or new_jids(len(calls)), strict=True):
-            payload = cast(JobPayload, {**shared, "args": args, "jid": jid})
             if are_plain(args):  # most jobs: nothing to check, and nothing that cannot be encoded
                 raw = bytes_of.fill(args, jid)
             else:
+                payload = filled(shared, args, jid)
                 self._check_arguments(payload, job)
                 raw = self._fill(bytes_of, payload)
+            if not entries and len(raw) <= SMALL_BYTES:
+                jobs.append(Prepared(shared, raw, queue, None, server=server, own_args=args, own_jid=jid))
+                continue
+            payload = filled(shared, args, jid)
             effects: Sequence[Effect] = ()
             if entries:
                 push.payload, keys = payload, len(payload)
