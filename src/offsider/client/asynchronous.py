@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from offsider.client import bulk
+from offsider.client.alike import Pushes, templates
 from offsider.client.base import AfterCommit, BaseClient, take_replicas
 from offsider.client.collecting import Collector
 from offsider.client.delivery import Delivery
@@ -74,12 +75,13 @@ class AsyncClient(BaseClient):
         planned = bulk.plan(self._preparer, items, batch_size, spread_interval)
         jids: list[JobId[Any] | None] = []
         if defer is not None:
-            for pushes in planned.pushes(self._preparer):
+            for pushes in planned.pushes(self.config.clock.now()):
                 jids += await self._defer(defer, pushes, wait_replicas)
             return jids
         for batch in planned.batches(self._preparer):
             stopped = await self._store([job for job in batch if job is not None], wait_replicas)
-            jids += [None if job is None or job.jid in stopped else self._job_id(job.jid, job.server) for job in batch]
+            stored = [None if job is None or job.jid in stopped else job.jid for job in batch]
+            jids += self._job_ids(stored, planned.template.server)
         return jids
 
     @property
@@ -98,17 +100,17 @@ class AsyncClient(BaseClient):
         if prepared is None:
             return None
         stopped = await self._store([prepared], wait_replicas)
-        return None if stopped else self._job_id(prepared.jid, prepared.server)
+        return None if stopped else self._job_ids([prepared.jid], prepared.server)[0]
 
     async def _defer(
-        self, hook: AfterCommit | Collector, pushes: Sequence[Push], wait_replicas: int
+        self, hook: AfterCommit | Collector, pushes: Pushes, wait_replicas: int
     ) -> list[JobId[Any] | None]:
         deferred = self._deferred(self._blocking, pushes, wait_replicas)
         if not isinstance(hook, Collector):
             await call_hook(hook, deferred)
         elif hook.add(deferred):
             await asyncio.to_thread(hook.flush)
-        return [self._job_id(jid, pushes[0].server) for jid in deferred.jids]
+        return self._job_ids(deferred.jids, templates(pushes)[0].server)
 
     async def _store(self, jobs: Sequence[Prepared], wait_replicas: int) -> Collection[str]:
         if not jobs:

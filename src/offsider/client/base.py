@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
+from offsider.client.alike import Pushes
 from offsider.client.client_registry import ClientRegistry
 from offsider.client.collecting import Collector, collector
 from offsider.client.deferred import Deferred, StoresPushes
@@ -51,8 +52,8 @@ class BaseClient:
         """Run queue resolver and client middleware, check arguments, and encode. None if middleware stopped the job."""
         return self._preparer.prepare(push)
 
-    def prepare_all(self, pushes: Sequence[Push]) -> list[Prepared | None]:
-        """As `prepare`, for several pushes; faster if they differ only in arguments and jid."""
+    def prepare_all(self, pushes: Pushes) -> Sequence[Prepared | None]:
+        """As `prepare`, for several pushes; faster if they are alike."""
         return self._preparer.prepare_all(pushes)
 
     def reenqueue(
@@ -64,11 +65,10 @@ class BaseClient:
         """
         return self._preparer.reenqueue(payload, reason, job=job)
 
-    def _job_id(self, jid: str | None, server: str) -> JobId[Any] | None:
-        """Return the id of a stored job of this server, or of the client's own; None for a job that was stopped."""
-        if jid is None:
-            return None
-        return JobId.at(self.installation.for_server(server) if server else self.installation, jid)
+    def _job_ids(self, jids: Iterable[str | None], server: str) -> list[JobId[Any] | None]:
+        """Return the ids of stored jobs of this server, or of the client's own; None for a job that was stopped."""
+        here = self.installation.for_server(server) if server else self.installation
+        return [None if jid is None else JobId.at(here, jid) for jid in jids]
 
     def _take_hook(
         self, payload: Mapping[str, Any], wait_replicas: int
@@ -127,10 +127,9 @@ class BaseClient:
         limit = self._timeout_seconds or self.config.client.push_timeout_seconds
         return deadline_after(limit + (WAIT_TIMEOUT_MS / 1000 if wait_replicas else 0))
 
-    def _deferred(self, client: StoresPushes, pushes: Sequence[Push], wait_replicas: int) -> Deferred:
+    def _deferred(self, client: StoresPushes, pushes: Pushes, wait_replicas: int) -> Deferred:
         """Return pushes for later: after the commit, for the outbox or a collector. Invalid arguments raise now."""
-        for push in pushes:
-            self._preparer.check_for_later(push)
+        self._preparer.check_for_later(pushes)
         deferred = Deferred(client, pushes, wait_replicas)
         if test_mode.current() is not None:
             test_mode.waiting.add(deferred)

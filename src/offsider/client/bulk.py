@@ -5,13 +5,14 @@ Jobs are read from the iterable batch by batch, so a generator of millions of ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice, repeat
 from random import Random
 from typing import Any, TypeAlias, cast
 
+from offsider.client.alike import Alike, Pushes
 from offsider.client.prepared import CallLike, DeclaredJob, Prepared
 from offsider.client.preparer import Preparer
 from offsider.client.times import When, due_at
@@ -47,43 +48,28 @@ class Bulk:
     batch_size: int
     jid: str | None
 
-    def batches(self, preparer: Preparer) -> Iterator[list[Prepared | None]]:
+    def batches(self, preparer: Preparer) -> Iterator[Sequence[Prepared | None]]:
         """Yield batches, with None for each job that middleware stopped."""
-        now = preparer.config.clock.now()
-        for arguments, pushes in self._split(now, lambda arguments: self._are_alike(preparer, arguments)):
-            if pushes:
-                yield [preparer.prepare(push) for push in pushes]
-            else:
-                yield [*preparer.prepare_alike(self.template, [args for args, _ in arguments])]
+        for pushes in self.pushes(preparer.config.clock.now()):
+            yield preparer.prepare_all(pushes)
 
-    def pushes(self, preparer: Preparer) -> Iterator[list[Push]]:
+    def pushes(self, now: float) -> Iterator[Pushes]:
         """Yield batches before client middleware, for pushes that wait for a commit."""
-        for _, pushes in self._split(preparer.config.clock.now(), lambda _: False):
-            yield pushes
-
-    def _split(
-        self, now: float, are_alike: Callable[[list[Arguments]], bool]
-    ) -> Iterator[tuple[list[Arguments], list[Push]]]:
-        """Yield the arguments of each batch, and its pushes unless they are alike."""
         ahead: list[Any] = []
         while calls := [*ahead, *islice(self.calls, self.batch_size - len(ahead))]:
-            arguments = [self._arguments(call) for call in calls]
-            pushes = [] if are_alike(arguments) else self._pushes(arguments, now)
+            pushes = self._pushes([self._arguments(call) for call in calls], now)
             if self.timed_singly:  # report surplus times before the last batch is stored
                 ahead = list(islice(self.calls, 1))
                 self._refuse_times_left(ahead)
-            yield arguments, pushes
+            yield pushes
         self._refuse_times_left(ahead)
 
-    def _are_alike(self, preparer: Preparer, arguments: list[Arguments]) -> bool:
-        """Whether the jobs differ only in positional arguments and jid."""
-        if self.is_timed or self.jid is not None or not preparer.can_be_template(self.template):
-            return False
-        return not any(kwargs for _, kwargs in arguments)
-
-    def _pushes(self, arguments: list[Arguments], now: float) -> list[Push]:
+    def _pushes(self, arguments: list[Arguments], now: float) -> Pushes:
         jids = new_jids(len(arguments)) if self.jid is None else [self.jid]
-        return [self._push(*pair, jid, now) for pair, jid in zip(arguments, jids, strict=True)]
+        if self.is_timed or any(kwargs for _, kwargs in arguments):
+            return [self._push(*pair, jid, now) for pair, jid in zip(arguments, jids, strict=True)]
+        template = Push(payload=self.template.payload.copy(), job=self.template.job, server=self.template.server)
+        return Alike(template, [args for args, _ in arguments], jids)
 
     def _push(self, args: list[Any], kwargs: dict[str, Any], jid: str, now: float) -> Push:
         payload = cast(JobPayload, dict(self.template.payload))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from offsider.client.alike import Pushes, jids_of, templates
 from offsider.client.prepared import Prepared
 from offsider.config import test_mode
 from offsider.config.installation import Installation
-from offsider.runtime.middleware import Push
 
 
 class StoresPushes(Protocol):
@@ -16,8 +16,8 @@ class StoresPushes(Protocol):
 
     installation: Installation
 
-    def prepare_all(self, pushes: Sequence[Push]) -> list[Prepared | None]: ...
-    def store_all(self, pushes: Sequence[Push], wait_replicas: int = 0) -> list[str | None]: ...
+    def prepare_all(self, pushes: Pushes) -> Sequence[Prepared | None]: ...
+    def store_all(self, pushes: Pushes, wait_replicas: int = 0) -> list[str | None]: ...
 
 
 class Deferred:
@@ -34,8 +34,8 @@ class Deferred:
         jids: the ids; once stored or prepared, with None for each job that was stopped.
     """
 
-    def __init__(self, client: StoresPushes, pushes: Sequence[Push], wait_replicas: int = 0) -> None:
-        self.jids: Sequence[str | None] = [push.payload.get("jid", "") for push in pushes]
+    def __init__(self, client: StoresPushes, pushes: Pushes, wait_replicas: int = 0) -> None:
+        self.jids: Sequence[str | None] = jids_of(pushes)
         self.installation = client.installation
         self.pushes = pushes
         self.wait_replicas = wait_replicas
@@ -52,7 +52,7 @@ class Deferred:
         """See `offsider.config.outbox.PendingPushes`."""
         test_mode.waiting.discard(self)
         if self._prepared is None:
-            for push in self.pushes:
+            for push in templates(self.pushes):
                 push.server = push.server or self.installation.server
             jobs = self._client.prepare_all(self.pushes)
             self.jids = [None if job is None else job.jid for job in jobs]

@@ -18,7 +18,7 @@ from offsider.client.prepared import Prepared
 from offsider.config.push_guard import PushGuard
 from offsider.core.errors import ConfigurationError, NotReplicated, OffsiderError, RedisRefused
 from offsider.logs.structured import about_payload
-from offsider.storage.effects import joined, placed
+from offsider.storage.effects import Placed, joined, placed
 from offsider.storage.keys import Keys
 from offsider.storage.queues import push_commands, schedule_commands, store_call, wait_command
 from offsider.storage.redis_errors import REROUTE
@@ -166,19 +166,24 @@ def storing_call(keys: Keys, jobs: Sequence[Prepared], guard: PushGuard | None) 
         raise ConfigurationError("the push guard that prepared this job is not installed: call config.use(Unique())")
     else:
         call = guard.call(keys, jobs)
-    effects = placed([job.effects for job in jobs])
+    effects = _effects(jobs)
     return joined(*call, effects) if effects else call
+
+
+def _effects(jobs: Sequence[Prepared]) -> Placed:
+    return placed([[effect.of_push(job.jid) for effect in job.effects] for job in jobs])
 
 
 def read_reply(jobs: Sequence[Prepared], reply: Any, guard: PushGuard | None) -> Sequence[int]:
     """Return the indexes of the jobs that the push guard refused, and log failed effects of the others."""
-    effects = placed([job.effects for job in jobs])
-    if effects:
+    if any(job.effects for job in jobs):
         reply, replies = reply
-        for (place, effect), told in zip(effects, replies, strict=True):
-            if isinstance(told, bytes):
-                job = jobs[place]
-                message = "the job is stored, but an effect of its push failed: %s: %s"
-                fields = about_payload(job.payload, job.queue)
-                logger.error(message, effect.script.name, told.decode(errors="replace"), extra={"fields": fields})
+        failures = [(at, told) for at, told in enumerate(replies) if isinstance(told, bytes)]
+        effects = _effects(jobs) if failures else ()
+        for at, told in failures:
+            place, effect = effects[at]
+            job = jobs[place]
+            message = "the job is stored, but an effect of its push failed: %s: %s"
+            fields = about_payload(job.payload, job.queue)
+            logger.error(message, effect.script.name, told.decode(errors="replace"), extra={"fields": fields})
     return guard.refused(jobs, reply) if jobs[0].guarded and guard is not None else ()

@@ -16,6 +16,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, cast
 
+from offsider.client.alike import Alike, Pushes
 from offsider.client.large_payloads import LargePayloads
 from offsider.client.payload_template import PayloadTemplate
 from offsider.client.prepared import DeclaredJob, Prepared, declared_of, filled
@@ -30,7 +31,7 @@ from offsider.core.errors import InvalidArguments, InvalidJob, InvalidOptions
 from offsider.core.job_id import JobId
 from offsider.core.normalize import normalize, wrong_shape
 from offsider.core.options import check_known, check_queue_name, merge_options, stored_level
-from offsider.core.payload import JobPayload, check_nesting, encode, new_jid, new_jids, stamp
+from offsider.core.payload import JobPayload, check_nesting, encode, new_jid, stamp
 from offsider.logs.structured import about_payload
 from offsider.runtime.middleware import ClientChain, Push
 from offsider.runtime.propagation import stamps
@@ -99,26 +100,20 @@ class Preparer:
         """Whether there is neither a queue resolver nor client middleware."""
         return self.config.queue_resolver is None and not len(self._middleware)
 
-    def can_be_template(self, push: Push) -> bool:
-        """Whether `prepare_alike` can prepare jobs like this: nothing has to see each of them but `push_effects`."""
+    def _can_be_template(self, push: Push) -> bool:
+        """Whether nothing has to see each job that is like this one, except its effects."""
         guard = self.config.push_guard
         return self.passes_unchanged and not (guard is not None and guard.concerns(push))
 
-    def prepare_all(self, pushes: Sequence[Push]) -> list[Prepared | None]:
-        """Prepare pushes as `prepare` does, faster if they differ only in arguments and jid."""
-        if len(pushes) > 1 and _are_alike(pushes) and self.can_be_template(pushes[0]):
-            jids = [push.payload.get("jid", "") for push in pushes]
-            return [*self.prepare_alike(pushes[0], [push.payload["args"] for push in pushes], jids)]
+    def prepare_all(self, pushes: Pushes) -> Sequence[Prepared | None]:
+        """Prepare pushes as `prepare` does, faster if they are alike."""
+        if isinstance(pushes, Alike) and self._can_be_template(pushes.template):
+            return self._prepare_alike(pushes)
         return [self.prepare(push) for push in pushes]
 
-    def prepare_alike(
-        self, template: Push, calls: Sequence[list[Any]], jids: Sequence[str] | None = None
-    ) -> list[Prepared]:
-        """Prepare jobs for their queue that differ only in arguments and jid. Requires `can_be_template`.
-
-        Raises:
-            InvalidJob: as `prepare`.
-        """
+    def _prepare_alike(self, pushes: Alike) -> Sequence[Prepared]:
+        """Prepare pushes for their queue. Requires `_can_be_template`."""
+        template = pushes.template
         now = stamp(self.config.clock.now(), self._wire_version(template.server))
         shared = cast(JobPayload, {**template.payload, "enqueued_at": now})
         _set_expiry(cast("dict[str, Any]", shared), self.config.clock.now())
@@ -129,26 +124,20 @@ class Preparer:
         entries = [entry for entry in self.config.push_effects if entry.concerns(template)]
         push = Push(payload=template.payload, reason="push", job=job, server=server)
         jobs: list[Prepared] = []
-        for args, jid in zip(calls, jids or new_jids(len(calls)), strict=True):
+        for args, jid in zip(pushes.calls, pushes.jids, strict=True):
             if are_plain(args):  # most jobs: nothing to check, and nothing that cannot be encoded
                 raw = bytes_of.fill(args, jid)
             else:
                 payload = filled(shared, args, jid)
                 self._check_arguments(payload, job)
                 raw = self._fill(bytes_of, payload)
-            if not entries and len(raw) <= SMALL_BYTES:
-                jobs.append(Prepared(shared, raw, queue, None, server=server, own_args=args, own_jid=jid))
-                continue
-            payload = filled(shared, args, jid)
+            if len(raw) > SMALL_BYTES:
+                raw = self._large.looked_at(filled(shared, args, jid), raw, job)
             effects: Sequence[Effect] = ()
             if entries:
-                push.payload, keys = payload, len(payload)
-                effects = [effect for entry in entries for effect in entry.effects(push, None)]
-                if len(payload) > keys:
-                    raw = self._encode(payload)
-            if len(raw) > SMALL_BYTES:
-                raw = self._large.looked_at(payload, raw, job)
-            jobs.append(Prepared(payload, raw, queue, None, server=server, effects=effects))
+                push.payload = filled(shared, args, jid)
+                effects = effects_of(entries, push, None)
+            jobs.append(Prepared(shared, raw, queue, None, False, server, effects, args, jid))
         return jobs
 
     def reenqueue(
@@ -178,12 +167,16 @@ class Preparer:
             return prepared
         return prepared._replace(raw=self._encode(compress(prepared.payload)))
 
-    def check_for_later(self, push: Push) -> None:
-        """Raise now the errors in the arguments that storing the push would raise later."""
-        self.check_arguments(push)
+    def check_for_later(self, pushes: Pushes) -> None:
+        """Raise now the errors in the arguments that storing the pushes would raise later."""
         client = self.config.client
-        if client.strict_args != "raise" or client.payload_limit_bytes:  # otherwise these arguments can be stored
-            self._large.check(push.payload, self._encode(push.payload), push.job)
+        encodes = (
+            client.strict_args != "raise" or client.payload_limit_bytes
+        )  # otherwise checked arguments can be stored
+        for push in pushes if encodes or not isinstance(pushes, Alike) else pushes.not_plain():
+            self.check_arguments(push)
+            if encodes:
+                self._large.check(push.payload, self._encode(push.payload), push.job)
 
     def check_arguments(self, push: Push) -> None:
         """Raise or warn, depending on ``client.strict_args``, about arguments that JSON would change."""
@@ -422,17 +415,3 @@ def _unsafe_argument(payload: JobPayload, declared: object | None) -> tuple[str,
         if unsafe is not None:
             return name, unsafe
     return None
-
-
-def _are_alike(pushes: Sequence[Push]) -> bool:
-    """Return whether the pushes differ only in positional arguments and jid."""
-    first = pushes[0]
-    if "at" in first.payload or "kwargs" in first.payload or "jid" not in first.payload:
-        return False
-    return all(
-        push.job is first.job
-        and push.server == first.server
-        and push.reason == "push"
-        and push.payload == {**first.payload, "args": push.payload.get("args"), "jid": push.payload.get("jid")}
-        for push in pushes
-    )

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from offsider.client import bulk
+from offsider.client.alike import Pushes, templates
 from offsider.client.base import AfterCommit, BaseClient, take_replicas
 from offsider.client.collecting import Collector
 from offsider.client.delivery import Delivery
@@ -109,13 +110,14 @@ class Client(BaseClient):
         planned = bulk.plan(self._preparer, items, batch_size, spread_interval)
         jids: list[JobId[Any] | None] = []
         if defer is not None:
-            for pushes in planned.pushes(self._preparer):
+            for pushes in planned.pushes(self.config.clock.now()):
                 jids += self._defer(defer, pushes, wait_replicas)
             return jids
         warn_on_event_loop(self.config)
         for batch in planned.batches(self._preparer):
             stopped = self.store_prepared([job for job in batch if job is not None], wait_replicas)
-            jids += [None if job is None or job.jid in stopped else self._job_id(job.jid, job.server) for job in batch]
+            stored = [None if job is None or job.jid in stopped else job.jid for job in batch]
+            jids += self._job_ids(stored, planned.template.server)
         return jids
 
     @property
@@ -134,23 +136,21 @@ class Client(BaseClient):
         if prepared is None:
             return None
         stopped = self.store_prepared([prepared], wait_replicas)
-        return None if stopped else self._job_id(prepared.jid, prepared.server)
+        return None if stopped else self._job_ids([prepared.jid], prepared.server)[0]
 
-    def store_all(self, pushes: Sequence[Push], wait_replicas: int = 0) -> list[str | None]:
+    def store_all(self, pushes: Pushes, wait_replicas: int = 0) -> list[str | None]:
         """As `store`, for the pushes of one job in one round trip; returns their jids."""
         batch = self.prepare_all(pushes)
         stopped = self.store_prepared([job for job in batch if job is not None], wait_replicas)
         return [None if job is None or job.jid in stopped else job.jid for job in batch]
 
-    def _defer(
-        self, hook: AfterCommit | Collector, pushes: Sequence[Push], wait_replicas: int
-    ) -> list[JobId[Any] | None]:
+    def _defer(self, hook: AfterCommit | Collector, pushes: Pushes, wait_replicas: int) -> list[JobId[Any] | None]:
         deferred = self._deferred(self, pushes, wait_replicas)
         if not isinstance(hook, Collector):
             hook(deferred)
         elif hook.add(deferred):
             hook.flush()
-        return [self._job_id(jid, pushes[0].server) for jid in deferred.jids]
+        return self._job_ids(deferred.jids, templates(pushes)[0].server)
 
     def store_prepared(self, jobs: Sequence[Prepared], wait_replicas: int = 0) -> Collection[str]:
         """Store jobs of one server; returns the jids of those that the push guard stopped."""

@@ -26,11 +26,11 @@ class PushEffects(Protocol):
         ...
 
     def effects(self, push: Push, at: float | None) -> Sequence[Effect]:
-        """Return the effects of one job. May add keys to the payload.
+        """Return the effects of one job. Must not change the payload.
 
         Called after client middleware and the push guard; for a job of the outbox once more when a worker stores it.
-        Derive the effects from the payload only. The script may run twice for the same jid, because a client repeats a
-        push whose reply was lost.
+        Derive the effects from the payload only; pushes may share them, see `Effect.arguments`. The script may run
+        twice for the same jid, because a client repeats a push whose reply was lost.
 
         Args:
             push: a push with the reason ``"push"``.
@@ -41,4 +41,5 @@ class PushEffects(Protocol):
 
 def effects_of(entries: Sequence[PushEffects], push: Push, at: float | None) -> Sequence[Effect]:
     """Return the effects of one job from all entries."""
-    return [effect for entry in entries if entry.concerns(push) for effect in entry.effects(push, at)]
+    found = [effects for entry in entries if entry.concerns(push) and (effects := entry.effects(push, at))]
+    return found[0] if len(found) == 1 else [effect for effects in found for effect in effects]

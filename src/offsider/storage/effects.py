@@ -33,7 +33,8 @@ class Effect:
 
     Attributes:
         script: returns a number, or nothing.
-        arguments: for an outcome also a function, for example `at_end`.
+        arguments: for an outcome also a function, for example `at_end`; None for the jid of a pushed job, so that the
+            jobs of a bulk push can share an effect.
         common: arguments before ``arguments``. If it is not None, effects with the same ``keys`` and ``common`` run as
             one call: the script receives ``common``, and then the arguments of each, which have the same number. They
             wait a few milliseconds for those of other short jobs.
@@ -43,7 +44,7 @@ class Effect:
 
     script: Script
     keys: Sequence[str]
-    arguments: Sequence[Argument] | ArgumentsOf = ()
+    arguments: Sequence[Argument] | ArgumentsOf | None = ()
     done: Callable[[Any, Outcome], None] | None = None
     common: Sequence[Argument] | None = None
 
@@ -53,6 +54,10 @@ class Effect:
             return self
         arguments = self.arguments(outcome, goes)
         return None if arguments is None else Effect(self.script, self.keys, arguments, self.done, self.common)
+
+    def of_push(self, jid: str) -> Effect:
+        """Return the effect with its arguments for the push of this job."""
+        return self if self.arguments is not None else Effect(self.script, self.keys, (jid,), self.done, self.common)
 
 
 def at_end(*arguments: Argument) -> ArgumentsOf:

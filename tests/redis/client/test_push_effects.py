@@ -29,7 +29,6 @@ class Members:
 
     def effects(self, push, at):
         self.asked.append((push.payload["jid"], at))
-        push.payload["noted"] = True
         return [Effect(NOTE, [f"members:{push.payload['colour']}"], [push.payload["jid"]])]
 
 
@@ -62,8 +61,7 @@ RED = {"class": "X", "args": [], "colour": "red"}
 def test_a_job_is_stored_together_with_its_effect(client, config, raw_redis):
     jid = client.push(RED)
     assert noted(raw_redis) == [jid]
-    (stored,) = Queue("default", config)
-    assert stored.payload["noted"] is True
+    assert [job.jid for job in Queue("default", config)] == [jid]
     assert raw_redis.smembers("queues") == {b"default"}
 
 
@@ -80,6 +78,13 @@ def test_each_job_of_a_bulk_push_has_its_own(client, config, raw_redis):
     jids = client.push_bulk({**RED, "args": [[n] for n in range(250)]})
     assert noted(raw_redis) == jids
     assert [job.args for job in Queue("default", config)] == [[n] for n in range(250)]
+
+
+def test_jobs_can_share_an_effect_that_gets_the_jid_of_each(client, config, members, monkeypatch, raw_redis):
+    shared = [Effect(NOTE, ["members:red"], None)]
+    monkeypatch.setattr(members, "effects", lambda push, at: shared)
+    jids = [client.push(RED), *client.push_bulk({**RED, "args": [[n] for n in range(3)]})]
+    assert noted(raw_redis) == jids
 
 
 def test_a_bulk_push_without_effects_asks_once(client, members, monkeypatch):

@@ -19,6 +19,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
+from offsider.client.alike import templates
 from offsider.client.asynchronous import call_hook
 from offsider.client.collecting import Collector, collecting, collector
 from offsider.config import test_mode
@@ -102,7 +103,7 @@ class Block(Collector):
     def add(self, pushes: Deferred) -> bool:
         if pushes.installation.config is not self.batch.config:
             raise BatchSpansServers(f"batch {self.batch.bid}: a push of another configuration; push it outside")
-        for push in pushes.pushes:
+        for push in templates(pushes.pushes):
             push.server = push.server or pushes.installation.server
             check_member(cast("Mapping[str, Any]", push.payload))
             check_server(self.batch.here, self.batch.bid, push.payload["class"], push.server)
@@ -150,7 +151,7 @@ class Block(Collector):
 
     def _check(self, jobs: Sequence[Prepared]) -> None:
         for job in jobs:
-            check_server(self.batch.here, self.batch.bid, job.payload["class"], job.server)
+            check_server(self.batch.here, self.batch.bid, job.template["class"], job.server)
 
     def _send(self, jobs: Sequence[Prepared], replicas: int) -> None:
         client = Clients.of(self.batch.here).blocking

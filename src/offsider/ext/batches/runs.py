@@ -54,10 +54,10 @@ class Joins:
 
     def __init__(self, config: Config) -> None:
         @lru_cache(1_000)
-        def keys_of(server: str, bid: str) -> Sequence[str]:
-            return store.join_keys(Installation.of(config, server).redis.keys, bid)
+        def joining(server: str, bid: str) -> Sequence[Effect]:
+            return (store.joining(Installation.of(config, server).redis.keys, bid),)
 
-        self._keys_of = keys_of
+        self._joining = joining
 
     def concerns(self, push: Push) -> bool:
         return BID in push.payload
@@ -65,11 +65,11 @@ class Joins:
     def effects(self, push: Push, at: float | None) -> Sequence[Effect]:
         del at
         payload = cast("Mapping[str, Any]", push.payload)
-        bid, jid = payload[BID], payload.get("jid")
-        if not isinstance(bid, str) or not isinstance(jid, str):
+        bid = payload[BID]
+        if not isinstance(bid, str) or not isinstance(payload.get("jid"), str):
             return ()
         check_member(payload)
-        return [store.joining(self._keys_of(push.server, bid), jid)]
+        return self._joining(push.server, bid)
 
 
 class Runs:

@@ -143,7 +143,7 @@ class WaitingSteps(Block):
                 waiting += 1
                 step = _kept(job, plan, here.settings.wire_version)
                 fields += (f"step:{job.jid}", step, f"left:{job.jid}", len(plan.after))
-                for effect in job.effects:
+                for effect in (one.of_push(job.jid) for one in job.effects):
                     effects.append(effect.script.by_text(effect.keys, cast("Sequence[Argument]", effect.arguments)))
         if fields:
             key = store.batch_key(here.redis.keys, self.batch.bid, store.STEPS)

@@ -108,14 +108,9 @@ class Lineages:
         return (Level(bid, tuple(json.loads(queues))), *(self.of(parent.decode()) if parent else ()))
 
 
-def join_keys(keys: Keys, bid: str) -> Sequence[str]:
-    """Return the keys of ``join.lua``."""
-    return batch_key(keys, bid), batch_key(keys, bid, "-jids")
-
-
-def joining(keys: Sequence[str], jid: str) -> Effect:
-    """Return the effect of a push that adds the job to its batch; ``keys`` is one object for all its members."""
-    return Effect(JOIN, keys, (jid,), None, ())
+def joining(keys: Keys, bid: str) -> Effect:
+    """Return the effect of the pushes that add jobs to a batch."""
+    return Effect(JOIN, (batch_key(keys, bid), batch_key(keys, bid, "-jids")), None, common=())
 
 
 def advancing(keys: Keys, lineage: Lineage, lives: Lives, event: str, jid: str, about: str = "") -> Call:  # noqa: PLR0917 - those of the script
