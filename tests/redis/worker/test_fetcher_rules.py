@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 import redis as redis_py
 
-from offsider.core.errors import RedisRefused
+from offsider.core.errors import RedisRefused, RedisUnavailable
 from offsider.jobs import registry
 from offsider.storage import working
 from offsider.storage.tracking import Tracking
@@ -582,6 +582,29 @@ def test_a_fenced_crew_loses_its_run_once_and_continues_under_a_new_identity(
     assert crew.parts.ownership.identity != fenced
     assert crew.private(raw_redis) == []
     assert raw_redis.lrange(f"offsider:working:{fenced}:default:default", 0, -1) == [payload(0)], "for who fenced it"
+
+
+def test_a_fenced_crew_reports_its_run_once_if_its_first_new_identity_cannot_be_registered(
+    make_crew, work, raw_redis, monkeypatch
+):
+    crew = make_crew().start()
+    ownership = crew.parts.ownership
+    fenced, renew, failures = ownership.identity, ownership.renew, []
+
+    def fail_first(identity: str) -> None:
+        if not failures:
+            failures.append(RedisUnavailable("gone", ambiguous=True))
+            raise failures[0]
+        renew(identity)
+
+    monkeypatch.setattr(ownership, "renew", fail_first)
+    work.does[0] = lambda: raw_redis.set(crew.parts.redis.keys.fenced(fenced), "0 0")
+    push(raw_redis, 0)
+    wait_for(lambda: ownership.identity != fenced)
+    push(raw_redis, 1)
+    wait_for(lambda: crew.counted() == 1)
+    assert len(failures) == 1
+    assert crew.lost == [f"{0:024x}"]
 
 
 def test_runs_under_an_abandoned_identity_are_void(make_crew, work, raw_redis):

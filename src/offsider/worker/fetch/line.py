@@ -15,6 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -294,7 +295,8 @@ class Line:
             # Other processes own the unstarted jobs as well.
             state.in_flight.remove(state.prefetched.take_of(request.owner))
             self.dry = False
-            self._context.ownership.renew(request.owner.identity)
+            with suppress(RedisFailure):  # the next request is refused as well, and renews it
+                self._context.ownership.renew(request.owner.identity)
             return NOTHING
         self.answered_at = now = time.monotonic()
         for (place, _), reply in zip(request.effects, result.replies, strict=True):
