@@ -21,6 +21,7 @@ COMMANDS = {
     "top": "top",
     "stats": "stats",
     "queues": "queues",
+    "search": "search",
     "switches": "switches",
     "limits": "limits",
     "limiters": "limiters",

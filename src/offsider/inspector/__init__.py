@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from offsider.inspector.quarantine import Quarantine, QuarantinedJob
     from offsider.inspector.queue import Queue
     from offsider.inspector.routing import RulesInUse, rules_in_use
-    from offsider.inspector.search import Found, search_everywhere
+    from offsider.inspector.search import Found, find_tracked, search_everywhere
     from offsider.inspector.server_info import ServerInfo
     from offsider.inspector.service_levels import ClassLevel, ServiceLevels
     from offsider.inspector.shard_load import Course, ShardLoad, ShardLoads
@@ -100,6 +100,7 @@ __all__ = [
     "TopJobs",
     "Work",
     "WorkSet",
+    "find_tracked",
     "rules_in_use",
     "search_everywhere",
     "shards_of",
@@ -163,6 +164,7 @@ _MODULES = {
     "TopJobs": "job_metrics",
     "Work": "work",
     "WorkSet": "work",
+    "find_tracked": "search",
     "rules_in_use": "routing",
     "search_everywhere": "search",
     "shards_of": "shards",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
+from offsider.core.job_id import JobInfo
 from offsider.inspector.chunk import Chunk
 from offsider.inspector.held_list import HeldList
 from offsider.inspector.job_filter import JobFilter
@@ -21,6 +23,7 @@ _SETS: dict[str, type[JobSet]] = {kind.name: kind for kind in (RetrySet, Schedul
 _BUSY = "busy"
 _QUEUE = "queue:"
 _HELD = "held:"
+_JID = re.compile(r"[0-9A-Za-z-]{8,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,20 @@ def search_everywhere(
             chunk.cursor = f"{place}|{part.cursor}"
             return chunk
     return chunk
+
+
+def find_tracked(jid: str, config: Config | Installation | None = None) -> JobInfo | None:
+    """Return the state of a tracked job, which may have ended; None if there is none with this id.
+
+    Args:
+        jid: any text; only the id of a job is looked up.
+        config: as for `search_everywhere`. Without the extension ``Results`` no job is tracked.
+    """
+    here = Installation.of(config)
+    if here.config.results is None or not _JID.fullmatch(jid):
+        return None
+    info = here.results.info(jid)
+    return None if info.state == "untracked" else info
 
 
 def _from(here: str, places: Sequence[str]) -> Sequence[str]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-from offsider.inspector import Chunk, Found, search_everywhere
+from offsider.inspector import Chunk, Found, find_tracked, search_everywhere
 from offsider.web.display import LINE_LETTERS
 from offsider.web.filters import BUDGET_MS, ENOUGH, progress
 from offsider.web.page_request import PageRequest
@@ -13,8 +11,6 @@ from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import shown
 
 _LONGEST_CURSOR = 500
-#: What may be the id of a job.
-JID = re.compile(r"[0-9A-Za-z-]{8,64}")
 
 
 def show(request: PageRequest) -> Page:
@@ -30,16 +26,9 @@ def results(request: PageRequest, text: str, chunk: Chunk[Found]) -> Page:
     """Return the page of a step of a search."""
     rows = [shown(found.record, request.redacted, where=found.where, key=found.key) for found in chunk.entries]
     search = progress(request, chunk, "/search", q=text)
-    data = {"q": text, "jobs": rows, "search": search, "state": state(request, text)}
+    info = find_tracked(text, request.installation)
+    data = {"q": text, "jobs": rows, "search": search, "state": f"{info.name} {info}" if info else ""}
     return Page("search", "common.search", data, tab="/search")
-
-
-def state(request: PageRequest, jid: str) -> str:
-    """Return the state of a tracked job of this jid, which may have finished; empty without one."""
-    if request.installation.config.results is None or not JID.fullmatch(jid):
-        return ""
-    info = request.installation.results.info(jid)
-    return "" if info.state == "untracked" else f"{info.name} {info}"
 
 
 ROUTES = [Route("GET", "/search", LOOK, show)]
