@@ -35,7 +35,7 @@ _COLUMNS = ("Job", "Limit", "In use", "Held", "")
 def make_tab() -> WebTab:
     return WebTab(
         "limits",
-        "Limits",
+        "Concurrency",
         PATH,
         routes={"": show_all, "/{name}": show_one},
         actions={

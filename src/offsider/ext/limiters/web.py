@@ -19,7 +19,7 @@ _COLUMNS = ("Limiter", "Kind", "Limit", "Used", "Allowed", "Waited", "Refused")
 def make_tab() -> WebTab:
     return WebTab(
         "limiters",
-        "Limiters",
+        "Rate limits",
         PATH,
         routes={"": show_all, "/{kind}/{name}": show_one},
         actions={"/{kind}/{name}/reset": reset, "/{kind}/{name}/delete": delete},
@@ -32,7 +32,7 @@ def show_all(request: WebRequest) -> WebPage:
     blocks: list[Block] = [WebTable("Limiters", _COLUMNS, rows, empty="No limiters were used.")]
     if len(found) > len(rows):
         blocks.append(WebNote(f"Showing {len(rows)} of {len(found)} limiters, the most recently used first."))
-    return WebPage("Limiters", blocks)
+    return WebPage("Rate limits", blocks)
 
 
 def show_one(request: WebRequest) -> WebPage | None:

@@ -57,7 +57,7 @@ def test_classes_are_listed_with_their_limits(ask, busy):
     page = ask("/limits").body.decode()
     assert "&lt;b&gt;Hard&lt;/b&gt;" in page
     assert PATH in page
-    assert '<a href="/limits" aria-current="page">Limits</a>' in page
+    assert '<a href="/limits" aria-current="page">Concurrency</a>' in page
 
 
 def test_a_class_has_a_page_with_its_runs_and_held_jobs(ask, busy):
