@@ -13,6 +13,8 @@ from offsider.config.config import Config
 from offsider.config.default import default_config
 from offsider.core.errors import ConfigurationError
 from offsider.jobs.query_queues import serve_selected
+from offsider.logs.application import OFF
+from offsider.logs.job_filter import filter_handlers
 from offsider.logs.setup import logger
 from offsider.worker.launcher import Launcher
 
@@ -56,6 +58,8 @@ class EmbeddedWorker:
         if self._launcher is not None:
             msg = "this embedded worker was started before; create a new one with a new Config"
             raise ConfigurationError(msg)
+        if self.config.log.application_level != OFF:
+            filter_handlers()
         for warning in serve_selected(self.config):
             logger.warning("%s", warning)
         self._launcher = Launcher(self.config, embedded=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import threading
 
 import pytest
@@ -40,6 +42,29 @@ def test_it_runs_jobs_between_start_and_stop_and_leaves_no_state(config, raw_red
         wait_for(lambda: raw_redis.scard("processes"))
     assert raw_redis.scard("processes") == raw_redis.hlen("offsider:owners") == 0
     wait_for(lambda: names_of_threads() == [])
+
+
+@pytest.mark.parametrize("level", ["info", "off"])
+def test_the_application_s_log_records_know_their_job(config, level):
+    stream, shop = io.StringIO(), logging.getLogger("shop")
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(message)s %(jid)s %(class)s", defaults={"jid": "?", "class": "?"}))
+    shop.addHandler(handler)
+    config.log.application_level = level
+    ran = threading.Event()
+
+    def note() -> None:
+        shop.warning("hello")
+        ran.set()
+
+    job(name="Notes")(note)
+    try:
+        with EmbeddedWorker(config):
+            jid = Client(config).push({"class": "Notes", "args": []})
+            assert ran.wait(10)
+    finally:
+        shop.removeHandler(handler)
+    assert stream.getvalue() == (f"hello {jid} Notes\n" if level == "info" else "hello ? ?\n")
 
 
 @pytest.fixture
