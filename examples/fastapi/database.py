@@ -1,12 +1,15 @@
-"""The database: SQLite through SQLAlchemy. `python database.py` creates the tables."""
+"""The database, through SQLAlchemy. `python database.py` creates the tables."""
 
+import os
 from collections.abc import Iterator
 
 from sqlalchemy import create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
+URL = os.environ.get("DATABASE_URL", "sqlite:///reports.db")
 # FastAPI solves dependencies in threads, so a connection moves between threads.
-engine = create_engine("sqlite:///reports.db", connect_args={"check_same_thread": False, "timeout": 10})
+OPTIONS = {"check_same_thread": False, "timeout": 10} if URL.startswith("sqlite") else {}
+engine = create_engine(URL, connect_args=OPTIONS)
 
 
 class Base(DeclarativeBase):

@@ -1,11 +1,15 @@
-"""The database: SQLite through SQLAlchemy."""
+"""The database, through SQLAlchemy."""
+
+import os
 
 from sqlalchemy import create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, scoped_session, sessionmaker
 
 from offsider.integrations.sqlalchemy import scope
 
-engine = create_engine("sqlite:///reports.db", connect_args={"check_same_thread": False, "timeout": 10})
+URL = os.environ.get("DATABASE_URL", "sqlite:///reports.db")
+OPTIONS = {"check_same_thread": False, "timeout": 10} if URL.startswith("sqlite") else {}
+engine = create_engine(URL, connect_args=OPTIONS)
 # One session per job or request. The application removes it with its context.
 session = scoped_session(sessionmaker(engine), scopefunc=scope)
 

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from urllib.parse import urlsplit
 
 SECRET_KEY = os.environ.get("SECRET_KEY", "change me")
 DEBUG = True
@@ -15,6 +16,16 @@ DATABASES = {
         "OPTIONS": {"timeout": 10},
     }
 }
+if "DATABASE_URL" in os.environ:
+    url = urlsplit(os.environ["DATABASE_URL"])
+    DATABASES["default"] = {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": url.path[1:],
+        "USER": url.username,
+        "PASSWORD": url.password,
+        "HOST": url.hostname,
+        "PORT": url.port,
+    }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 INSTALLED_APPS = [
     "django.contrib.admin",

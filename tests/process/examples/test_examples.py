@@ -8,7 +8,9 @@ import shutil
 import signal
 from contextlib import suppress
 from pathlib import Path
+from uuid import uuid4
 
+import psycopg
 import pytest
 
 from offsider.embedded.address import free_port
@@ -22,13 +24,14 @@ EXAMPLES = ROOT / "examples"
 class Example(Terminal):
     """One example in a folder of its own, with the commands of its README."""
 
-    def __init__(self, name: str, folder: Path, url: str) -> None:
+    def __init__(self, name: str, folder: Path, **environ: str) -> None:
         shutil.copytree(EXAMPLES / name, folder)
-        super().__init__(folder, REDIS_URL=url, REPORT_SECONDS="0.5")
+        super().__init__(folder, REPORT_SECONDS="0.5", **environ)
         port = str(free_port())
         blocks = [each.text for each in snippets((folder / "README.md").read_text()) if each.language == "bash"]
-        (self.setup, self.web, self.worker, self.create, self.show, self.kill) = (
-            block.replace("8000", port) for block in blocks
+        (self.setup, self.web, self.worker, self.create, self.show, self.kill, self.test) = (
+            "\n".join(line for line in block.replace("8000", port).splitlines() if not line.startswith("pip "))
+            for block in blocks
         )
 
     def report(self) -> dict[str, object]:
@@ -40,11 +43,33 @@ class Example(Terminal):
         return False
 
 
+@pytest.fixture
+def postgresql(request, postgresql_host):
+    """The environment that selects an empty database of PostgreSQL."""
+    name = f"example_{uuid4().hex}"
+    with psycopg.connect(host=postgresql_host, user="postgres", autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    driver = "postgresql" if request.node.callspec.params["name"] == "django" else "postgresql+psycopg"
+    # libpq reads the folder of the socket from PGHOST.
+    return {"DATABASE_URL": f"{driver}://postgres@/{name}", "PGHOST": postgresql_host}
+
+
 @pytest.mark.parametrize("name", ["django", "fastapi", "flask"])
-def test_a_job_of_a_killed_worker_runs_again_and_finishes(name, tmp_path, embedded_url):
-    example = Example(name, tmp_path / name, embedded_url)
+def test_its_own_test_passes(name, tmp_path):
+    example = Example(name, tmp_path / name, REDIS_URL="redis://127.0.0.1:1")
     try:
-        example.run("\n".join(line for line in example.setup.splitlines() if not line.startswith("pip ")))
+        example.run(example.test)
+    finally:
+        example.close()
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("name", ["django", "fastapi", "flask"])
+def test_a_job_of_a_killed_worker_runs_again_and_finishes(name, database, tmp_path, embedded_url, request):
+    environ = request.getfixturevalue("postgresql") if database == "postgresql" else {}
+    example = Example(name, tmp_path / name, REDIS_URL=embedded_url, **environ)
+    try:
+        example.run(example.setup)
         example.start(example.web)
         first = example.start(example.worker, REPORT_SECONDS="60")
         wait_for(example.answers)
@@ -57,6 +82,7 @@ def test_a_job_of_a_killed_worker_runs_again_and_finishes(name, tmp_path, embedd
         example.start(example.worker)
         wait_for(lambda: example.report()["status"] == "done")
 
+        assert (tmp_path / name / "reports.db").exists() == (database == "sqlite")
         report = example.report()
         assert report["runs"] == 2
         assert re.fullmatch(r"The report of 2026, built by job [0-9a-f]{24}\.", str(report["text"]))
