@@ -2,9 +2,9 @@
 """Run the project's tools: create .venv from the pinned requirements, then start the program.
 
     python3 dev.py demo [--seconds N]     a small application on its own server; its last line counts lost jobs
-    python3 dev.py test                   lint, types, every test, the lower layers' coverage, the scoreboard,
-                                          those of Django also with 4.2, and on Debian the engine's tests and those
-                                          of Django (with 6) on CPython 3.14
+    python3 dev.py test                   lint, types, every test, the lower layers' coverage, the scoreboard, those
+                                          of frameworks also with their oldest versions, and on Debian the engine's
+                                          tests and those of Django (with 6) on CPython 3.14
     python3 dev.py test PATH... [-k x]    pytest alone, in parallel, with these arguments (`--` before them is allowed)
     python3 dev.py full                   `test`, and then each row of the scoreboard in full, which takes hours
     python3 dev.py full --python PATH     the unit, redis and process tests on another CPython
@@ -191,7 +191,7 @@ def test(words: Sequence[str]) -> int:
     with ThreadPoolExecutor(1) as beside:
         others = {
             name: beside.submit(_shown_at_its_end, "python", f"scripts/{script}.py")
-            for name, script in (("django 4.2", "django42"), ("python 3.14", "python314"))
+            for name, script in (("oldest frameworks", "oldest"), ("python 3.14", "python314"))
         }
         results["scoreboard"] = scoreboard([])
         results |= {name: other.result() for name, other in others.items()}
@@ -264,7 +264,7 @@ def lock(words: Sequence[str]) -> int:
     return _all_of(
         (*pin, *words, "--extra", "dev", "--output-file", "requirements/dev.txt"),
         (*pin, *same, "--extra", "demo", "--output-file", "requirements/demo.txt"),
-        (*compile_, *silent, *words, "requirements/django-4.2.in", "--output-file", "requirements/django-4.2.txt"),
+        (*compile_, *silent, "--no-deps", *words, "requirements/oldest.in", "--output-file", "requirements/oldest.txt"),
     )
 
 

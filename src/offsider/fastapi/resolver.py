@@ -1,9 +1,8 @@
-"""Solves dependencies with FastAPI's own resolver, in FastAPI 0.110 and newer.
+"""Solves dependencies with FastAPI's own resolver, in FastAPI 0.115 and newer.
 
 FastAPI has no public function for it. All names that are not public are in this module:
 
 - ``get_dependant``, ``get_typed_signature`` and ``solve_dependencies`` of ``fastapi.dependencies.utils``;
-- from 0.112.3 on the result is an object, before a tuple;
 - from 0.121 on generators are closed by two stacks in the scope of the request, before by ``async_exit_stack``.
 """
 
@@ -106,14 +105,11 @@ class Resolver:
                 "async_exit_stack": outer,
                 "embed_body_fields": False,
             }
-            result = await _solve(**{key: value for key, value in given.items() if key in self._accepted})
-            values: dict[str, Any]
-            errors: list[Any]
-            values, errors = cast(Any, result)[:2] if isinstance(result, tuple) else (result.values, result.errors)
-            if errors:  # of an override: the declared dependencies were checked
-                places = ", ".join(".".join(map(str, error["loc"])) for error in errors)
+            solved = await _solve(**{key: value for key, value in given.items() if key in self._accepted})
+            if solved.errors:  # of an override: the declared dependencies were checked
+                places = ", ".join(".".join(map(str, error["loc"])) for error in solved.errors)
                 raise InvalidJob(f"{self._name}: a dependency needs {places} of a request, and a job has no request")
-            yield values
+            yield solved.values
 
 
 def _needs_of_request(dependant: Any) -> Iterator[str]:

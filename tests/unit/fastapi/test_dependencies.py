@@ -112,7 +112,9 @@ def test_the_exit_of_a_plain_job_does_not_end_the_loop_of_its_dependencies(depen
     with pytest.raises(SystemExit):
         declared("plain", dependency).run_inline(7, "SystemExit")
     assert declared("plain", dependency).run_inline(8) == 8
-    assert events[:4] == ["open", (7, "session"), "roll back SystemExit", "close"]
+    # In FastAPI 0.128 and before, a generator that is no coroutine is closed instead.
+    assert events[2] in {"roll back SystemExit", "roll back GeneratorExit"}
+    assert [*events[:2], events[3]] == ["open", (7, "session"), "close"]
 
 
 @both

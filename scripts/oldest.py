@@ -1,7 +1,7 @@
-"""Run the tests of the Django app with Django 4.2 LTS: `python scripts/django42.py [PYTEST ARGUMENTS ...]`.
+"""Run the tests of the frameworks with their oldest supported versions: `python scripts/oldest.py [PYTEST ARGUMENTS ...]`.
 
-requirements/django-4.2.txt is installed (checked by hash) into `.django-4.2`. The tests import from that folder first,
-then from `.venv`, which has all other packages, and Django 5.2. python314.py tests with Django 6.
+requirements/oldest.txt is installed (checked by hash) into `.oldest`. The tests import from that folder first, then from
+`.venv`, which has all other packages, and newer versions of these. python314.py tests with Django 6.
 Standard library only.
 """
 
@@ -15,9 +15,14 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDER = ROOT / ".django-4.2"
-REQUIREMENTS = ROOT / "requirements" / "django-4.2.txt"
-TESTS = ("tests/unit/django", "tests/redis/django")
+FOLDER = ROOT / ".oldest"
+REQUIREMENTS = ROOT / "requirements" / "oldest.txt"
+TESTS = (
+    *("tests/unit/django", "tests/redis/django", "tests/unit/fastapi", "tests/redis/fastapi", "tests/redis/flask"),
+    *("tests/redis/integrations/test_sqlalchemy.py", "tests/redis/integrations/test_sqlalchemy_outbox.py"),
+)
+#: The test client of an old Starlette leaves streams open.
+WARNINGS = ("-W", "ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def prepare() -> None:
@@ -26,7 +31,7 @@ def prepare() -> None:
     wanted = hashlib.sha256(f"{sys.version}\0{REQUIREMENTS.read_text()}".encode()).hexdigest()
     if mark.exists() and mark.read_text() == wanted:
         return
-    print(f"django42.py: installing {REQUIREMENTS.name} into {FOLDER.name}", flush=True)
+    print(f"oldest.py: installing {REQUIREMENTS.name} into {FOLDER.name}", flush=True)
     shutil.rmtree(FOLDER, ignore_errors=True)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--target", str(FOLDER)]
     subprocess.run([*pip, "--require-hashes", "--no-deps", "--requirement", str(REQUIREMENTS)], check=True)
@@ -37,7 +42,7 @@ def main(words: list[str]) -> int:
     prepare()
     one_server = ("-n", os.environ.get("OFFSIDER_TEST_WORKERS", "4"), "--dist", "worksteal", "-k", "not redis7")
     path = os.pathsep.join(filter(None, (str(FOLDER), os.environ.get("PYTHONPATH"))))
-    command = [sys.executable, "scripts/run_tests.py", "-q", *(words or (*one_server, *TESTS))]
+    command = [sys.executable, "scripts/run_tests.py", "-q", *WARNINGS, *(words or (*one_server, *TESTS))]
     return subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, check=False).returncode
 
 
