@@ -16,7 +16,7 @@ from offsider.jobs import registry
 from offsider.storage import working
 from offsider.storage.tracking import Tracking
 from offsider.worker import outage
-from offsider.worker.fetch import ticker
+from offsider.worker.fetch import prefetch_size, ticker
 from offsider.worker.fetch.prefetch_size import PrefetchSize
 from offsider.worker.settle import settlement
 from tests.redis.worker.conftest import Parts, make_config
@@ -390,6 +390,20 @@ def test_jobs_that_sleep_get_a_thread_each_at_any_throughput(make_crew, work, ra
     print(threads.most_common())
     assert len(threads) == 10
     assert threads.most_common(1)[0][1] < 100
+
+
+def test_large_payloads_are_prefetched_up_to_a_total_size(make_crew, work, raw_redis, monkeypatch):
+    """At this speed all jobs would be prefetched: 60 MB in the worker's memory, and in one reply of the server."""
+    monkeypatch.setattr(prefetch_size, "AHEAD_SECONDS", 100.0)
+    monkeypatch.setattr(ticker, "TICK_SECONDS", 5.0)
+    held: list[int] = []
+    crew = make_crew()
+    work.does = dict.fromkeys(range(60), lambda: held.append(len(crew.private(raw_redis))))
+    for number in range(60):
+        raw_redis.lpush("queue:default", payload(number)[:-1] + b',"filling":"%s"}' % (b"x" * 1_000_000))
+    crew.start()
+    wait_for(lambda: len(held) == 60)
+    assert 2 < max(held) <= 2 * prefetch_size.MOST_BYTES / 1_000_000
 
 
 def test_requeued_prefetched_jobs_do_not_count_as_interrupted(make_crew, work, event, raw_redis):

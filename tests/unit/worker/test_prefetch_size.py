@@ -6,6 +6,7 @@ from offsider.worker.fetch.prefetch_size import (
     AHEAD_SECONDS,
     FEW_JOBS,
     MEMORY_SECONDS,
+    MOST_BYTES,
     MOST_NEAR,
     ROUND_TRIPS,
     PrefetchSize,
@@ -44,6 +45,26 @@ def test_the_prefetch_covers_two_milliseconds_at_the_recent_rate(clock, per_seco
     finish(pace, clock, per_second)
     assert pace.ahead == pytest.approx(ahead, abs=1)
     assert AHEAD_SECONDS == 0.002
+
+
+@pytest.mark.parametrize("payload_bytes, ahead", [(1_000, MOST_NEAR), (100_000, 80), (1_000_000, 8), (10_000_000, 0)])
+def test_prefetched_payloads_have_a_maximum_size(clock, payload_bytes, ahead):
+    pace = PrefetchSize(clock=clock)
+    finish(pace, clock, 500_000)
+    pace.note_payloads(10 * payload_bytes, 10)
+    assert pace.ahead == ahead
+    assert ahead * payload_bytes <= MOST_BYTES or ahead == MOST_NEAR
+
+
+def test_after_large_payloads_the_prefetch_grows_with_each_claim_of_small_ones(clock):
+    pace = PrefetchSize(clock=clock)
+    finish(pace, clock, 500_000)
+    pace.note_payloads(1_000_000, 1)
+    sizes = []
+    for _ in range(5):
+        pace.note_payloads(1_000, 10)
+        sizes.append(pace.ahead)
+    assert sizes == [15, 31, 63, MOST_NEAR, MOST_NEAR]
 
 
 def test_slow_jobs_are_never_fetched_ahead(clock):

@@ -307,6 +307,8 @@ class Line:
         self._starved_seconds += (now - began) * (idle + self._idle.count) / 2 / self._context.capsule.concurrency
         if timed and now - began > (now - request.at) / 2:  # otherwise the reply arrived before it was read
             self.prefetch.note_round_trip(now - request.at, len(request.finished) + len(result.claimed))
+        if result.claimed:
+            self.prefetch.note_payloads(sum([len(raw) for _, raw in result.claimed]), len(result.claimed))
         if request.leading:
             request.at = now
             self.last, self.dry = result, not result.refused and 0 < request.limit > len(result.claimed)

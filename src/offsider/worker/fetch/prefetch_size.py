@@ -6,6 +6,8 @@ for no-ops.
 
 * The rate counts only the time in which threads have jobs, not the time in which they wait for the server. A rate over
   all time would depend on the prefetch that it determines, and stay low on a distant server.
+* Large payloads are prefetched up to a total size: a script that moves many of them blocks the server, and each of them
+  stays in the worker's memory until it is acknowledged.
 * The round trip is the minimum of recent round trips with few jobs. A reply may be late because jobs hold the
   interpreter lock, or because the script handled many jobs; it is never early.
 """
@@ -26,6 +28,8 @@ DISTANT_SECONDS = 0.0007
 #: Maximum prefetch of one process.
 MOST_NEAR = 100
 MOST_FAR = 500
+#: Maximum payload of all prefetched jobs of one process, in bytes; a job for each idle thread is claimed in any case.
+MOST_BYTES = 8_000_000
 #: Upper bound of the round trip: with a larger prefetch, jobs would wait until the ticker requeues them.
 FARTHEST_SECONDS = 0.01
 #: Number of recent round trips for the minimum.
@@ -53,6 +57,7 @@ class PrefetchSize:
         self._clock = clock
         self._noted_at = clock()
         self._round_trips: deque[float] = deque(maxlen=ROUND_TRIPS)
+        self._payload_bytes = 1.0
         self.per_second = 0.0
         self.round_trip_seconds = 0.0
 
@@ -69,6 +74,11 @@ class PrefetchSize:
             self._round_trips.append(seconds)
             self.round_trip_seconds = min(self._round_trips)
 
+    def note_payloads(self, payload_bytes: int, jobs: int) -> None:
+        """Add the total size of claimed payloads. The estimate rises at once, and falls by half with each claim."""
+        mean = payload_bytes / jobs
+        self._payload_bytes = max(mean, (self._payload_bytes + mean) / 2)
+
     @property
     def far(self) -> bool:
         """Whether the server is so distant that several concurrent requests are worth their cost."""
@@ -77,7 +87,8 @@ class PrefetchSize:
     @property
     def most(self) -> int:
         """The limit for this capsule."""
-        return int((MOST_NEAR if self.round_trip_seconds < NEAR_SECONDS else MOST_FAR) * self._share)
+        jobs = MOST_NEAR if self.round_trip_seconds < NEAR_SECONDS else MOST_FAR
+        return int(min(jobs, MOST_BYTES / self._payload_bytes) * self._share)
 
     @property
     def ahead(self) -> int:
