@@ -35,7 +35,7 @@ from offsider.core.payload import JobPayload, check_nesting, encode, new_jid, st
 from offsider.logs.structured import about_payload
 from offsider.runtime.middleware import ClientChain, Push
 from offsider.runtime.propagation import stamps
-from offsider.storage.effects import Effect
+from offsider.storage.effects import Effect, are_shared
 
 logger = logging.getLogger("offsider")
 
@@ -123,6 +123,7 @@ class Preparer:
         queue = shared.get("queue", "default")
         entries = [entry for entry in self.config.push_effects if entry.concerns(template)]
         push = Push(payload=template.payload, reason="push", job=job, server=server)
+        effects: Sequence[Effect] = ()
         jobs: list[Prepared] = []
         for args, jid in zip(pushes.calls, pushes.jids, strict=True):
             if are_plain(args):  # most jobs: nothing to check, and nothing that cannot be encoded
@@ -133,8 +134,7 @@ class Preparer:
                 raw = self._fill(bytes_of, payload)
             if len(raw) > SMALL_BYTES:
                 raw = self._large.looked_at(filled(shared, args, jid), raw, job)
-            effects: Sequence[Effect] = ()
-            if entries:
+            if entries and not are_shared(effects):
                 push.payload = filled(shared, args, jid)
                 effects = effects_of(entries, push, None)
             jobs.append(Prepared(shared, raw, queue, None, False, server, effects, args, jid))

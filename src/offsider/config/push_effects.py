@@ -29,8 +29,9 @@ class PushEffects(Protocol):
         """Return the effects of one job. Must not change the payload.
 
         Called after client middleware and the push guard; for a job of the outbox once more when a worker stores it.
-        Derive the effects from the payload only; pushes may share them, see `Effect.arguments`. The script may run
-        twice for the same jid, because a client repeats a push whose reply was lost.
+        Derive the effects from the payload only. If none of them has arguments, the jobs of a bulk push share those of
+        the first (see `Effect.arguments`). The script may run twice for the same jid, because a client repeats a push
+        whose reply was lost.
 
         Args:
             push: a push with the reason ``"push"``.

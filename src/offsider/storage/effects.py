@@ -22,8 +22,9 @@ from offsider.storage.scripts import Argument, Call, RunsScripts, Script
 if TYPE_CHECKING:
     from offsider.core.outcome import Destination, Outcome
 
-ArgumentsOf: TypeAlias = "Callable[[Outcome, Destination], Sequence[Argument] | None]"
-"""Returns the arguments of an effect for an outcome and where the job goes; None if the effect does not apply."""
+ArgumentsOf: TypeAlias = "Callable[[Outcome, Destination], Sequence[Argument] | Effect | None]"
+"""Returns the arguments of an effect for an outcome and where the job goes, or another effect to run instead; None if the
+effect does not apply."""
 
 
 @dataclass(slots=True, eq=False)  # not frozen: a frozen one takes three times as long to create
@@ -52,8 +53,10 @@ class Effect:
         """Return the effect with its arguments for this outcome; None if it does not apply."""
         if not callable(self.arguments):
             return self
-        arguments = self.arguments(outcome, goes)
-        return None if arguments is None else Effect(self.script, self.keys, arguments, self.done, self.common)
+        found = self.arguments(outcome, goes)
+        if found is None or isinstance(found, Effect):
+            return found
+        return Effect(self.script, self.keys, found, self.done, self.common)
 
     def of_push(self, jid: str) -> Effect:
         """Return the effect with its arguments for the push of this job."""
@@ -70,6 +73,11 @@ def are_urgent(effects: Iterable[Effect]) -> bool:
     return any(effect.common is None for effect in effects)
 
 
+def are_shared(effects: Sequence[Effect]) -> bool:
+    """Return whether these effects of a push are those of each job of its bulk push."""
+    return bool(effects) and all(effect.arguments is None for effect in effects)
+
+
 Placed: TypeAlias = "Sequence[tuple[int, Effect]]"
 """Effects, each with the index of its job in the script, from 0."""
 
@@ -78,7 +86,7 @@ def placed(jobs: Iterable[Sequence[Effect]]) -> Placed:
     """Return the effects of jobs, those that can run as one call next to each other."""
     found = [(place, effect) for place, effects in enumerate(jobs) for effect in effects]
     if any(effect.common is not None for _, effect in found):
-        found.sort(key=lambda one: 0 if one[1].common is None else id(one[1].keys))
+        found.sort(key=lambda one: (0, 0) if one[1].common is None else (id(one[1].keys), id(one[1].common)))
     return found
 
 
@@ -105,22 +113,27 @@ elseif written and type(written[1]) == 'table' then
 elseif written then
   for i, one in ipairs(written) do gone[i] = one ~= 1 and one ~= '' and string.sub(one, 1, 1) ~= '\\0' end
 end
-local replies = {{}}
+local replies, none_gone, told = {{}}, next(gone) == nil, 0
 while at <= #ARGV do
   local effect, keys, jobs, own, common = tonumber(ARGV[at]), ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
   local arguments, here, reply = part(ARGV, at + 5, common), {{}}, false
   at = at + 5 + common
+  local count = tonumber(common)
   for job = 1, jobs do
-    here[job] = not gone[tonumber(ARGV[at])]
-    for i = at + 1, here[job] and at + own or 0 do arguments[#arguments + 1] = ARGV[i] end
-    reply, at = reply or here[job], at + 1 + own
+    local is_here = none_gone or not gone[tonumber(ARGV[at])]
+    for i = at + 1, is_here and at + own or 0 do
+      count = count + 1
+      arguments[count] = ARGV[i]
+    end
+    here[job], reply, at = is_here, reply or is_here, at + 1 + own
   end
   if reply then
     local succeeded
     succeeded, reply = pcall(effects[effect], part(KEYS, key, keys), arguments)
     if not succeeded then reply = type(reply) == 'table' and reply.err or tostring(reply) end
   end
-  for job = 1, jobs do replies[#replies + 1] = here[job] and reply or false end
+  for job = 1, jobs do replies[told + job] = here[job] and reply or false end
+  told = told + jobs
   key = key + keys
 end
 return {{written or false, replies}}

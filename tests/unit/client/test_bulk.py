@@ -11,6 +11,8 @@ from offsider.config import test_mode
 from offsider.core.errors import InvalidArguments, InvalidJob, InvalidOptions
 from offsider.core.payload import decode
 from offsider.jobs import registry
+from offsider.storage.effects import Effect
+from offsider.storage.scripts import Script
 
 
 @pytest.fixture
@@ -105,6 +107,9 @@ def test_jobs_after_a_commit_are_stored_like_others(client, config, stored, cust
     ]
 
 
+SCRIPT = Script("any", source="return 1\n")
+
+
 class Jids:
     """The jid of each job as its effect."""
 
@@ -112,14 +117,17 @@ class Jids:
         return push.payload["class"] == "X"
 
     def effects(self, push, at):
-        return [push.payload["jid"]]
+        return [Effect(SCRIPT, (), (push.payload["jid"],))]
 
 
 def test_effects_see_each_job(client, config, stored):
     config.push_effects.append(Jids())
     client.push_bulk({"class": "X", "args": [[1], [2], [3]]})
     client.push_bulk({"class": "Y", "args": [[1], [2]]})
-    assert [job.effects for job in stored] == [[job.jid] for job in stored[:3]] + [(), ()]
+    assert [[effect.arguments for effect in job.effects] for job in stored] == [
+        *([(job.jid,)] for job in stored[:3]),
+        *([], []),
+    ]
     assert [decode(job.raw) for job in stored] == [job.payload for job in stored]
 
 

@@ -283,7 +283,7 @@ class Batch:
 
     def _advance(self, lineage: store.Lineage, event: str, token: str) -> None:
         redis = self.here.redis
-        redis.run(*store.advancing(redis.keys, lineage, self._lives, event, token))
+        redis.run(*store.outcomes(redis.keys.prefix, lineage, self._lives).call(event, token))
 
     def _lineage(self) -> store.Lineage:
         lineage = lineages(self.here).of(self.bid)

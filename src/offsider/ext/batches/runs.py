@@ -19,7 +19,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from offsider.config.installation import Installation
 from offsider.core.errors import MalformedPayload, RedisFailure, RedisUnavailable, Shutdown
@@ -34,12 +34,11 @@ if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.core.outcome import Destination, Outcome
     from offsider.core.payload import JobPayload
-    from offsider.ext.batches.store import Lives
+    from offsider.ext.batches.store import Lineages, Lives
     from offsider.runtime.context import JobContext
     from offsider.runtime.events import JobRemoved
     from offsider.runtime.middleware import Push
     from offsider.storage.effects import Effect
-    from offsider.storage.scripts import Argument
 
 logger = logging.getLogger("offsider")
 
@@ -72,13 +71,27 @@ class Joins:
         return self._joining(push.server, bid)
 
 
+class _Worker(NamedTuple):
+    """What the members of all batches share in a worker."""
+
+    here: Installation
+    prefix: str
+    lives: Lives
+    lineages: Lineages
+
+    @classmethod
+    def of(cls, config: Config) -> _Worker:
+        here = Installation.of(config)
+        return cls(here, here.redis.keys.prefix, Installed.of(config).lives(config), lineages(here))
+
+
 class Runs:
     """The admission of members and callbacks, and a listener for jobs that die or are removed without a run."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         # Of the worker, whose configuration is frozen when its first job runs.
-        self._worker: tuple[Installation, Lives] | None = None
+        self._worker: _Worker | None = None
 
     def install(self) -> None:
         self._config.push_effects.append(Joins(self._config))
@@ -93,26 +106,27 @@ class Runs:
         if not bid or not job.process:
             return call_next(job)
         if self._worker is None:
-            self._worker = Installation.of(self._config), Installed.of(self._config).lives(self._config)
-        here, lives = self._worker
+            self._worker = _Worker.of(self._config)
+        here, prefix, lives, known = self._worker
         try:
-            lineage = self._lineage(here, bid, job)
-            if job.interrupted_count or job.retry_count is not None:
+            lineage = self._lineage(known, bid, job)
+            if "interrupted_count" in payload or "retry_count" in payload:
                 self._abandon(here, lineage, job)
             step = steps.step_of(here, job, bid, lives) if steps.FOLLOWED in payload else None
         except RedisFailure as error:
             self._config.handle_error(error, {"context": "reading the batch of a job", "job": job.payload})
             return Rescheduled(REFUSED_SECONDS, "cannot read its batch")
         if lineage:
+            outcomes, jid = store.outcomes(prefix, lineage, lives), job.jid
 
-            def arguments(outcome: Outcome, goes: Destination) -> Sequence[Argument] | None:
+            def chosen(outcome: Outcome, goes: Destination) -> Effect | None:
                 event = _event(outcome, goes, is_member=is_member)
                 if event == "succeeded":  # most runs
-                    return event, job.jid, ""
+                    return outcomes.success(jid)
                 about = f"{job.name}: {type(outcome.error).__name__}" if isinstance(outcome, Failed) else job.name
-                return None if event is None else (event, job.jid, about)
+                return None if event is None else outcomes.other(event, jid, about)
 
-            job.effects += (store.outcome(here.redis.keys, lineage, lives, arguments),)
+            job.effects += (outcomes.effect(chosen),)
             if step is not None:
                 job.effects += (step.effect(),)
         return call_next(job)
@@ -128,11 +142,11 @@ class Runs:
                 extra={"fields": about_here(job)},
             )
 
-    def _lineage(self, here: Installation, bid: str, job: JobContext) -> store.Lineage:
+    def _lineage(self, known: Lineages, bid: str, job: JobContext) -> store.Lineage:
         reported = False
         while True:
             try:
-                return lineages(here).of(bid)
+                return known.of(bid)
             except RedisUnavailable as error:
                 if not reported:
                     self._config.handle_error(error, {"context": "reading the batch of a job", "job": job.payload})
@@ -168,7 +182,7 @@ class Runs:
                 lives = Installed.of(self._config).lives(self._config)
                 event = "died" if is_member else "broken"
                 about = f"{payload.get('class')}{why}"
-                here.redis.run(*store.advancing(here.redis.keys, lineage, lives, event, jid, about))
+                here.redis.run(*store.outcomes(here.redis.keys.prefix, lineage, lives).call(event, jid, about))
                 if followed:
                     steps.stop(here, bid, jid)
         except RedisFailure as error:

@@ -113,21 +113,37 @@ def joining(keys: Keys, bid: str) -> Effect:
     return Effect(JOIN, (batch_key(keys, bid), batch_key(keys, bid, "-jids")), None, common=())
 
 
-def advancing(keys: Keys, lineage: Lineage, lives: Lives, event: str, jid: str, about: str = "") -> Call:  # noqa: PLR0917 - those of the script
-    """Return the call of ``advance.lua``."""
-    names, common = _common(keys.prefix, lineage, lives)
-    return ADVANCE, names, [*common, event, jid, about]
+class Outcomes(NamedTuple):
+    """The calls of ``advance.lua`` for the members of one batch.
 
+    Attributes:
+        names: its keys.
+        each: its first arguments, before event, id, class and error of each outcome.
+        succeeded: its first arguments before the ids of succeeded members.
+    """
 
-def outcome(keys: Keys, lineage: Lineage, lives: Lives, arguments: ArgumentsOf) -> Effect:
-    """Return the effect of a member's or callback's outcome; ``arguments`` returns event, jid, and class and error."""
-    names, common = _common(keys.prefix, lineage, lives)
-    return Effect(ADVANCE, names, arguments, common=common)
+    names: Sequence[str]
+    each: Sequence[Argument]
+    succeeded: Sequence[Argument]
+
+    def effect(self, chosen: ArgumentsOf) -> Effect:
+        """Return the effect of a run; ``chosen`` returns one of the two below, or None."""
+        return Effect(ADVANCE, self.names, chosen)
+
+    def success(self, jid: str) -> Effect:
+        return Effect(ADVANCE, self.names, (jid,), None, self.succeeded)
+
+    def other(self, event: str, jid: str, about: str) -> Effect:
+        return Effect(ADVANCE, self.names, (event, jid, about), None, self.each)
+
+    def call(self, event: str, jid: str, about: str = "") -> Call:
+        """Return the call without a run."""
+        return ADVANCE, self.names, [*self.each, event, jid, about]
 
 
 @lru_cache(1_000)
-def _common(prefix: str, lineage: Lineage, lives: Lives) -> tuple[Sequence[str], Sequence[Argument]]:
-    """Return the keys and first arguments of ``advance.lua``, the same for all members."""
+def outcomes(prefix: str, lineage: Lineage, lives: Lives) -> Outcomes:
+    """Return the calls for the members of the first batch of the lineage."""
     keys = Keys(prefix)
     names = [batches_key(keys), keys.queues]
     levels: list[Argument] = [lives.success, lives.dead, len(lineage)]
@@ -136,7 +152,7 @@ def _common(prefix: str, lineage: Lineage, lives: Lives) -> tuple[Sequence[str],
         names += [start + part for part in _PARTS]
         names += [keys.queue(queue) for queue in level.queues]
         levels += (level.bid, len(level.queues), *level.queues)
-    return tuple(names), tuple(levels)
+    return Outcomes(tuple(names), (*levels, ""), (*levels, "succeeded"))
 
 
 def open_block(  # noqa: PLR0917 - those of the script

@@ -38,7 +38,7 @@ def tell(config, redis):
 
     def tell(batch, event, jid, about="X: ValueError"):
         lineage, lives = lineages(Installation.of(config)).of(batch.bid), Installed.of(config).lives(config)
-        return redis.run(*store.advancing(redis.keys, lineage, lives, event, jid, about))
+        return redis.run(*store.outcomes(redis.keys.prefix, lineage, lives).call(event, jid, about))
 
     return tell
 

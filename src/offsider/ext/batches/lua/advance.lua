@@ -9,7 +9,7 @@
 -- ARGV[2] seconds to keep a batch with a dead job
 -- ARGV[3] number of batches
 -- ARGV[4...] of each batch: bid, number of queues, their names
--- then of each outcome: event, id, class and error
+-- then the event of all outcomes, and the id of each; or an empty text, and of each outcome: event, id, class and error
 --   event: succeeded, failed or died: a member; called or broken: a callback; closed: a block, or all with an empty token
 --   id: jid, or token of the block
 -- returns 1 if a callback condition may have changed
@@ -23,9 +23,12 @@ for i = 1, ARGV[3] do
   key, at = key + 7 + count, at + 2 + count
 end
 local own, look, dead, broken, succeeded, ended = levels[1], false, false, false, {}, {}
+local common = ARGV[at]
+at = at + 1
 local function remove(command, from, ids)
-  local count = 0
-  for i = 1, #ids, 1000 do count = count + redis.call(command, from, unpack(ids, i, math.min(i + 999, #ids))) end
+  local count, all = 0, #ids
+  if all == 0 or redis.call('EXISTS', from) == 0 then return 0 end -- most are missing
+  for i = 1, all, 1000 do count = count + redis.call(command, from, unpack(ids, i, math.min(i + 999, all))) end
   return count
 end
 local function note(to, id, about) -- returns whether the jid is new there
@@ -33,7 +36,11 @@ local function note(to, id, about) -- returns whether the jid is new there
   redis.call('PEXPIRE', to, redis.call('PTTL', own.batch))
   return new == 1
 end
-for i = at, #ARGV, 3 do
+if common ~= '' then
+  succeeded = {unpack(ARGV, at)}
+  ended = succeeded
+end
+for i = at, common == '' and #ARGV or 0, 3 do
   local event, id, about = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   if event == 'succeeded' then
     succeeded[#succeeded + 1] = id
