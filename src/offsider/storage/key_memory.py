@@ -12,6 +12,8 @@ from offsider.storage.redis import Redis
 _COUNT = 5_000
 #: Keys of a family that are measured; the others are assumed to have their average size.
 MOST_MEASURED = 100
+#: Elements of a key that the server measures. By default it measures five, too few for hashes with one large field.
+SAMPLES = 100
 OTHER = "other keys"
 
 
@@ -20,7 +22,7 @@ class KeyFamily:
     """Keys with a common beginning.
 
     Attributes:
-        name: the beginning, without the prefix of all keys.
+        name: their pattern in docs/internals/keys.md without the prefix of all keys, for example ``queue:*``.
         count: number of keys.
         measured: number of keys whose memory was measured.
         measured_bytes: their memory.
@@ -65,12 +67,17 @@ def by_family(redis: Redis, budget_seconds: float) -> tuple[list[KeyFamily], boo
 
 def _family(name: bytes, prefix: str) -> str:
     key = name.decode(errors="replace")
-    match = FAMILY.match(key.removeprefix(prefix)) if key.startswith(prefix) else None
-    return match[0] if match else OTHER
+    key = key.removeprefix(prefix) if key.startswith(prefix) else ""
+    match = FAMILY.match(key)
+    if match is None:
+        return OTHER
+    return "<identity>*" if match["identity"] else match[0] if match.end() == len(key) else f"{match[0]}*"
 
 
 def _measure(redis: Redis, families: Iterable[KeyFamily]) -> None:
     for family in families:
-        replies = redis.pipeline([("MEMORY", "USAGE", key) for key in family.sample], raise_errors=False)
+        replies = redis.pipeline(
+            [("MEMORY", "USAGE", key, "SAMPLES", SAMPLES) for key in family.sample], raise_errors=False
+        )
         sizes = [reply for reply in replies if isinstance(reply, int)]  # a key may have expired
         family.measured, family.measured_bytes = len(sizes), sum(sizes)

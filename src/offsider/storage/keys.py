@@ -80,9 +80,12 @@ from datetime import UTC, datetime
 FENCE_SECONDS = 24 * 60 * 60
 STRIKE_SECONDS = 72 * 60 * 60
 
-#: The family of a key without its prefix: offsider's keys up to the name of the extension or feature, Sidekiq's up to
-#: the first separator, batches.
-FAMILY = re.compile(r"offsider:[a-z-]+|(?:queue|stat|j|h)(?=[:|])|(?:queues|schedule|retry|dead|processes)$|b(?=-)")
+#: The common beginning of a family of keys, without their prefix: offsider's keys up to the name of the extension or
+#: feature, Sidekiq's up to the first separator, batches, processes.
+FAMILY = re.compile(
+    r"offsider:results:[a-z]+:?|offsider:[a-z-]+:?|(?:queue|stat):|[hj]\||b-|(?P<identity>[^:|]+:\d+:[0-9a-f]{12})"
+    r"|(?:queues|schedule|retry|dead|processes|paused|batches|dear-leader|process_cleanup)$"
+)
 
 _GLOB = re.compile(r"[*?\[\]\\]")
 _BACKSLASHED = r"\\\g<0>"

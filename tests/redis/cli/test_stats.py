@@ -152,7 +152,7 @@ def test_one_of_several_servers_is_selected(stocked, redis_url, tmp_path):
 def test_memory_is_shown_by_family_of_keys(stocked, monkeypatch):
     lines = [line.split() for line in call("--memory").output.splitlines()]
     assert lines[0] == ["KEYS", "COUNT", "MEMORY"]
-    assert ["stat", "2", "0.0", "MB"] in lines
-    assert json.loads(call("--memory", "--json").output)["families"]["stat"]["keys"] == 2
+    assert ["stat:*", "2", "0.0", "MB"] in lines
+    assert json.loads(call("--memory", "--json").output)["families"]["stat:*"]["keys"] == 2
     monkeypatch.setattr(stats, "memory_by_family", lambda here, seconds: ([], False))
     assert "The scan stopped after 10 s" in call("--memory").output

@@ -19,21 +19,35 @@ def test_keys_are_counted_by_their_family(redis, raw_redis):
     for key in (
         *("offsider:limiter:{bucket:a}", "offsider:limiter:{bucket:b}", "offsider:limiters", "queue:default", "queues"),
         *("stat:processed", "stat:failed:2026-11-23", "b-abc", "b-abc-jids", "j|261123|8:1", "retry", "customer"),
+        *(
+            "vm:411:0123456789ab",
+            "vm:411:0123456789ab:work",
+            "offsider:errors",
+            "offsider:errors:fields",
+            "retry-later",
+        ),
+        *("offsider:results:job:a", "offsider:results:done:Report", "offsider:results:classes"),
     ):
         raw_redis.set(f"shop:{key}", "x")
     raw_redis.set("queue:of another application", "x")
     found, complete = key_memory.by_family(redis, 10.0)
     assert complete
     assert {family.name: family.count for family in found} == {
-        "offsider:limiter": 2,
+        "offsider:limiter:*": 2,
         "offsider:limiters": 1,
-        "queue": 1,
+        "offsider:errors": 1,
+        "offsider:errors:*": 1,
+        "offsider:results:job:*": 1,
+        "offsider:results:done:*": 1,
+        "offsider:results:classes": 1,
+        "<identity>*": 2,
+        "queue:*": 1,
         "queues": 1,
-        "stat": 2,
-        "b": 2,
-        "j": 1,
+        "stat:*": 2,
+        "b-*": 2,
+        "j|*": 1,
         "retry": 1,
-        key_memory.OTHER: 2,
+        key_memory.OTHER: 3,
     }
 
 
@@ -43,7 +57,7 @@ def test_the_memory_of_a_family_is_extrapolated_from_a_sample(redis, raw_redis, 
     raw_redis.set("shop:retry", "x")
     monkeypatch.setattr(key_memory, "MOST_MEASURED", 4)
     (queues, retry), _ = key_memory.by_family(redis, 10.0)
-    assert (queues.name, queues.measured, retry.name, retry.measured) == ("queue", 4, "retry", 1)
+    assert (queues.name, queues.measured, retry.name, retry.measured) == ("queue:*", 4, "retry", 1)
     assert 100_000 <= queues.estimated_bytes <= 200_000
 
 
