@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 def check_server_name(name: str) -> str:
     """Return the name of an additional server; ConfigurationError if it cannot be used."""
     if name == MAIN or not _NAME.fullmatch(name):
-        what = "it is that of [redis]" if name == MAIN else "a name is letters, digits and _ . -"
+        what = "it is the name of [redis]" if name == MAIN else "a name may contain only letters, digits and _ . -"
         raise ConfigurationError(f"servers.{name}: the name cannot be used: {what}")
     return name
 

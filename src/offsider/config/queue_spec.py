@@ -35,7 +35,7 @@ class QueueSpec:
             pair = tuple(cast("list[object] | tuple[object, ...]", value))
             if len(pair) in (1, 2):
                 return cls._checked(pair[0], pair[1] if len(pair) == 2 else 0, pair)
-        raise ConfigurationError(f'a queue is written "name" or "name,weight", got {value!r}')
+        raise ConfigurationError(f'expected a queue as "name" or "name,weight", got {value!r}')
 
     @classmethod
     def _checked(cls, name: object, weight: object, given: object) -> QueueSpec:
@@ -45,12 +45,12 @@ class QueueSpec:
             except InvalidOptions as error:
                 raise ConfigurationError(str(error)) from None
         if str(name) != str(name).strip():  # it could not be parsed from text
-            raise ConfigurationError(f'a queue whose name begins or ends with a blank is served by "*" alone: {name!r}')
+            raise ConfigurationError(f'only "*" can serve a queue whose name begins or ends with a space: {name!r}')
         if isinstance(weight, str) and weight.isascii() and weight.isdigit():
             weight = int(weight)
         if not isinstance(weight, int) or isinstance(weight, bool) or not 0 <= weight <= MAX_WEIGHT:
             raise ConfigurationError(
-                f"a queue's weight is a whole number from 0 to {MAX_WEIGHT}, got {given!r}; list each queue separately"
+                f"a queue's weight must be a whole number from 0 to {MAX_WEIGHT}, got {given!r}; list each queue separately"
             )
         return cls(str(name), weight)
 
@@ -64,5 +64,5 @@ def parse_all(values: Iterable[object]) -> tuple[QueueSpec, ...]:
     names = [spec.name for spec in specs]
     for name in names:
         if names.count(name) > 1:
-            raise ConfigurationError(f"the queue {name!r} is named twice; give it a weight to look at it more often")
+            raise ConfigurationError(f"the queue {name!r} is listed twice; to check it more often, give it a weight")
     return specs

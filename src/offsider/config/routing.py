@@ -96,7 +96,7 @@ class Rules(tuple[Rule, ...]):
         if isinstance(given, cls):
             return given
         if not isinstance(given, list | tuple):
-            raise ConfigurationError(f'a list of rules is expected, each ["query", "queue"], got {given!r}')
+            raise ConfigurationError(f'expected a list of rules, each ["query", "queue"], got {given!r}')
         items = cast("Sequence[object]", given)
         return cls(_rule(number, item) for number, item in enumerate(items, start=1))
 
@@ -150,7 +150,7 @@ def _rule(number: int, item: object) -> Rule:
             pass
         case _:
             raise ConfigurationError(
-                f'rule {number}: ["query", "queue"] is expected, or ["query", "queue", "server"]; got {item!r}'
+                f'rule {number}: expected ["query", "queue"] or ["query", "queue", "server"], got {item!r}'
             )
     try:
         return Rule(Query.parse(str(query)), check_queue_name(str(queue)) if queue else "", str(server))

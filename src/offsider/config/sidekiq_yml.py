@@ -100,7 +100,7 @@ def _translated(tree: Mapping[str, Any], origin: str, notes: list[str]) -> dict[
         if key == "verbose":
             ours.setdefault("log", {}).update({"level": "debug"} if value else {})
         elif key in IGNORED:
-            notes.append(f"{origin}: {key} means nothing to offsider and was passed over")
+            notes.append(f"{origin}: offsider has no setting {key}: it is ignored")
         else:
             ours[key] = value
     return ours

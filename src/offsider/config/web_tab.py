@@ -195,4 +195,4 @@ class WebTab:
 
     def __post_init__(self) -> None:
         if not _PATH.fullmatch(self.path):
-            raise ConfigurationError(f"the web tab {self.name!r}: path is written as /batches, not as {self.path!r}")
+            raise ConfigurationError(f"the web tab {self.name!r}: path must be like /batches, got {self.path!r}")

@@ -29,7 +29,7 @@ def _found() -> Iterator[CheckMessage]:
     try:
         config = Config.load()
     except OffsiderError as error:
-        hint = f"{TABLE} has the keys of offsider.toml, such as {{'url': 'redis://localhost', 'concurrency': 10}}."
+        hint = f"{TABLE} must be a dict with the keys of offsider.toml, such as {{'url': 'redis://localhost', 'concurrency': 10}}."
         yield Error(str(error), hint=hint, id="offsider.E001")
         return
     if config.application is None:

@@ -111,8 +111,8 @@ class EmbeddedServer:
             return None
         if self._port and address.port != self._port:
             raise ConfigurationError(
-                f"the server of {self.folder} already listens at {address.url}: "
-                f"port expects {address.port or 'to be left out'}, or stop that server first"
+                f"the server of {self.folder} already runs at {address.url}: stop it, or "
+                + (f"pass port={address.port}" if address.port else "leave port out")
             )
         return address
 

@@ -7,4 +7,4 @@ from offsider.core.errors import ConfigurationError
 
 def missing(package: str, extra: str) -> ConfigurationError:
     """Return the error with the command that installs the library."""
-    return ConfigurationError(f'{package} needs more: pip install "offsider[{extra}]"')
+    return ConfigurationError(f'{package} needs another package: pip install "offsider[{extra}]"')

@@ -48,7 +48,9 @@ def register(job: Declared) -> None:
         for name in (job.name, *job.aliases):
             known = _jobs.get(name)
             if known is not None and not known.is_same_as(job):
-                raise InvalidOptions(f"two jobs are called {name!r}: {known.place} and {job.place}; name one of them")
+                raise InvalidOptions(
+                    f"two jobs are called {name!r}: {known.place} and {job.place}; give one of them another name="
+                )
         for name in [name for name, known in _jobs.items() if known.is_same_as(job) and known.name == job.name]:
             del _jobs[name]
         for name in (job.name, *job.aliases):

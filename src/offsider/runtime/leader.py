@@ -35,7 +35,7 @@ SPREAD_SECONDS = 1.0
 
 
 class Leadership:
-    """Truthy while this process leads, by its own clock."""
+    """Truthy while this process is the leader now, by its own clock."""
 
     def __init__(self) -> None:
         self._until = 0.0
@@ -91,7 +91,7 @@ class Leader(LoopService):
         try:
             left_seconds = leader.lead(self._redis, self._identity(), LIFE_SECONDS)
         except RedisFailure as error:
-            logger.debug("the election of a leader waits for Redis: %s", error)
+            logger.debug("cannot elect a leader, trying again: %s", error)
             return AGAIN_SECONDS
         if left_seconds:
             self._leadership.hold(0.0)
@@ -99,7 +99,7 @@ class Leader(LoopService):
         led = bool(self._leadership)
         self._leadership.hold(asked_at + LIFE_SECONDS)
         if not led:
-            logger.info("this process leads")
+            logger.info("this process is the leader now")
             # In a separate thread, because this one has to renew the key in time.
             threading.Thread(target=self._elected, name="offsider-elected", daemon=True).start()
         return RENEW_SECONDS
@@ -111,4 +111,4 @@ class Leader(LoopService):
             if led:
                 leader.step_down(self._redis, self._identity())
         except RedisFailure as error:
-            logger.debug("the lead ends by itself: %s", error)
+            logger.debug("cannot give up the lead, which expires by itself: %s", error)

@@ -132,7 +132,7 @@ def configure(config):
         ([], {}, "no application given: offsider worker -r MODULE"),
         (["-r", "nowhere"], {}, "cannot load nowhere: no module 'nowhere'"),
         (["-r", "plain", "-c", "0"], {}, "-c, --concurrency: worker.concurrency expects a whole number"),
-        (["-r", "plain", "-q", "a", "-q", "a"], {}, "the queue 'a' is named twice"),
+        (["-r", "plain", "-q", "a", "-q", "a"], {}, "the queue 'a' is listed twice"),
         (["-r", "plain", "-C", "gone.toml"], {}, "gone.toml: there is no such configuration file"),
         (
             ["-r", "plain"],

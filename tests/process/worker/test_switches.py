@@ -30,7 +30,7 @@ def test_every_worker_acts_upon_a_switch_within_two_seconds_and_nothing_is_lost(
         began = time.monotonic()
         Switches(config).drop("Short", reason="a test")
         for worker in both:
-            worker.until_says("jobs of Short are dropped into the quarantine from now on", times=times)
+            worker.until_says("jobs of Short are moved to the quarantine from now on", times=times)
         took.append(time.monotonic() - began)
         for number in range(20):
             push(stored, "Short", number)
@@ -51,7 +51,7 @@ def test_every_worker_acts_upon_a_switch_within_two_seconds_and_nothing_is_lost(
 def test_deferred_jobs_run_once_their_switch_is_off(workers, stored, ledger, url):
     worker = workers.start("-c", "2")
     command(url, "defer", "Short", "--delay", "5s")
-    worker.until_says("jobs of Short are put off by 5 s")
+    worker.until_says("jobs of Short are deferred by 5 s")
     for number in range(10):
         push(stored, "Short", number)
     wait_for(lambda: stored.zcard("schedule") == 10)

@@ -48,10 +48,10 @@ def test_the_board_decides_the_outcome_before_a_run_and_counts_it():
         "Gone": Switch("Gone", "drop", keep=False),
         "New": Switch("New", "defer", delay_seconds=60),
     }
-    assert board.judge(context("HardJob")) == Dropped("dropped by a switch: it is broken", keep=True)
-    assert board.judge(context("Gone")) == Dropped("dropped by a switch", keep=False)
-    assert board.judge(context("New")) == Deferred(60, "deferred by a switch")
-    assert board.judge(context("Old")) == Deferred(60, "deferred by a switch"), "stored under its older name"
+    assert board.judge(context("HardJob")) == Dropped("dropped by a kill switch: it is broken", keep=True)
+    assert board.judge(context("Gone")) == Dropped("dropped by a kill switch", keep=False)
+    assert board.judge(context("New")) == Deferred(60, "deferred by a kill switch")
+    assert board.judge(context("Old")) == Deferred(60, "deferred by a kill switch"), "stored under its older name"
     assert board.judge(context("Other")) is None
     assert board.take_counts() == {"HardJob": 1, "Gone": 1, "New": 2}
     board.give_back_counts(board.take_counts())
@@ -99,9 +99,9 @@ def test_a_change_is_seen_immediately_through_tracking(watching, worker_config, 
     Wanted(worker_config).clear("HardJob")
     wait_for(lambda: not watching.board.on)
     assert [record.getMessage() for record in caplog.records] == [
-        "jobs of HardJob are dropped into the quarantine from now on, by a switch of ann: the bank is down",
-        "jobs of HardJob are put off by 60 s from now on, by a switch",
-        "jobs of HardJob run again: their switch is off",
+        "jobs of HardJob are moved to the quarantine from now on, by a kill switch of ann: the bank is down",
+        "jobs of HardJob are deferred by 60 s from now on, by a kill switch",
+        "jobs of HardJob run again: their kill switch was cleared",
     ]
 
 
@@ -177,7 +177,7 @@ def test_a_full_quarantine_is_logged_once(worker_config, caplog):
         quarantine.add(watching.redis, b"job %d" % number, "low", days=1, most=9, at=1.0, how="a switch")
         watching.service.tick()
     reported = [record.getMessage() for record in caplog.records if "the quarantine has" in record.getMessage()]
-    assert reported == ["the quarantine has 2 jobs, so what switches drop is deleted from now on"]
+    assert reported == ["the quarantine has 2 jobs: kill switches delete the jobs that they drop from now on"]
     watching.close()
 
 
@@ -249,7 +249,7 @@ def test_dropped_jobs_are_kept_and_can_be_restored_and_count_as_nothing(worker_c
     launcher = launch()
     wait_for(lambda: ran == ["soft 3"] and len(news.removed) == 2 and len(news.finished) == 1)
     (kept,) = Quarantine(worker_config)
-    assert (kept.record.jid, kept.where, kept.how) == (jid, "queue:default", "dropped by a switch: it is broken")
+    assert (kept.record.jid, kept.where, kept.how) == (jid, "queue:default", "dropped by a kill switch: it is broken")
     reported = {(one.where, one.how): one for one in news.removed}
     assert set(reported) == {("queue:default", "quarantine"), ("queue:default", "delete")}
     assert all(isinstance(one, JobRemoved) for one in news.removed)

@@ -94,7 +94,7 @@ def test_selected_queues_replace_all_others(tmp_path):
         (WorkerOptions(concurrency="0"), r"^-c, --concurrency: worker\.concurrency expects"),
         (WorkerOptions(timeout="-1"), r"^-t, --timeout: worker\.timeout_seconds expects"),
         (WorkerOptions(processes="some"), r"^-p, --processes: worker\.processes expects"),
-        (WorkerOptions(queue=("a", "a")), r"^-q, --queue: worker\.queues .*named twice"),
+        (WorkerOptions(queue=("a", "a")), r"^-q, --queue: worker\.queues .*listed twice"),
         (WorkerOptions(queue=("",)), r"^-q, --queue: worker\.queues"),
         (WorkerOptions(health="here"), r"^--health: worker\.health expects host:port"),
         (WorkerOptions(environment="a b"), r"^-e, --environment: worker\.environment expects"),

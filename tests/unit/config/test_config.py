@@ -330,8 +330,11 @@ def test_an_unknown_shard_raises_with_the_configured_names(fleet):
             "[redis]\nurl = 'redis://a/1'\n[servers.b]\nurl = 'redis://a/1'",
             "the servers main and b are the same one, redis",
         ),
-        ("[servers.main]\nurl = 'redis://x'", r"servers\.main: the name cannot be used: it is that of \[redis\]"),
-        ("[servers.'a b']\nurl = 'redis://x'", r"servers\.a b: the name cannot be used: a name is letters"),
+        ("[servers.main]\nurl = 'redis://x'", r"servers\.main: the name cannot be used: it is the name of \[redis\]"),
+        (
+            "[servers.'a b']\nurl = 'redis://x'",
+            r"servers\.a b: the name cannot be used: a name may contain only letters",
+        ),
         (
             "[shards.a]\nqueues = ['a']\nserver = 'bulk'",
             r"shards\.a\.server is 'bulk', and there is no such server: a table",

@@ -135,7 +135,7 @@ def test_a_named_file_that_cannot_serve(load, tmp_path, name, text, message):
         ("worker = 5", "worker expects a table of settings, got 5"),
         ("concurrency = 'many'", "offsider.toml: worker.concurrency expects a whole number from 1 to 1000, got 'many'"),
         ("concurrency = '5'", "expects a whole number from 1 to 1000, got '5'"),
-        ("queues = ['a', 'a']", "the queue 'a' is named twice"),
+        ("queues = ['a', 'a']", "the queue 'a' is listed twice"),
         ("[capsules.x]\nconcurency = 1", r"no setting capsules\.x\.concurency \(did you mean"),
         ("capsules = 5", "capsules expects a table"),
         ("[capsules]\nx = 5", r"capsules\.x expects a table"),

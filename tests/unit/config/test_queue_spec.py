@@ -65,5 +65,5 @@ def test_several_queues_in_one_string_are_refused_with_the_next_step():
 
 
 def test_a_queue_named_twice_is_refused():
-    with pytest.raises(ConfigurationError, match="'low' is named twice"):
+    with pytest.raises(ConfigurationError, match="'low' is listed twice"):
         parse_all(["low,3", "high", "low"])

@@ -49,7 +49,7 @@ def test_assignments_are_checked_and_named():
 
 
 def test_an_error_includes_its_reason_if_any():
-    with pytest.raises(ConfigurationError, match=r"worker\.queues expects .*: the queue 'a' is named twice"):
+    with pytest.raises(ConfigurationError, match=r"worker\.queues expects .*: the queue 'a' is listed twice"):
         WorkerSection().queues = ["a", "a"]
 
 

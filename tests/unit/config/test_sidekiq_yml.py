@@ -71,7 +71,7 @@ def test_the_keys_of_the_environment_override_the_rest(load):
 
 def test_irrelevant_keys_are_ignored_with_a_note(load):
     [note] = load(SAMPLE).warnings
-    assert "pidfile means nothing to offsider" in note
+    assert "offsider has no setting pidfile" in note
 
 
 def test_our_own_sections_are_allowed(load):
@@ -101,7 +101,7 @@ def test_erb_is_refused_with_its_line(load):
         (":concurency: 5", r"no setting concurency \(did you mean 'concurrency'"),
         (":capsule:\n  x:\n    concurrency: 1", r"no section capsule \(did you mean 'capsules'\?\)"),
         (":capsules:\n  x:", r"capsules\.x expects a table"),
-        (":queues: [a, a]", "named twice"),
+        (":queues: [a, a]", "listed twice"),
         ("production:\n  :concurency: 5", "no setting concurency"),
     ],
 )

@@ -15,5 +15,5 @@ def test_a_web_tab_is_plain_data():
 
 @pytest.mark.parametrize("path", ["", "batches", "/", "/batches/", "/a b", "/@main", "/{name}"])
 def test_its_path_must_be_unambiguous(path):
-    with pytest.raises(ConfigurationError, match="the web tab 'batches': path is written as /batches"):
+    with pytest.raises(ConfigurationError, match="the web tab 'batches': path must be like /batches"):
         WebTab("batches", "Batches", path)

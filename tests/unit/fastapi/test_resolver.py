@@ -36,7 +36,7 @@ from offsider.fastapi import inject
     [
         (MISSING, "cannot solve dependencies with FastAPI .*solve_dependencies.*upgrade offsider"),
         (MORE, "its resolver has a new parameter moon"),
-        (WITHOUT, r'offsider\.fastapi needs more: pip install "offsider\[fastapi\]"'),
+        (WITHOUT, r'offsider\.fastapi needs another package: pip install "offsider\[fastapi\]"'),
     ],
 )
 def test_a_missing_or_changed_fastapi_is_explained(program, message):

@@ -345,8 +345,8 @@ def test_structured_lines_can_be_switched_off_as_well(structured, lines):
     "outcome, reported",
     [
         (Stranded(b"{}", 4.56789, "why", is_first=True, since=1.0), {"again_in": 4.568, "stranded": "why"}),
-        (Deferred(60.0, "deferred by a switch"), {"again_in": 60.0, "deferred": "deferred by a switch"}),
-        (Dropped("dropped by a switch", keep=True), {"dropped": "dropped by a switch", "kept": True}),
+        (Deferred(60.0, "deferred by a kill switch"), {"again_in": 60.0, "deferred": "deferred by a kill switch"}),
+        (Dropped("dropped by a kill switch", keep=True), {"dropped": "dropped by a kill switch", "kept": True}),
     ],
 )
 def test_a_job_that_does_not_start_has_one_line_with_the_reason(outcome, reported, config, lines):
@@ -361,7 +361,7 @@ def test_a_job_handed_to_another_worker_is_not_logged_as_stranded(config, lines)
 
 def test_the_same_in_a_structured_line(structured, lines):
     logger = JobLogger(structured)
-    logger.instead_of_a_run(job(**PUSHED), Dropped("dropped by a switch", keep=True))
+    logger.instead_of_a_run(job(**PUSHED), Dropped("dropped by a kill switch", keep=True))
     logger.instead_of_a_run(job(**PUSHED), Failed(ValueError("boom")))
     (_, dropped, reported), (_, failed, error) = lines()
     assert (dropped, failed) == (f"J JID-{'a' * 24}: dropped", f"J JID-{'a' * 24}: fail")

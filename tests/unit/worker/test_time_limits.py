@@ -163,7 +163,7 @@ def test_a_job_that_blocked_the_interpreter_is_logged_when_it_ends(scene, caplog
     scene.now += 8
     assert scene.limits.end(watched)
     assert [record.getMessage() for record in caplog.records] == [
-        "job ab (Slow) ended 3.0 s after its time limit: nothing could be raised in it"
+        "job ab (Slow) ended 3.0 s after its time limit: Python could not interrupt it"
     ]
 
 

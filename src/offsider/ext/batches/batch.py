@@ -114,7 +114,7 @@ class Batch:
             BatchSpansServers: the job is for another server.
         """
         if event not in EVENTS:
-            raise InvalidOptions(f"there is no event {event!r} of batches{suggest(event, EVENTS)}; use one of {EVENTS}")
+            raise InvalidOptions(f"batches have no event {event!r}{suggest(event, EVENTS)}; use one of {EVENTS}")
         if self._exists:
             raise InvalidOptions(f"batch {self.bid} exists already; declare its callbacks before its first jobs")
         if options is not None and not isinstance(cast("object", options), dict):

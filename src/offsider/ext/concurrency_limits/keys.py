@@ -41,7 +41,7 @@ def rate(value: object) -> str:
     match = _RATE.fullmatch(value) if isinstance(value, str) else None
     if match is None or int(match[1]) > MOST_STARTS or int(match[3] or 1) > _UNITS["day"]:
         raise InvalidOptions(
-            'a rate limit is "100/minute" (second, minute, hour or day), or "100/30" for 30 seconds, with 1 to '
+            'a rate limit must be like "100/minute" (second, minute, hour or day), or "100/30" for 30 seconds, with 1 to '
             f"{MOST_STARTS:,} starts in up to a day; got {value!r}"
         )
     seconds = _UNITS[match[2]] if match[2] else int(match[3])
@@ -63,7 +63,9 @@ def check_rate(value: object) -> None:
 def check_key(value: object) -> None:
     """Raise InvalidOptions unless the value is a function."""
     if not callable(value):
-        raise InvalidOptions(f"a key is a function of the job's arguments, such as lambda account_id: …; got {value!r}")
+        raise InvalidOptions(
+            f"a key must be a function of the job's arguments, such as lambda account_id: …; got {value!r}"
+        )
 
 
 class Key:

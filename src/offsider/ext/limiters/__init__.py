@@ -91,9 +91,9 @@ class Limiters:
     ) -> None:
         ttl_seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else float(ttl)
         if not DAY_SECONDS <= ttl_seconds <= 1e9:
-            raise ConfigurationError(f"Limiters(ttl=…) is at least a day ({DAY_SECONDS:g} seconds), not {ttl!r}")
+            raise ConfigurationError(f"Limiters(ttl=…) must be at least a day ({DAY_SECONDS:g} seconds), got {ttl!r}")
         if type(reschedule) is not int or reschedule < 0:
-            raise ConfigurationError(f"Limiters(reschedule=…) is a whole number of at least 0, not {reschedule!r}")
+            raise ConfigurationError(f"Limiters(reschedule=…) must be a whole number of at least 0, got {reschedule!r}")
         self.settings = Settings(server, reschedule, backoff, ttl_seconds)
         self._reschedules = Reschedules(self.settings, (OverLimit, *errors))
 

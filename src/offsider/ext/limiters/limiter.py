@@ -150,7 +150,7 @@ class Limiter:
         """
         definition = Definition("bucket", name, limit)
         if interval not in UNITS:
-            raise _invalid(definition, f"interval is one of {', '.join(UNITS)}, not {interval!r}")
+            raise _invalid(definition, f"interval must be one of {', '.join(UNITS)}, got {interval!r}")
         return RateLimiter(_waiting(_every(definition, interval), wait_timeout), **options)
 
     @staticmethod
@@ -402,7 +402,7 @@ def settings_of(config: Config, what: str) -> Settings:
 
 def _every(definition: Definition, interval: str | float) -> Definition:
     if isinstance(interval, str) and interval not in UNITS:
-        raise _invalid(definition, f"an interval is one of {', '.join(UNITS)} or seconds, not {interval!r}")
+        raise _invalid(definition, f"interval must be one of {', '.join(UNITS)}, or seconds, got {interval!r}")
     given = UNITS[interval] if isinstance(interval, str) else interval
     return replace(definition, interval_seconds=_seconds(definition, "interval", given, 0.001))
 
@@ -415,26 +415,28 @@ def _seconds(definition: Definition, what: str, value: object, least: float) -> 
     """Return a number, or a timedelta in seconds, that is finite and at least ``least``."""
     number = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(number, bool) or not isinstance(number, int | float) or not least <= number <= 1e9:
-        raise _invalid(definition, f"{what} is a number of at least {least:g}, not {value!r}")
+        raise _invalid(definition, f"{what} must be a number of at least {least:g}, got {value!r}")
     return float(number)
 
 
 def _check(definition: Definition, reschedule: object) -> None:
     name, limit = definition.name, definition.limit
     if type(name) is not str or not _NAME.fullmatch(name):
-        raise _invalid(definition, "a name consists of up to 200 letters, digits, _ and -")
+        raise _invalid(definition, "a name must have 1 to 200 letters, digits, _ and -")
     if definition.kind != "unlimited" and (type(limit) is not int or limit < 1):
-        raise _invalid(definition, f"a limit is a whole number of at least 1, not {limit!r}")
+        raise _invalid(definition, f"the limit must be a whole number of at least 1, got {limit!r}")
     if reschedule is not None and (type(reschedule) is not int or reschedule < 0):
-        raise _invalid(definition, f"reschedule is a whole number of at least 0, not {reschedule!r}")
+        raise _invalid(definition, f"reschedule must be a whole number of at least 0, got {reschedule!r}")
     longest = max(definition.interval_seconds, definition.lock_timeout_seconds)
     if definition.ttl_seconds and definition.ttl_seconds < longest:
-        raise _invalid(definition, f"ttl is {definition.ttl_seconds:g} s, less than its other times")
+        raise _invalid(
+            definition, f"ttl is {definition.ttl_seconds:g} s; it must not be shorter than interval and lock_timeout"
+        )
 
 
 def _check_amount(definition: Definition, what: str, amount: object, *types: type) -> None:
     if type(amount) not in types or not 1 <= amount <= definition.limit:  # type: ignore[operator]
-        raise _invalid(definition, f"{what} is between 1 and the limit, {definition.limit}, not {amount!r}")
+        raise _invalid(definition, f"{what} must be from 1 to the limit, {definition.limit}, got {amount!r}")
 
 
 def _invalid(definition: Definition, text: str) -> ConfigurationError:

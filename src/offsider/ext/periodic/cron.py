@@ -35,7 +35,7 @@ ALIASES = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-MISSING = 'periodic jobs need more: pip install "offsider[periodic]"'
+MISSING = 'periodic jobs need another package: pip install "offsider[periodic]"'
 #: Start of the search for a first tick; any moment would do.
 _PROBE = datetime(2024, 1, 1, tzinfo=UTC)
 _EVERY = re.compile(r"@every ([1-9][0-9]{0,8})s")
@@ -179,6 +179,6 @@ def _explained(expression: str, fields: str) -> str:
     except ConfigurationError:
         raise
     except StopIteration:
-        raise ConfigurationError(f"cron: {expression!r} has no ticks") from None
+        raise ConfigurationError(f"cron: {expression!r} never comes") from None
     except Exception as error:  # noqa: BLE001 - the library raises its own error for most mistakes, and others for some
         raise ConfigurationError(f"cron: {expression!r} is invalid: {error}") from None

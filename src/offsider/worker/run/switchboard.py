@@ -71,8 +71,8 @@ class Switchboard:
             self._acted[switch.name] += 1
         why = f": {switch.reason}" if switch.reason else ""
         if switch.action == "defer":
-            return Deferred(switch.delay_seconds, f"deferred by a switch{why}")
-        return Dropped(f"dropped by a switch{why}", keep=switch.keep)
+            return Deferred(switch.delay_seconds, f"deferred by a kill switch{why}")
+        return Dropped(f"dropped by a kill switch{why}", keep=switch.keep)
 
     def take_counts(self) -> Counter[str]:
         """Return and reset the number of dropped and deferred jobs, by the class of the switch."""
@@ -157,7 +157,7 @@ class Switches(LoopService):
             if switch != before.get(name):
                 logger.warning("jobs of %s are %s from now on%s", name, _done(switch), _told(switch))
         for name in before.keys() - on.keys():
-            logger.warning("jobs of %s run again: their switch is off", name)
+            logger.warning("jobs of %s run again: their kill switch was cleared", name)
 
     def _write_counts(self) -> None:
         """Write the counts. If that fails, the next write includes them."""
@@ -167,7 +167,7 @@ class Switches(LoopService):
         try:
             switches.count(self._redis, acted)
         except RedisFailure as error:
-            logger.debug("what switches did is counted later: %s", error)
+            logger.debug("cannot write the counts of kill switches, trying again later: %s", error)
             self._board.give_back_counts(acted)
             return
         with suppress(RedisFailure):
@@ -177,15 +177,17 @@ class Switches(LoopService):
         quarantine.trim(self._redis)
         was_full, self._is_full = self._is_full, quarantine.size(self._redis) >= self._most_aside
         if self._is_full and not was_full:
-            logger.warning("the quarantine has %d jobs, so what switches drop is deleted from now on", self._most_aside)
+            logger.warning(
+                "the quarantine has %d jobs: kill switches delete the jobs that they drop from now on", self._most_aside
+            )
 
 
 def _done(switch: Switch) -> str:
     if switch.action == "defer":
-        return f"put off by {switch.delay_seconds:g} s"
-    return "dropped into the quarantine" if switch.keep else "deleted"
+        return f"deferred by {switch.delay_seconds:g} s"
+    return "moved to the quarantine" if switch.keep else "deleted"
 
 
 def _told(switch: Switch) -> str:
-    who = f", by a switch of {switch.by}" if switch.by else ", by a switch"
+    who = f", by a kill switch of {switch.by}" if switch.by else ", by a kill switch"
     return f"{who}: {switch.reason}" if switch.reason else who

@@ -216,7 +216,7 @@ class TimeLimits(LoopService):
         late_seconds = self._now() - watched.started - watched.limits.first_seconds
         if late_seconds > GRACE_SECONDS and not (watched.landed or watched.told):
             logger.warning(
-                "%s ended %.1f s after its time limit: nothing could be raised in it",
+                "%s ended %.1f s after its time limit: Python could not interrupt it",
                 watched,
                 late_seconds,
                 extra={"fields": about_here(watched.job)},

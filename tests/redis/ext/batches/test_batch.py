@@ -251,7 +251,7 @@ def test_a_push_of_another_configuration_is_refused(make):
 
 def test_wrong_callbacks_are_refused(make, callbacks, config):
     batch = make()
-    with pytest.raises(InvalidOptions, match=r"no event 'sucess' of batches.*'success'"):
+    with pytest.raises(InvalidOptions, match=r"batches have no event 'sucess'.*'success'"):
         batch.on("sucess", callbacks["success"])
     with pytest.raises(InvalidOptions, match=r"options of a callback must be a dict, got \[1\]"):
         batch.on("success", callbacks["success"], [1])

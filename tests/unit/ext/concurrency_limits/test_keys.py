@@ -43,7 +43,7 @@ def test_a_rate_is_a_number_of_starts_in_a_time(value, stored):
 
 @pytest.mark.parametrize("value", ["", "0/minute", "3/0", "3/fortnight", "10001/day", "1/86401", 3, True, "3 / minute"])
 def test_any_other_rate_is_refused(value):
-    with pytest.raises(InvalidOptions, match="a rate limit is"):
+    with pytest.raises(InvalidOptions, match="a rate limit must be"):
         rate(value)
 
 
@@ -53,14 +53,14 @@ def test_a_rate_is_shown_with_its_window():
 
 @pytest.mark.parametrize("option", ["rate_key", "concurrency_key", "fair_by"])
 def test_a_key_that_is_not_a_function_is_refused_with_its_option(config, option):
-    with pytest.raises(InvalidOptions, match=rf"Hard: {option}: a key is a function"):
+    with pytest.raises(InvalidOptions, match=rf"Hard: {option}: a key must be a function"):
         declare(**{option: 3}).check(config)
     with pytest.raises(InvalidOptions):
         check_key("account_id")
 
 
 def test_an_invalid_rate_is_refused_at_declaration_check(config):
-    with pytest.raises(InvalidOptions, match="Hard: rate_limit: a rate limit is"):
+    with pytest.raises(InvalidOptions, match="Hard: rate_limit: a rate limit must be"):
         declare(rate_limit="many").check(config)
     declare(rate_limit=lambda: "3/minute").check(config)
 

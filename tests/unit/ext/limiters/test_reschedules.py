@@ -103,10 +103,10 @@ def test_a_drain_counts_reschedules_as_a_worker_does(tmp_path):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"ttl": 3600}, r"Limiters\(ttl=…\) is at least a day \(86400 seconds\), not 3600"),
-        ({"ttl": float("nan")}, "is at least a day"),
-        ({"reschedule": -1}, r"Limiters\(reschedule=…\) is a whole number of at least 0, not -1"),
-        ({"reschedule": True}, "is a whole number of at least 0, not True"),
+        ({"ttl": 3600}, r"Limiters\(ttl=…\) must be at least a day \(86400 seconds\), got 3600"),
+        ({"ttl": float("nan")}, "must be at least a day"),
+        ({"reschedule": -1}, r"Limiters\(reschedule=…\) must be a whole number of at least 0, got -1"),
+        ({"reschedule": True}, "must be a whole number of at least 0, got True"),
     ],
 )
 def test_invalid_options_of_the_extension_are_refused(options, message):

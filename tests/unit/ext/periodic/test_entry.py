@@ -54,7 +54,7 @@ def test_the_pushed_item():
         ({"job": "", "name": "n"}, "job expects a job or its name"),
         ({"description": 5}, "description expects a string"),
         ({"args": 5}, "args expects a list of arguments, got 5"),
-        ({"args": [{1}]}, "would not survive JSON"),
+        ({"args": [{1}]}, "cannot be stored as JSON without a change"),
         ({"kwargs": [1]}, "kwargs expects arguments by name"),
         ({"grace_seconds": 0}, "grace_seconds expects"),
         ({"grace_seconds": True}, "grace_seconds expects"),
