@@ -3,8 +3,8 @@
     python3 dev.py bench batches --jobs 100000 --rounds 5
 
 Each round pushes the jobs of each kind in bulk and then runs a worker, in a different order; the figures are medians.
-The ratio compares push and run with those of the first kind: the aim is 1.5 at most. The last column is the worker's largest
-memory, which should not depend on the number of jobs.
+The ratio compares push and run with those of the first kind: the aim is 1.5 at most. The last column is the worker's
+largest memory, which should not depend on the number of jobs.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ def search(
 ) -> None:
     """Find the jobs whose stored form contains TEXT: an id, a class, an argument, an error.
 
-    Searches running jobs, retries, scheduled and dead jobs, all queues, and the held jobs of extensions. For the id of a
-    tracked job, the state of the job is shown too, also after its end. Exits with 1 if nothing was found.
+    Searches running jobs, retries, scheduled and dead jobs, all queues, and the held jobs of extensions. For the id of
+    a tracked job, the state of the job is shown too, also after its end. Exits with 1 if nothing was found.
     """
     try:
         here = load_server(config, environment, server)

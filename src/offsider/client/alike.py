@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import Any, TypeAlias
 
 from offsider.client.prepared import filled
@@ -28,19 +29,21 @@ class Alike:
         return len(self.jids)
 
     def __iter__(self) -> Iterator[Push]:
-        return map(self._made, self.calls, self.jids)
+        return map(push_like, repeat(self.template), self.calls, self.jids)
 
     def not_plain(self) -> Iterator[Push]:
         """Yield the pushes with arguments that may not be JSON."""
-        return (self._made(*own) for own in zip(self.calls, self.jids, strict=True) if not are_plain(own[0]))
+        own = zip(self.calls, self.jids, strict=True)
+        return (push_like(self.template, args, jid) for args, jid in own if not are_plain(args))
 
-    def _made(self, args: list[Any], jid: str) -> Push:
-        shared = self.template
-        payload = filled(shared.payload, args, jid)
-        tags = payload.get("tags")
-        if tags is not None:
-            payload["tags"] = list(tags)  # middleware may tag a single job
-        return Push(payload=payload, reason="push", job=shared.job, server=shared.server)
+
+def push_like(template: Push, args: list[Any], jid: str) -> Push:
+    """Return a push that has only these two for itself."""
+    payload = filled(template.payload, args, jid)
+    tags = payload.get("tags")
+    if tags is not None:
+        payload["tags"] = list(tags)  # middleware may tag a single job
+    return Push(payload=payload, reason="push", job=template.job, server=template.server)
 
 
 Pushes: TypeAlias = "Alike | Sequence[Push]"

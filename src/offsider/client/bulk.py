@@ -12,12 +12,12 @@ from itertools import islice, repeat
 from random import Random
 from typing import Any, TypeAlias, cast
 
-from offsider.client.alike import Alike, Pushes
+from offsider.client.alike import Alike, Pushes, push_like
 from offsider.client.prepared import CallLike, DeclaredJob, Prepared
 from offsider.client.preparer import Preparer
 from offsider.client.times import When, due_at
 from offsider.core.errors import InvalidArguments, InvalidOptions
-from offsider.core.payload import JobPayload, new_jids
+from offsider.core.payload import new_jids
 from offsider.runtime.middleware import Push
 
 BATCH_SIZE = 1_000
@@ -72,18 +72,13 @@ class Bulk:
         return Alike(template, [args for args, _ in arguments], jids)
 
     def _push(self, args: list[Any], kwargs: dict[str, Any], jid: str, now: float) -> Push:
-        payload = cast(JobPayload, dict(self.template.payload))
-        payload["args"] = args
+        push = push_like(self.template, args, jid)
         if kwargs:
-            payload["kwargs"] = kwargs
-        payload["jid"] = jid
-        tags = payload.get("tags")
-        if tags is not None:
-            payload["tags"] = list(tags)  # middleware may tag a single job
+            push.payload["kwargs"] = kwargs
         due = self._next_time(now)
         if due is not None:
-            payload["at"] = due
-        return Push(payload=payload, reason="push", job=self.template.job, server=self.template.server)
+            push.payload["at"] = due
+        return push
 
     def _arguments(self, call: object) -> tuple[list[Any], dict[str, Any]]:
         args: Sequence[Any]

@@ -50,7 +50,8 @@ class QueueSpec:
             weight = int(weight)
         if not isinstance(weight, int) or isinstance(weight, bool) or not 0 <= weight <= MAX_WEIGHT:
             raise ConfigurationError(
-                f"a queue's weight must be a whole number from 0 to {MAX_WEIGHT}, got {given!r}; list each queue separately"
+                f"a queue's weight must be a whole number from 0 to {MAX_WEIGHT}, got {given!r}; "
+                "list each queue separately"
             )
         return cls(str(name), weight)
 

@@ -29,7 +29,8 @@ def _found() -> Iterator[CheckMessage]:
     try:
         config = Config.load()
     except OffsiderError as error:
-        hint = f"{TABLE} must be a dict with the keys of offsider.toml, such as {{'url': 'redis://localhost', 'concurrency': 10}}."
+        example = "{'url': 'redis://localhost', 'concurrency': 10}"
+        hint = f"{TABLE} must be a dict with the keys of offsider.toml, such as {example}."
         yield Error(str(error), hint=hint, id="offsider.E001")
         return
     if config.application is None:

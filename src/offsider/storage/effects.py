@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from offsider.core.outcome import Destination, Outcome
 
 ArgumentsOf: TypeAlias = "Callable[[Outcome, Destination], Sequence[Argument] | Effect | None]"
-"""Returns the arguments of an effect for an outcome and where the job goes, or another effect to run instead; None if the
-effect does not apply."""
+"""Returns the arguments of an effect for an outcome and where the job goes, or another effect to run instead; None if
+the effect does not apply."""
 
 
 @dataclass(slots=True, eq=False)  # not frozen: a frozen one takes three times as long to create

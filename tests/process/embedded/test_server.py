@@ -162,7 +162,7 @@ def test_a_pid_file_with_a_foreign_process_does_no_harm(valkey, folder):
 
 
 def test_a_port_that_the_running_server_does_not_have_is_refused(valkey):
-    with valkey(), pytest.raises(ConfigurationError, match="stop it, or leave port out|stop it, or pass port="):
+    with valkey(), pytest.raises(ConfigurationError, match=r"stop it, or (leave port out|pass port=)"):
         valkey(port=free_port()).start()
 
 

@@ -41,8 +41,8 @@ def rate(value: object) -> str:
     match = _RATE.fullmatch(value) if isinstance(value, str) else None
     if match is None or int(match[1]) > MOST_STARTS or int(match[3] or 1) > _UNITS["day"]:
         raise InvalidOptions(
-            'a rate limit must be like "100/minute" (second, minute, hour or day), or "100/30" for 30 seconds, with 1 to '
-            f"{MOST_STARTS:,} starts in up to a day; got {value!r}"
+            'a rate limit must be like "100/minute" (second, minute, hour or day), or "100/30" for 30 seconds, with 1 '
+            f"to {MOST_STARTS:,} starts in up to a day; got {value!r}"
         )
     seconds = _UNITS[match[2]] if match[2] else int(match[3])
     return f"{match[1]} {seconds * 1000}"

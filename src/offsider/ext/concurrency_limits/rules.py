@@ -47,7 +47,8 @@ def number(value: object) -> int:
         return 0
     if not isinstance(value, int) or isinstance(value, bool) or not -MOST <= value <= MOST:
         raise InvalidOptions(
-            f"a limit must be a whole number of concurrent runs (0 or None: no limit, negative: nothing runs), got {value!r}"
+            "a limit must be a whole number of concurrent runs (0 or None: no limit, negative: nothing runs), "
+            f"got {value!r}"
         )
     return max(-1, value)
 
