@@ -38,7 +38,9 @@ def main() -> int:
     code = sum(len(code_lines(path, tree)) for path, tree in trees.items()) + sum(map(lua_lines, scripts))
     print(f"src: {lines:,} lines, {code:,} of code, {len(trees) + len(scripts)} files")
     files = [SOURCE / name for name in toured()]
-    print(f"tour: {len(files)} files, {sum(len(path.read_text('utf-8').splitlines()) for path in files):,} lines")
+    whole = sum(len(path.read_text("utf-8").splitlines()) for path in files)
+    toured_code = sum(len(code_lines(path, trees[path])) if path in trees else lua_lines(path) for path in files)
+    print(f"tour: {len(files)} files, {whole:,} lines, {toured_code:,} of code")
     sizes = [(node.end_lineno or 0) - node.lineno + 1 for _, node in classes(trees)]
     biggest = max(classes(trees), key=lambda item: (item[1].end_lineno or 0) - item[1].lineno)[1]
     counts = f"{max(sizes)} lines, {len(methods(biggest))} methods, {len(fields(biggest))} fields"

@@ -14,8 +14,8 @@ THREADS = 4
 
 @row(
     "R1",
-    "2 processes of 4 threads drain a queue; one is killed (`kill -9`) each second and restarted; with jobs of 2 ms, "
-    "with no-op jobs, and with no-op jobs and a round trip of 1 ms to the server",
+    "2 processes of 4 threads drain a queue; one is killed (`kill -9`) and restarted: each second with jobs of 2 ms, "
+    "after each eighth of no-op jobs, and of no-op jobs with a round trip of 1 ms to the server",
     bar="lost 0; duplicates <= kills x threads; with no-op jobs <= kills x 100, with the round trip <= kills x 500; "
     "each > 3,000 jobs/s",
     heavy=True,
@@ -62,8 +62,9 @@ def drain_under_kills(
     started = time.monotonic()
     acked = ground.push(ground.client(server.url), jobs, ms=ms)
     kills = 0
-    # In tier smoke by progress, so that the number of kills does not depend on the machine.
-    slice_, pause = ground.pick(smoke=jobs // 8, full=jobs), ground.pick(smoke=20.0, full=1.0)
+    # No-op jobs, and all in tier smoke, by progress: a fast machine would be done before the first second ends.
+    by_time, by_progress = (jobs, 1.0), (jobs // 8, 20.0)
+    slice_, pause = ground.pick(smoke=by_progress, full=by_time if ms else by_progress)
     while until_more(ground, slice_, of=jobs * 0.98, seconds=pause):
         pair[kills % 2].kill()
         pair[kills % 2] = fleet.start("-c", str(THREADS), wait=False)

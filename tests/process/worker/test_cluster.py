@@ -10,6 +10,7 @@ import pytest
 from offsider import Config
 from offsider.client import Client
 from offsider.core.errors import RedisFailure
+from offsider.ext.batches import Batch, Batches
 from tests.waiting import wait_for
 
 APP = """
@@ -36,6 +37,10 @@ APP = """
         if current_job().retry_count is None:
             raise ValueError("try again")
         note("end", current_job().jid, number)
+
+    @job(name="Complete")
+    def complete(bid, options):
+        note("complete", bid)
 
     @job(name="Limited")
     def limited(number):
@@ -79,6 +84,7 @@ class Pushing:
 def config(cluster):
     config = Config()
     config.redis.url = cluster.url
+    config.use(Batches())
     return config
 
 
@@ -92,6 +98,8 @@ def test_jobs_of_all_kinds_run_while_the_slot_migrates_and_none_is_lost(cluster,
     client = Client(config)
     jids = [str(client.push({"class": name, "args": [1]})) for name in ("Once", "Limited", "Limited")]
     jids.append(str(client.push({"class": "Short", "args": [2], "at": time.time() + 1})))
+    with Batch(config=config).on("success", "Complete") as batch:
+        jids += map(str, client.push_bulk({"class": "Once", "args": [[n] for n in range(20)]}))
     with Pushing(config) as pushing:
         for _ in range(5):
             time.sleep(0.3)
@@ -102,6 +110,8 @@ def test_jobs_of_all_kinds_run_while_the_slot_migrates_and_none_is_lost(cluster,
         time.sleep(0.3)
     client.close()
     ran(ledger, [*jids, *pushing.stored])
+    wait_for(lambda: ledger.notes("complete"), 30, "the callback of the batch")
+    assert [note.jid for note in ledger.notes("complete")] == [batch.bid]
     assert pushing.failed == 0
     assert pushing.longest < 2
     assert len({note.jid for note in ledger.notes("end")}) == len(ledger.notes("end"))

@@ -415,6 +415,37 @@ def test_a_job_that_no_longer_exists_is_reported(embedded_url, client):
     piloted(embedded_url, scenario, interval=60)
 
 
+def test_the_table_is_refreshed_again_after_a_dialog(embedded_url, client):
+    fill(client, "retry", 1)
+
+    async def scenario(hand):
+        await hand.open("Retries", "Job00")
+        await hand.press("D")
+        await hand.shows("y  yes")
+        hand.app.request_read()
+        await hand.until(lambda: not hand.app._reading, "the end of a read during the dialog")
+        client.delete("retry")
+        await hand.press("n")
+        await hand.until(lambda: "Job00" not in hand.screen(), "the next refresh")
+
+    piloted(embedded_url, scenario, interval=0.2)
+
+
+def test_columns_are_as_wide_as_their_cells_when_they_are_drawn(embedded_url, client):
+    fill(client, "retry", 1)
+
+    async def scenario(hand):
+        await hand.open("Retries")
+        await hand.until(lambda: hand.app.table.row_count == 1)
+        cells = hand.app.table.get_row_at(0)
+        assert [column.width for column in hand.app.table.ordered_columns] == [
+            max(cell.cell_len, column.label.cell_len)
+            for cell, column in zip(cells, hand.app.table.ordered_columns, strict=True)
+        ]
+
+    piloted(embedded_url, scenario, interval=60)
+
+
 def test_a_tab_can_be_clicked(embedded_url):
     async def scenario(hand):
         await hand.shows("Processed")

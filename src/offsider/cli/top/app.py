@@ -165,9 +165,9 @@ class Top(App[None]):
             return self.Loaded(tab, None, _reason(error))
 
     def on_top_loaded(self, event: Loaded) -> None:
-        if not self.query(DataTable):
-            return  # the application is exiting
         self._reading = False
+        if not self.query(DataTable):
+            return  # a dialog is open, or the application is exiting
         self._outage = event.outage
         if event.data is not None and event.tab is self.tab and not self._read_again:
             self._draw(event.data)
@@ -184,9 +184,13 @@ class Top(App[None]):
         self.selected &= {row.key for row in data.rows}
         table = self.table
         table.clear(columns=True)
-        table.add_columns(*(f"{_NOT_SELECTED if not number else ''}{c}" for number, c in enumerate(data.columns)))
-        for row in data.rows:
-            table.add_row(*self._cells(row), key=row.key)
+        drawn = [self._cells(row) for row in data.rows]
+        for number, column in enumerate(data.columns):
+            title = Text(f"{'' if number else _NOT_SELECTED}{column}")
+            # Textual would measure new rows when it is idle, and can miss them: the columns are then too narrow.
+            table.add_column(title, width=max([title.cell_len, *(cells[number].cell_len for cells in drawn)]))
+        for row, cells in zip(data.rows, drawn, strict=True):
+            table.add_row(*cells, key=row.key)
         keys = [row.key for row in data.rows]
         table.move_cursor(row=keys.index(cursor.key) if cursor and cursor.key in keys else row_number)
         chart = self.query_one("#chart", Sparkline)
