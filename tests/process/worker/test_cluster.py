@@ -7,10 +7,11 @@ import time
 
 import pytest
 
-from offsider import Config
+from offsider import Config, job
 from offsider.client import Client
 from offsider.core.errors import RedisFailure
 from offsider.ext.batches import Batch, Batches
+from offsider.jobs import registry
 from tests.waiting import wait_for
 
 APP = """
@@ -88,6 +89,10 @@ def config(cluster):
     return config
 
 
+def complete(bid, options):
+    """The callback; the worker has its own."""
+
+
 def ran(ledger, jids, seconds=30.0):
     wait_for(lambda: set(jids) <= {note.jid for note in ledger.notes("end")}, seconds, "the end of every job")
 
@@ -98,7 +103,7 @@ def test_jobs_of_all_kinds_run_while_the_slot_migrates_and_none_is_lost(cluster,
     client = Client(config)
     jids = [str(client.push({"class": name, "args": [1]})) for name in ("Once", "Limited", "Limited")]
     jids.append(str(client.push({"class": "Short", "args": [2], "at": time.time() + 1})))
-    with Batch(config=config).on("success", "Complete") as batch:
+    with registry.isolated(), Batch(config=config).on("success", job(name="Complete")(complete)) as batch:
         jids += map(str, client.push_bulk({"class": "Once", "args": [[n] for n in range(20)]}))
     with Pushing(config) as pushing:
         for _ in range(5):
