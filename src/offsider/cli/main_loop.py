@@ -16,9 +16,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from offsider import __version__
 from offsider.cli import systemd
 from offsider.cli.dump import dump
 from offsider.cli.title import title_setter
+from offsider.core.errors import MalformedPayload
+from offsider.core.payload import decode
 from offsider.logs.setup import describe, logger
 from offsider.worker.memory_limits import LOOK_SECONDS, MemoryLimits, MemoryWatch
 from offsider.worker.resident_memory import resident_kilobytes
@@ -80,7 +83,7 @@ class MainLoop:
                 logger.error("the stop timed out: other workers will reclaim the jobs that are not requeued yet")
                 self._dump()
                 return 1
-            self._set_title(self._launcher.title())
+            self._set_title(title(self._launcher))
             self._feed_watchdog()
             self._check_memory()
             self._check_idle()
@@ -88,7 +91,7 @@ class MainLoop:
                 self.act_on(name)
             for name, error in self._signals.failures():
                 logger.error("an earlier handler of %s failed: %s", name, describe(error), exc_info=error)
-        return 1 if self._launcher.broken else self._code
+        return 1 if self._launcher.lifecycle.broken else self._code
 
     def health(self) -> HealthState:
         """Return the health of the worker, for a health endpoint that it serves itself."""
@@ -171,9 +174,9 @@ class MainLoop:
         self._quiet()
 
     def _check_idle(self) -> None:
-        if not self._draining or not self._launcher.quieted or self._stopper is not None:
+        if not self._draining or not self._launcher.lifecycle.quieted or self._stopper is not None:
             return
-        self._idle_checks = 0 if self._launcher.running_jobs() else self._idle_checks + 1
+        self._idle_checks = 0 if self._launcher.work_state.running() else self._idle_checks + 1
         if self._idle_checks > IDLE_CHECKS:
             self._stop()
 
@@ -189,9 +192,27 @@ class MainLoop:
             self._stop()
 
     def _log_running_jobs(self) -> None:
-        jobs = self._launcher.running_jobs()
+        jobs = [_named(work.unit.raw) for work in self._launcher.work_state.running().values()]
         if jobs:
             logger.info("running now: %s", ", ".join(jobs))
 
     def _dump(self) -> None:
-        dump(self._launcher.async_tasks())
+        dump(self._launcher.parts.async_tasks())
+
+
+def title(launcher: Launcher) -> str:
+    """Return the process title: name, version, tag, busy threads, and whether the worker is stopping."""
+    words = ["offsider", __version__, launcher.config.worker.tag]
+    concurrency = sum(capsule.concurrency for capsule in launcher.config.capsules.values())
+    words.append(f"[{launcher.work_state.busy} of {concurrency} busy]")
+    if launcher.lifecycle.quieted:
+        words.append("stopping")
+    return " ".join(word for word in words if word)
+
+
+def _named(raw: bytes) -> str:
+    try:
+        payload = decode(raw)
+    except MalformedPayload:
+        return "malformed payload"
+    return f"{payload.get('class')} jid={payload.get('jid')}"

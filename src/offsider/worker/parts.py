@@ -1,10 +1,12 @@
-"""Objects that the components of one worker share; the launcher creates them once."""
+"""Objects that the components of one worker share; created once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from offsider.worker.health_state import QUIET, READY, STOPPING
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -13,6 +15,37 @@ if TYPE_CHECKING:
     from offsider.worker.run.time_limits import TimeLimits
     from offsider.worker.settle.report import Reporter
     from offsider.worker.work_state import WorkState
+
+
+class Lifecycle:
+    """How near a worker is to its end. The launcher changes it, all other parts read it.
+
+    Attributes:
+        on_signal: handles ``TSTP``, ``TERM`` and ``TTIN`` that were sent through Redis, and ``TERM`` of `give_up`.
+        quieted: the worker takes no more jobs.
+        stopping: jobs should end early; the worker takes no more jobs by then.
+        hurried: running jobs get no more time.
+        broken: why the worker stops by itself, with an exit code that makes its supervisor restart it; else empty.
+    """
+
+    def __init__(self, on_signal: Callable[[str], None]) -> None:
+        self.on_signal = on_signal
+        self.quieted = False
+        self.stopping = False
+        self.hurried = False
+        self.broken = ""
+
+    @property
+    def state(self) -> str:
+        """``"ready"``, ``"quiet"`` or ``"stopping"``, for the health endpoint."""
+        if self.stopping:
+            return STOPPING
+        return QUIET if self.quieted else READY
+
+    def give_up(self, reason: str) -> None:
+        """Stop the worker because of a permanent fault."""
+        self.broken = reason
+        self.on_signal("TERM")
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ def test_a_running_worker_shows_itself(config, raw_redis):
     try:
         [process] = wait_for(lambda: list(ProcessSet(config)))
         launcher.quiet()
-        launcher._heartbeat.tick()
+        launcher.parts.heartbeat.tick()
         assert process.identity == launcher.identity
         assert (process.tag, process.queues, process.concurrency) == ("shop", ["default"], 5)
         assert not process.is_quiet

@@ -113,7 +113,7 @@ def test_signals_that_were_left_for_it_are_not_meant_for_the_program_around_it(c
         assert beats.acquire(timeout=10)
         (identity,) = raw_redis.smembers("processes")
         raw_redis.lpush(identity + b"-signals", "TERM")
-        worker._launcher._heartbeat.wake()
+        worker._launcher.parts.heartbeat.wake()
         assert beats.acquire(timeout=10)
         assert raw_redis.llen(identity + b"-signals") == 0
         Client(config).push({"class": "Runs", "args": []})

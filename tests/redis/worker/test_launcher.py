@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from offsider import Config, Reschedule, __version__, current_job, job
+from offsider.cli.main_loop import title
 from offsider.client import Client
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError, InvalidOptions, RedisUnavailable
@@ -229,7 +230,7 @@ def test_two_workers_in_one_process_share_nothing(redis_url, launch):
     assert ran["left"].wait(10)
     launchers["left"].stop()
     assert launchers["left"].identity != launchers["right"].identity
-    assert not launchers["right"].quieted
+    assert not launchers["right"].lifecycle.quieted
     push(config, "right", queue="right")
     assert ran["right"].wait(10)
 
@@ -256,8 +257,8 @@ def test_a_quiet_worker_fetches_and_moves_no_job_and_stays(config, launch, raw_r
     push(config, "Waits")
     raw_redis.zadd("schedule", {json.dumps({"class": "Due", "args": [], "queue": "due"}): time.time() - 60})
 
-    assert launcher.quieted
-    assert not launcher.stopping
+    assert launcher.lifecycle.quieted
+    assert not launcher.lifecycle.stopping
     assert not launcher.wait(0.1)
     assert raw_redis.llen("queue:default") == 1
     assert raw_redis.zcard("schedule") == 1
@@ -301,7 +302,7 @@ def test_a_job_rescheduled_because_of_the_stop_does_not_start_here_again(config,
     push(config, "Saves")
     wait_for(lambda: starts)
     # A busy machine may interrupt the stop for this long between any two steps.
-    monkeypatch.setattr(launcher, "_tell_keeper", lambda: time.sleep(0.2))
+    monkeypatch.setattr(launcher.parts, "tell_keeper", lambda: time.sleep(0.2))
     launcher.stop()
 
     assert len(starts) == 1
@@ -318,15 +319,15 @@ def test_signals_sent_through_redis_are_handled(signal, then, launch, raw_redis,
     wait_for(lambda: raw_redis.scard("processes"))
 
     raw_redis.lpush(f"{launcher.identity}-signals", signal)
-    launcher._heartbeat.wake()
+    launcher.parts.heartbeat.wake()
 
     wait_for(lambda: raw_redis.exists(f"{launcher.identity}-signals") == 0)
     if stopped:
         assert launcher.wait(10)
     elif not quieted:
         wait_for(lambda: "ignoring the signal" in caplog.text)
-    wait_for(lambda: launcher.quieted == quieted)
-    assert launcher.stopping == stopped
+    wait_for(lambda: launcher.lifecycle.quieted == quieted)
+    assert launcher.lifecycle.stopping == stopped
     wait_for(lambda: ("ignoring the signal HUP: a worker does not handle it" in caplog.text) == (signal == "HUP"))
 
 
@@ -353,10 +354,10 @@ def test_a_worker_whose_fetch_loop_is_stuck_stops_by_itself(config, launch, monk
     wait_for(lambda: Stuck.rebuilt >= 1)
     if embedded:  # the surrounding program keeps running
         wait_for(lambda: Stuck.rebuilt >= 3)
-        assert not launcher.stopping
+        assert not launcher.lifecycle.stopping
     else:
         assert launcher.wait(10)
-        assert launcher.broken == "the fetch loop of capsule default is stuck"
+        assert launcher.lifecycle.broken == "the fetch loop of capsule default is stuck"
 
 
 # ------------------------------------------------------------------------------------------ stop
@@ -513,12 +514,12 @@ def test_the_title_has_version_tag_and_busy_threads(config, launch):
     config.worker.tag = "shop"
     config.capsule("other", concurrency=3, queues=["other"])
     launcher = launch()
-    assert launcher.title() == f"offsider {__version__} shop [0 of 5 busy]"
+    assert title(launcher) == f"offsider {__version__} shop [0 of 5 busy]"
     push(config, "Long")
     assert entered.wait(10)
-    assert launcher.title() == f"offsider {__version__} shop [1 of 5 busy]"
+    assert title(launcher) == f"offsider {__version__} shop [1 of 5 busy]"
     launcher.quiet()
-    assert launcher.title() == f"offsider {__version__} shop [1 of 5 busy] stopping"
+    assert title(launcher) == f"offsider {__version__} shop [1 of 5 busy] stopping"
     go_on.set()
 
 
@@ -533,16 +534,16 @@ def test_running_coroutines_are_in_the_dump(config, launch):
         await gone.wait()
 
     launcher = launch()
-    assert launcher.async_tasks() == []
+    assert launcher.parts.async_tasks() == []
     push(config, "Waits")
     assert entered.wait(10)
 
-    [task] = launcher.async_tasks()
+    [task] = launcher.parts.async_tasks()
 
     assert not task.done()
     [(loop, gone)] = leave
     loop.call_soon_threadsafe(gone.set)
-    wait_for(lambda: launcher.async_tasks() == [])
+    wait_for(lambda: launcher.parts.async_tasks() == [])
 
 
 # ---------------------------------------------------------------------------------------- leader

@@ -355,5 +355,5 @@ def test_a_dropped_job_frees_its_lock_and_a_deferred_one_keeps_it(worker_config,
 
 
 def _board(launcher: Launcher) -> Switchboard:
-    (service,) = (service for service in launcher._services if isinstance(service, Switches))
+    (service,) = (service for service in launcher.parts.services if isinstance(service, Switches))
     return service._board

@@ -10,22 +10,31 @@ import pytest
 from offsider.cli import main_loop as running_module
 from offsider.cli.main_loop import MainLoop
 from offsider.config.config import Config
+from offsider.worker.parts import Lifecycle
+from offsider.worker.unit_of_work import UnitOfWork
+from offsider.worker.work_state import Work
+
+LONG, SHORT, HOARD = (
+    b'{"class":"Long","args":[],"jid":"1"}',
+    b'{"class":"Short","args":[],"jid":"2"}',
+    b'{"class":"Hoard","args":[],"jid":"1"}',
+)
 
 
 class FakeLauncher:
     def __init__(self):
         self.config = Config()
-        self.broken = ""
+        self.lifecycle = Lifecycle(lambda _signal: None)
+        self.parts = self.work_state = self
+        self.busy = 0
         self.calls = []
         self.jobs = []
         self.quieted = threading.Event()
         self.may_stop = threading.Event()
 
-    def title(self):
-        return "a title"
-
     def quiet(self):
         self.calls.append("quiet")
+        self.lifecycle.quieted = True
         self.quieted.set()
 
     def look_at_descriptors(self):
@@ -39,8 +48,8 @@ class FakeLauncher:
         self.calls.append("hurry")
         self.may_stop.set()
 
-    def running_jobs(self):
-        return self.jobs.pop(0) if self.jobs else []
+    def running(self):
+        return {raw: Work(UnitOfWork("default", raw), 0.0) for raw in self.jobs.pop(0)} if self.jobs else {}
 
     def async_tasks(self):
         self.calls.append("dump")
@@ -117,7 +126,7 @@ def test_one_ctrl_c_during_a_stop_by_term_leaves_running_jobs_their_time(reporte
 def test_a_broken_worker_exits_with_its_own_code(reported):
     """Otherwise no supervisor would restart it."""
     launcher = FakeLauncher()
-    launcher.broken = "the fetch loop is stuck"
+    launcher.lifecycle.broken = "the fetch loop is stuck"
     launcher.may_stop.set()
     assert MainLoop(launcher, FakeSignals(["TERM"])).until_stopped() == 1
 
@@ -158,7 +167,7 @@ def test_a_stop_that_hangs_is_not_waited_for(reported, log, monkeypatch):
 def test_a_worker_of_a_supervisor_ends_once_no_job_has_run_for_a_while(reported, log):
     launcher = FakeLauncher()
     launcher.may_stop.set()
-    launcher.jobs = [["Long jid=1"], ["Long jid=1"], [], ["Short jid=2"], [], [], []]
+    launcher.jobs = [[LONG], [LONG], [], [SHORT], [], [], []]
     signals = FakeSignals(["USR2"])
     assert MainLoop(launcher, signals, supervised=True).until_stopped() == 0
     assert launcher.calls == ["quiet", "stop"]
@@ -179,7 +188,7 @@ def test_memory_limits_are_enforced_here_or_by_the_supervisor(reported, log, mon
     monkeypatch.setattr(running_module, "resident_kilobytes", lambda: 300 * 1024)
     launcher = FakeLauncher()
     launcher.may_stop.set()
-    launcher.jobs = [["Hoard jid=1"]]
+    launcher.jobs = [[HOARD]]
     launcher.config.worker.memory_hard_mb = 200
     launcher.config.worker.memory_min_life_seconds = 0
     signals = FakeSignals(["TERM"] if supervised else [])

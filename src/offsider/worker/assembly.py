@@ -1,0 +1,222 @@
+"""Puts the parts of one worker together, by constructors only.
+
+Nothing here has started yet: `Launcher` starts and stops the parts. A new service of the engine belongs into `services`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from offsider.client import Client
+from offsider.config.installation import Installation
+from offsider.config.routing import MAIN
+from offsider.core.errors import RedisFailure
+from offsider.runtime.leader import Leader
+from offsider.worker.alive.isolation import Isolation
+from offsider.worker.alive.keeper.link import KeeperLink, KeeperProcess, Status
+from offsider.worker.alive.liveness import Liveness
+from offsider.worker.alive.ownership import Ownership
+from offsider.worker.alive.sweeper import Sweeper
+from offsider.worker.discovery import Discovery
+from offsider.worker.fetch.by_name import make_fetcher
+from offsider.worker.fetch.fetcher import FetcherContext
+from offsider.worker.forked_children import Children
+from offsider.worker.heartbeat import Heartbeat
+from offsider.worker.manager import Manager
+from offsider.worker.parts import Lifecycle, WorkerParts
+from offsider.worker.run.seats import Seats
+from offsider.worker.run.stranded import StrandedJobs
+from offsider.worker.run.switchboard import Switchboard, Switches
+from offsider.worker.run.time_limits import TimeLimits
+from offsider.worker.scheduler import Scheduler
+from offsider.worker.settle.failures import Failures
+from offsider.worker.settle.report import Reporter
+from offsider.worker.slo_targets import SloTargets
+from offsider.worker.stranded_rescue import StrandedRescue
+from offsider.worker.totals import Totals
+from offsider.worker.unserved import UnservedQueues
+from offsider.worker.watchdog import Watchdog
+from offsider.worker.work_state import WorkState
+
+if TYPE_CHECKING:
+    from offsider.config.config import Config
+    from offsider.core.series import Series
+    from offsider.runtime.service import Service
+    from offsider.storage.redis import Redis
+    from offsider.worker.fetch.fetcher import Fetcher
+
+SERVICE_CONNECTIONS = 10
+
+
+class Pools:
+    """The connection pools of one worker: one for the services, and one for each capsule, by its name."""
+
+    def __init__(self, config: Config) -> None:
+        installation = Installation.of(config)
+        self.services = installation.make_redis(SERVICE_CONNECTIONS)
+        self.capsules: dict[str, Redis] = {
+            capsule.name: installation.make_redis(capsule.connections) for capsule in config.capsules.values()
+        }
+
+    def close(self) -> None:
+        for pool in (self.services, *self.capsules.values()):
+            pool.close()
+
+
+class Assembly:
+    """The parts of one worker.
+
+    Attributes:
+        redis: the pool of the services.
+        work_state: the running jobs, and the counters of this process.
+        totals: counters for a health endpoint without a keeper.
+        keeper: the connection to the keeper, if there is one.
+        ownership: the registration of this process as the owner of its private lists.
+        managers: one for each capsule.
+        services: everything with a thread of its own, in the order of the start.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        pools: Pools,
+        lifecycle: Lifecycle,
+        keeper: KeeperProcess | None,
+        *,
+        embedded: bool,
+    ) -> None:
+        self.redis = redis = pools.services
+        self._config = config
+        self._lifecycle = lifecycle
+        self.work_state = WorkState(SloTargets(config).target)
+        self.totals = Totals()
+        self.keeper = KeeperLink(keeper, self._status) if keeper is not None else None
+        self.ownership = Ownership(
+            redis,
+            {capsule.name: capsule.queues for capsule in config.capsules.values()},
+            config.worker.liveness_seconds,
+            self.keeper,
+        )
+        self.failures = Failures(config, redis, lambda: self.ownership.identity) if config.worker.metrics else None
+        self.managers: list[Manager] = []
+        self._fetchers: dict[str, Fetcher] = {}
+
+        stranded = StrandedJobs(config, redis)
+        switchboard = Switchboard()
+        switches = Switches(config, redis, switchboard)
+        switches.tick()
+        rescue = StrandedRescue(config, redis, quiet=lambda: lifecycle.quieted)
+        time_limits = TimeLimits(config)
+        isolation = Isolation(
+            redis,
+            lambda: {name: self.ownership.registered(name) for name in config.capsules},
+            max_strikes=config.worker.max_strikes,
+            leaving=lambda: lifecycle.quieted,
+        )
+        shared = WorkerParts(
+            config,
+            self.work_state,
+            Reporter(config, self.work_state, self.failures, stranded),
+            lambda: lifecycle.stopping,
+            give_up=lifecycle.give_up,
+            time_limits=time_limits,
+            admissions=(switchboard.admit, stranded.admit),
+            isolation=isolation,
+        )
+        self._add_capsules(shared, isolation, pools)
+        self.heartbeat = Heartbeat(
+            config,
+            redis,
+            self.ownership,
+            self.work_state,
+            quiet=lambda: lifecycle.quieted,
+            on_signal=lifecycle.on_signal,
+            embedded=embedded,
+            coroutines=lambda: sum(manager.coroutines for manager in self.managers),
+            count=self._count if config.worker.health else None,
+            beaten=rescue.beaten,
+        )
+        self.watchdog = Watchdog(config, redis, self._fetchers, None if embedded else lifecycle.give_up)
+        self.scheduler = Scheduler(config, redis, Client(config, redis))
+        self.services: list[Service] = [
+            Liveness(config, self.ownership, [fetcher.audit for fetcher in self._fetchers.values()], self.keeper),
+            Sweeper(config, redis, self.ownership),
+            self.watchdog,
+            self.heartbeat,
+            self.scheduler,
+            *([self.failures] if self.failures is not None else []),
+            time_limits,
+            Children(self.work_state, config.handle_error),
+            rescue,
+            switches,
+            UnservedQueues(config, redis),
+            *([self._leader()] if config.wants_leadership else []),
+            *(factory(config) for factory in config.services),
+            *self._discovery(redis),
+        ]
+
+    def _add_capsules(self, shared: WorkerParts, isolation: Isolation, pools: Pools) -> None:
+        for capsule in self._config.capsules.values():
+            seats = Seats(capsule.concurrency, capsule.async_concurrency)
+            context = FetcherContext(
+                self._config,
+                capsule,
+                pools.capsules[capsule.name],
+                self.ownership,
+                shared.reporter.settled,
+                isolation.claims_allowed,
+                seats.is_seated,
+            )
+            fetcher = self._fetchers[capsule.name] = make_fetcher(context)
+            isolation.join(fetcher)
+            self.managers.append(Manager(shared, context, fetcher, seats))
+
+    def _leader(self) -> Leader:
+        config = self._config
+        elected = partial(config.events.emit, "leader")
+        # One leader for the workers of all servers.
+        here = Installation.of(config, MAIN)
+        return Leader(
+            here.redis, lambda: self.ownership.identity, here.leadership, elected, on_error=config.handle_error
+        )
+
+    def _discovery(self, redis: Redis) -> list[Service]:
+        everything = [capsule for capsule in self._config.capsules.values() if capsule.all_queues]
+        if not everything:
+            return []
+        wakes = {name: fetcher.wake for name, fetcher in self._fetchers.items()}
+        discovery = Discovery(self._config, redis, self.ownership, everything, wakes)
+        discovery.tick()
+        return [discovery]
+
+    def _count(self, series: Sequence[Series], busy: int, concurrency: int) -> None:
+        if self.keeper is not None:
+            self.keeper.count(series, busy, concurrency)
+        else:
+            self.totals.add(os.getpid(), series, busy, concurrency)
+
+    def _status(self) -> Status:
+        # The first report is the registration of the owner, when all parts exist.
+        return Status(self._lifecycle.state, self.watchdog.stuck(), self._config.worker.max_strikes)
+
+    def tell_keeper(self) -> None:
+        """Report a changed state to the keeper, if there is one."""
+        if self.keeper is not None:
+            self.keeper.repeat()
+
+    def ways_to_wait(self) -> dict[str, str]:
+        """Return how each capsule waits for jobs. Called before its threads start, which reuse the result."""
+        ways: dict[str, str] = {}
+        for name, fetcher in self._fetchers.items():
+            with suppress(RedisFailure):  # the first fetch reports it
+                ways[name] = fetcher.described_wait()
+        return {name: way for name, way in ways.items() if way}
+
+    def async_tasks(self) -> list[asyncio.Task[Any]]:
+        """Return the tasks of running async jobs, for a dump."""
+        return [task for manager in self.managers for task in manager.async_runner.tasks()]
