@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 from offsider.core.errors import RedisFailure
 from offsider.runtime.service import LoopService, OnError
-from offsider.storage import leader
+from offsider.storage import leases
 from offsider.storage.redis import Redis
 
 logger = logging.getLogger("offsider")
@@ -89,7 +89,7 @@ class Leader(LoopService):
         """Try once to become or stay the leader; return the seconds until the next attempt."""
         asked_at = time.monotonic()
         try:
-            left_seconds = leader.lead(self._redis, self._identity(), LIFE_SECONDS)
+            left_seconds = leases.lead(self._redis, self._identity(), LIFE_SECONDS)
         except RedisFailure as error:
             logger.debug("cannot elect a leader, trying again: %s", error)
             return AGAIN_SECONDS
@@ -109,6 +109,6 @@ class Leader(LoopService):
         self._leadership.hold(0.0)
         try:
             if led:
-                leader.step_down(self._redis, self._identity())
+                leases.step_down(self._redis, self._identity())
         except RedisFailure as error:
             logger.debug("cannot give up the lead, which expires by itself: %s", error)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from offsider.storage.full_server import run_together
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Argument, Script
-
-KEEP_COUNTED = Script("keep_counted")
 
 #: Expiry, from the last write.
 KEEP_SECONDS = 60 * 60
@@ -15,10 +13,8 @@ KEEP_SECONDS = 60 * 60
 
 def keep(redis: Redis, name: str, fields: Mapping[str, bytes]) -> None:
     """Write some fields of a count, and keep the others."""
-    arguments: list[Argument] = [KEEP_SECONDS]
-    for field, value in fields.items():
-        arguments += (field, value)
-    redis.run(KEEP_COUNTED, [redis.keys.counted(name)], arguments)
+    key, pairs = redis.keys.counted(name), [item for pair in fields.items() for item in pair]
+    run_together(redis, ("HSET", key, *pairs), ("EXPIRE", key, KEEP_SECONDS))
 
 
 def read(redis: Redis, name: str) -> dict[str, bytes]:

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from offsider.storage.job_sets import CLEAR_SET
+from offsider.storage.full_server import run_together
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Argument, Script
+from offsider.storage.scripts import Argument, Command, Script
 
 NOTE_ERRORS = Script("note_errors")
-FORGET_ERRORS = Script("forget_errors")
 
 MOST = 500
 KEEP_SECONDS = 30 * 24 * 60 * 60
@@ -100,14 +99,18 @@ def read(redis: Redis, wanted: Sequence[tuple[str, float]]) -> list[StoredGroup]
 
 def delete(redis: Redis, groups: Sequence[str]) -> int:
     """Delete groups; returns how many existed."""
-    if not groups:
-        return 0
-    return int(redis.run(FORGET_ERRORS, [redis.keys.errors, redis.keys.error_fields], [HOURS, *groups]))
+    commands: list[Command] = []
+    for group in groups:
+        commands.append(("ZREM", redis.keys.errors, group))
+        commands.append(("HDEL", redis.keys.error_fields, *(f"{group}:{name}" for name in _FIELDS)))
+    return sum(run_together(redis, *commands)[::2])
 
 
 def clear(redis: Redis) -> int:
     """Delete all groups; returns how many existed."""
-    return int(redis.run(CLEAR_SET, [redis.keys.errors, redis.keys.error_fields]))
+    keys = redis.keys
+    groups, *_ = run_together(redis, ("ZCARD", keys.errors), ("UNLINK", keys.errors), ("UNLINK", keys.error_fields))
+    return int(groups)
 
 
 def _hour(stored: bytes) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any
 
 from offsider.core.errors import OffsiderError, RedisRefused
+from offsider.storage.full_server import run_together
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Call, Script
@@ -23,8 +24,6 @@ ENQUEUE = Script("enqueue")
 KILL = Script("kill")
 DEFER = Script("defer")
 DROP = Script("drop")
-RESCHEDULE = Script("reschedule")
-CLEAR_SET = Script("clear_set")
 
 _PAGE = 50
 
@@ -129,7 +128,8 @@ def remove_many(redis: Redis, sorted_set: str, members: Sequence[bytes]) -> list
 
 def reschedule(redis: Redis, sorted_set: str, member: bytes, at: float) -> bool:
     """Set the score of a member, in epoch seconds. False if it is missing."""
-    return bool(redis.run(RESCHEDULE, [sorted_set], [member, repr(at)]))
+    before, _ = run_together(redis, ("ZSCORE", sorted_set, member), ("ZADD", sorted_set, "XX", repr(at), member))
+    return before is not None
 
 
 def take_first(redis: Redis, sorted_set: str) -> tuple[bytes, float] | None:
@@ -189,7 +189,8 @@ def with_score(redis: Redis, sorted_set: str, score: float) -> list[bytes]:
 
 def clear(redis: Redis, sorted_set: str) -> int:
     """Delete a set; returns how many members it had."""
-    return int(redis.run(CLEAR_SET, [sorted_set]))
+    members, _ = run_together(redis, ("ZCARD", sorted_set), ("UNLINK", sorted_set))
+    return int(members)
 
 
 def take_earliest(redis: Redis, sorted_set: str, count: int) -> list[bytes]:

@@ -10,14 +10,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from offsider.core.errors import Fenced
+from offsider.storage import leases
 from offsider.storage.keys import FENCE_SECONDS
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Script
 from offsider.storage.working import Entry, Owner
 
 BEAT = Script("beat")
-PROLONG = Script("prolong")
-LEASE = Script("lease")
 LOOK = Script("look")
 FENCE = Script("fence")
 FORGET = Script("forget")
@@ -54,22 +54,21 @@ def beat(redis: Redis, lists: Lists, life_ms: int) -> None:
     Raises:
         Fenced: it was declared dead.
     """
-    keys = redis.keys
-    redis.run(
-        BEAT,
-        [keys.fenced(lists.identity), keys.alive(lists.identity), keys.owners, keys.suspects],
-        [lists.identity, json.dumps(lists.queues), life_ms],
-    )
+    _beat(redis, lists.identity, life_ms, json.dumps(lists.queues))
 
 
 def prolong(redis: Redis, identity: str, life_ms: int) -> bool:
     """Renew the liveness key of a registered owner on its behalf. False if it has left or was fenced."""
+    try:
+        return _beat(redis, identity, life_ms)
+    except Fenced:
+        return False
+
+
+def _beat(redis: Redis, identity: str, life_ms: int, lists: str = "") -> bool:
     keys = redis.keys
-    return bool(
-        redis.run(
-            PROLONG, [keys.fenced(identity), keys.alive(identity), keys.owners, keys.suspects], [identity, life_ms]
-        )
-    )
+    own = [keys.fenced(identity), keys.alive(identity), keys.owners, keys.suspects]
+    return bool(redis.run(BEAT, own, [identity, life_ms, lists]))
 
 
 def lists_of(redis: Redis, identity: str) -> Lists | None:
@@ -94,7 +93,7 @@ def _parse_lists(identity: bytes, queues: bytes) -> Lists | None:
 
 def hold_lease(redis: Redis, holder: str, life_ms: int) -> bool:
     """Acquire or renew the lease of the sweep, which one process at a time runs."""
-    return bool(redis.run(LEASE, [redis.keys.sweep], [holder, life_ms]))
+    return leases.acquire(redis, redis.keys.sweep, holder, life_ms / 1000) == 0
 
 
 def look(redis: Redis, identities: Sequence[str], life_ms: int) -> list[str]:

@@ -9,12 +9,12 @@ from typing import Any, cast
 
 from offsider.core.errors import OffsiderError
 from offsider.storage import activity
+from offsider.storage.full_server import run_together
 from offsider.storage.queues import readable
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Command, Script
 
 HEARTBEAT = Script("heartbeat")
-SIGNAL = Script("signal")
 
 EXPIRY_SECONDS = 60
 _CLEANUP_SECONDS = 60
@@ -83,7 +83,8 @@ def published_jobs(redis: Redis, identities: Sequence[str]) -> dict[str, Mapping
 
 def send_signal(redis: Redis, identity: str, signal: str) -> None:
     """Leave a signal (``TSTP`` quiet, ``TERM`` stop, ``TTIN`` dump) for the next heartbeat of a process."""
-    redis.run(SIGNAL, [redis.keys.signals(identity)], [signal, EXPIRY_SECONDS])
+    key = redis.keys.signals(identity)
+    run_together(redis, ("LPUSH", key, signal), ("EXPIRE", key, EXPIRY_SECONDS))
 
 
 def take_signal(redis: Redis, identity: str) -> str | None:

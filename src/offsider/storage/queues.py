@@ -10,14 +10,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import cast
 
+from offsider.storage.full_server import run_together
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Call, Command, Script
 
-CLEAR_QUEUE = Script("clear_queue")
 FORGET_QUEUE = Script("forget_queue")
-LOCATE = Script("locate")
-PAUSE = Script("pause")
 STORE = Script("store")
 
 
@@ -81,8 +79,9 @@ def is_known(redis: Redis, queue: str) -> bool:
 
 def position(redis: Redis, queue: str, raw: bytes) -> int | None:
     """Return the number of jobs before this one, found by its exact bytes; None if it is missing."""
-    found = redis.run(LOCATE, [redis.keys.queue(queue)], [raw])
-    return None if found is None else int(found)
+    key = redis.keys.queue(queue)
+    from_head, size = run_together(redis, ("LPOS", key, raw, "RANK", -1), ("LLEN", key))
+    return None if from_head is None else int(size) - 1 - int(from_head)
 
 
 def delete_job(redis: Redis, queue: str, raw: bytes) -> bool:
@@ -92,7 +91,9 @@ def delete_job(redis: Redis, queue: str, raw: bytes) -> bool:
 
 def clear(redis: Redis, queue: str) -> int:
     """Delete a queue with all its jobs; returns the number of jobs."""
-    return int(redis.run(CLEAR_QUEUE, [redis.keys.queue(queue), redis.keys.queues], [queue]))
+    key = redis.keys.queue(queue)
+    jobs, *_ = run_together(redis, ("LLEN", key), ("UNLINK", key), ("SREM", redis.keys.queues, queue))
+    return int(jobs)
 
 
 def forget(redis: Redis, queue: str) -> bool:
@@ -109,7 +110,7 @@ def take(redis: Redis, queue: str, count: int) -> list[bytes]:
 def pause(redis: Redis, *queues: str) -> None:
     """Pause queues: workers claim nothing from them; running jobs continue."""
     if queues:
-        redis.run(PAUSE, [redis.keys.paused], queues)
+        run_together(redis, ("SADD", redis.keys.paused, *queues))
 
 
 def unpause(redis: Redis, *queues: str) -> None:

@@ -19,7 +19,6 @@ from offsider.storage.working import DeadSetLimits, Entry
 
 RECLAIM = Script("reclaim")
 POISON = Script("poison")
-STRIKES = Script("strikes")
 
 _ALONE = b"1 1"
 
@@ -62,7 +61,10 @@ def bury(redis: Redis, entry: Entry, payload: bytes, limits: DeadSetLimits) -> b
 
 def died_with(redis: Redis, raw: bytes) -> list[str]:
     """Return the processes that died with this job within 72 hours, oldest first."""
-    return [identity.decode() for identity in redis.run(STRIKES, [redis.keys.strikes(name_of(raw))], [STRIKE_SECONDS])]
+    strikes = ("ZRANGE", redis.keys.strikes(name_of(raw)), 0, -1, "WITHSCORES")
+    (seconds, _), stored = redis.pipeline([("TIME",), strikes])
+    pairs = zip(stored[::2], stored[1::2], strict=True)
+    return [identity.decode() for identity, at in pairs if float(at) >= int(seconds) - STRIKE_SECONDS]
 
 
 def died_alone(redis: Redis, identity: str) -> bool:

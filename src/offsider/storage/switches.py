@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
 from offsider.storage import hashes
+from offsider.storage.full_server import run_together
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command, Script
 
-SET_SWITCH = Script("set_switch")
 FORGET_SWITCH = Script("forget_switch")
 
 Action: TypeAlias = Literal["drop", "defer"]
@@ -82,7 +82,8 @@ def put(redis: Redis, switch: Switch, *, seconds: float | None = None) -> Switch
         "reason": switch.reason,
     }
     stored = json.dumps(fields, ensure_ascii=True, separators=(",", ":"))
-    redis.run(SET_SWITCH, [redis.keys.switches, redis.keys.switches_acted], [switch.name, stored])
+    keys = redis.keys
+    run_together(redis, ("HSET", keys.switches, switch.name, stored), ("HDEL", keys.switches_acted, switch.name))
     return _parse(switch.name, fields)
 
 

@@ -22,7 +22,7 @@ from offsider.core.wording import counted
 from offsider.jobs import registry
 from offsider.runtime.service import LoopService
 from offsider.storage import stranded
-from offsider.storage.singleton import hold_lease
+from offsider.storage.leases import hold_lease
 from offsider.worker.run.stranded import why_not
 
 if TYPE_CHECKING:

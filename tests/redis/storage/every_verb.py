@@ -14,7 +14,7 @@ from offsider.storage import (
     error_groups,
     expired,
     job_sets,
-    leader,
+    leases,
     migration,
     oldest,
     owners,
@@ -94,8 +94,8 @@ def walk(redis: Redis) -> None:
     assert processes.take_signal(redis, OWNER.identity) == "TERM"
     _make_room(redis)
     _migrate(redis)
-    assert leader.lead(redis, OWNER.identity, 60) == 0
-    assert leader.step_down(redis, OWNER.identity)
+    assert leases.lead(redis, OWNER.identity, 60) == 0
+    assert leases.step_down(redis, OWNER.identity)
     _reclaim(redis)
     owners.note_stop(redis, OWNER.identity)
     assert owners.forget(redis, LISTS, leaving=True)

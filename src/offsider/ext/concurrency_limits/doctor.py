@@ -11,7 +11,7 @@ from offsider.ext.concurrency_limits.limits import Limits
 from offsider.ext.concurrency_limits.slots import LEASE
 from offsider.inspector.doctor.finding import Finding, ok, warn
 from offsider.prometheus import Family
-from offsider.storage.singleton import is_held
+from offsider.storage.leases import is_held
 
 if TYPE_CHECKING:
     from offsider.ext.concurrency_limits.limits import Limit

@@ -24,7 +24,7 @@ from offsider.core.payload import new_jid
 from offsider.core.wording import counted
 from offsider.ext.concurrency_limits import store
 from offsider.runtime.service import Loop
-from offsider.storage.singleton import hold_lease
+from offsider.storage.leases import hold_lease
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

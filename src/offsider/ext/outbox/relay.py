@@ -31,8 +31,8 @@ from offsider.core.wording import counted
 from offsider.ext.outbox.source import QUEUE
 from offsider.runtime.middleware import Push
 from offsider.runtime.service import LoopService
+from offsider.storage.leases import hold_lease
 from offsider.storage.redis_errors import REROUTE
-from offsider.storage.singleton import hold_lease
 from offsider.storage.store_once import PUSH_ONCE, Transfer, run_once, store_once
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from offsider.ext.unique import store
 from offsider.ext.unique.reaper import LEASE
 from offsider.inspector.doctor.finding import Finding, ok, warn
 from offsider.storage import clocks
-from offsider.storage.singleton import is_held
+from offsider.storage.leases import is_held
 
 OLD_SECONDS = 600.0
 

@@ -29,7 +29,7 @@ from offsider.core.wording import counted
 from offsider.ext.unique import places, store
 from offsider.runtime.service import Loop
 from offsider.storage import clocks
-from offsider.storage.singleton import hold_lease
+from offsider.storage.leases import hold_lease
 
 if TYPE_CHECKING:
     from offsider.config.config import Config

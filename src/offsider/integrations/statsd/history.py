@@ -14,7 +14,7 @@ from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
 from offsider.inspector.stats import Stats
 from offsider.runtime.service import Loop
-from offsider.storage.singleton import hold_lease
+from offsider.storage.leases import hold_lease
 
 if TYPE_CHECKING:
     from offsider.integrations.statsd.client import StatsdClient

@@ -13,7 +13,7 @@ from offsider.ext.concurrency_limits.store import Names
 from offsider.inspector.doctor import Severity
 from offsider.prometheus.fleet import read_families
 from offsider.prometheus.text import text_of
-from offsider.storage.singleton import hold_lease
+from offsider.storage.leases import hold_lease
 
 NAME = "Hard"
 

@@ -7,7 +7,7 @@ from offsider.ext.unique import Locks, store
 from offsider.ext.unique.doctor import OLD_SECONDS, check_unique
 from offsider.inspector.doctor import Severity
 from offsider.inspector.doctor.examination import examine
-from offsider.storage.singleton import hold_lease
+from offsider.storage.leases import hold_lease
 
 
 def push_unique(config: Config) -> None:

@@ -14,7 +14,7 @@ from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
 from offsider.ext.unique import Locks, reaper, store
 from offsider.ext.unique.reaper import Reaper, make_service
-from offsider.storage.singleton import hold_lease
+from offsider.storage.leases import hold_lease
 from tests.redis.ext.unique.travels import HELD, QUEUES, Traveller
 from tests.waiting import wait_for
 
