@@ -80,7 +80,7 @@ def no_time_budget() -> Generator[None]:
     now = time.monotonic()
     stopped_clock = SimpleNamespace(monotonic=lambda: now)
     with ExitStack() as stack:
-        for scan in ("time_budget", "search", "callers"):
+        for scan in ("scan", "search", "queue"):
             stack.enter_context(patch(f"offsider.inspector.{scan}.time", stopped_clock))
         yield
 

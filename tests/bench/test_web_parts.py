@@ -7,7 +7,7 @@ import time
 from bench.scoreboard.web_parts import no_time_budget
 from offsider.config.config import Config
 from offsider.inspector import search_everywhere
-from offsider.inspector.time_budget import steps
+from offsider.inspector.scan import steps
 
 
 def test_without_a_time_budget_a_scan_continues_after_its_time():

@@ -10,12 +10,9 @@ from offsider.core import former_names
 
 if TYPE_CHECKING:
     from offsider.inspector.attempts import Attempt, Attempts
-    from offsider.inspector.callers import Callers
-    from offsider.inspector.chunk import Chunk
     from offsider.inspector.counted import Counted
     from offsider.inspector.deploys import DeployMark, Deploys
     from offsider.inspector.error_groups import ErrorGroup, ErrorGroups
-    from offsider.inspector.held_list import HeldList
     from offsider.inspector.history import History
     from offsider.inspector.job_filter import JobFilter
     from offsider.inspector.job_metrics import (
@@ -32,8 +29,9 @@ if TYPE_CHECKING:
     from offsider.inspector.migration import Migration, MigrationReport, Relocation
     from offsider.inspector.process import CapsuleShown, Process, ProcessSet
     from offsider.inspector.quarantine import Quarantine, QuarantinedJob
-    from offsider.inspector.queue import Queue
+    from offsider.inspector.queue import Callers, HeldList, Queue
     from offsider.inspector.routing import RulesInUse, rules_in_use
+    from offsider.inspector.scan import Chunk
     from offsider.inspector.search import Found, find_tracked, search_everywhere
     from offsider.inspector.server_info import ServerInfo
     from offsider.inspector.service_levels import ClassLevel, ServiceLevels
@@ -112,9 +110,9 @@ _MODULES = {
     "Attempt": "attempts",
     "Attempts": "attempts",
     "BOUNDS_MS": "job_metrics",
-    "Callers": "callers",
+    "Callers": "queue",
     "CapsuleShown": "process",
-    "Chunk": "chunk",
+    "Chunk": "scan",
     "ClassLevel": "service_levels",
     "Counted": "counted",
     "Course": "shard_load",
@@ -125,7 +123,7 @@ _MODULES = {
     "ErrorGroups": "error_groups",
     "FleetMetrics": "job_metrics",
     "Found": "search",
-    "HeldList": "held_list",
+    "HeldList": "queue",
     "History": "history",
     "InvalidSwitch": "switches",
     "JobDetail": "job_metrics",

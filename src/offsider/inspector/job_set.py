@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 
 from offsider.client import Client
@@ -17,11 +18,10 @@ from offsider.core.former_names import FormerName
 from offsider.core.malformed import listable
 from offsider.core.normalize import normalize
 from offsider.core.payload import JobPayload, decode, stamp
-from offsider.inspector.chunk import Chunk
-from offsider.inspector.counted import Counted, deadline
+from offsider.inspector.counted import Counted, CountedByScan
 from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_record import JobRecord
-from offsider.inspector.time_budget import steps
+from offsider.inspector.scan import Chunk, deadline, drained, steps
 from offsider.runtime.events import JobRemoved
 from offsider.storage import attempts, job_sets, quarantine
 from offsider.storage.job_sets import Move, MoveResult
@@ -30,7 +30,6 @@ from offsider.storage.queue_walk import digest
 KILLED = "killed by hand"
 _BATCH = 100
 _SCANNED_AT_ONCE = 1_000
-_EVERYTHING = JobFilter()
 #: A cursor of Redis: a number below 2**64.
 _CURSOR = re.compile(r"[0-9]{1,19}")
 
@@ -112,7 +111,7 @@ class SetEntry(JobRecord):
         return self._set.delete(self)
 
 
-class JobSet:
+class JobSet(CountedByScan):
     """One of the sorted sets. Iterating yields `SetEntry`, earliest first, and reads in pages.
 
     Args:
@@ -200,32 +199,6 @@ class JobSet:
         chunk.cursor = str(position or "")
         return chunk
 
-    def count(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> Counted:
-        """Count the matching jobs, all by default; a bulk action on the result changes only these jobs.
-
-        Args:
-            wanted: a filter, or an incomplete count to continue.
-            budget_ms: approximate time limit; see `Counted.complete`.
-        """
-        counted = wanted if isinstance(wanted, Counted) else self._uncounted(wanted)
-        position = int(counted.cursor or 0)
-        for step in steps(math.inf if budget_ms is None else budget_ms):
-            position, members = job_sets.scan_on(self._redis, self._key, counted.wanted.needle, position, step)
-            counted.add(entry.raw for entry in self._entries(members) if counted.wanted.matches(entry))
-            counted.scanned += max(step, len(members))
-            if not position:
-                break
-        counted.cursor, counted.complete = str(position or ""), not position
-        return counted
-
-    def counted(self, name: str, wanted: JobFilter) -> Counted | None:
-        """Read a stored count; None if it does not exist or has expired."""
-        return Counted.read(self._redis, name, wanted, once=True)
-
-    def keep(self, counted: Counted, name: str) -> None:
-        """Store a count for an hour, so that another process can act on it."""
-        counted.keep(self._redis, name)
-
     # Bulk actions on counted jobs, or on the jobs that match at the start of the action.
 
     def retry_all(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> int:
@@ -247,24 +220,13 @@ class JobSet:
         self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None, reason: str = KILLED
     ) -> int:
         """`SetEntry.kill` for every matching job; see `retry_all`."""
-
-        def kill(batch: list[SetEntry]) -> list[MoveResult]:
-            members = [(entry.raw, self._listable(entry)) for entry in batch]
-            killed = job_sets.kill_many(self._redis, self._key, members, self._limits)
-            return self._emit_removed(batch, killed, "kill", reason)
-
-        return self._act_on_all(wanted, kill, budget_ms)
+        return self._act_on_all(wanted, lambda batch: self._kill_many(batch, reason), budget_ms)
 
     def delete_all(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> int:
         """`SetEntry.delete` for every matching job; see `retry_all`."""
         if wanted is None or (isinstance(wanted, JobFilter) and wanted.empty):
             return self.clear()
-
-        def delete(batch: list[SetEntry]) -> list[MoveResult]:
-            removed = job_sets.remove_many(self._redis, self._key, [entry.raw for entry in batch])
-            return self._emit_removed(batch, removed, "delete")
-
-        return self._act_on_all(wanted, delete, budget_ms)
+        return self._act_on_all(wanted, self._delete_many, budget_ms)
 
     def quarantine_all(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> int:
         """Move every matching job to the quarantine for ``worker.quarantine_days``; see `retry_all`."""
@@ -274,7 +236,9 @@ class JobSet:
         """Delete every job, and return their number."""
         removed = 0
         if self._here.config.events.listened("job_removed"):
-            removed = self._take_one_by_one()
+            for member in drained(len(self), _SCANNED_AT_ONCE, partial(job_sets.take_earliest, self._redis, self._key)):
+                self._announce(member, "clear")
+                removed += 1
         return removed + job_sets.clear(self._redis, self._key)
 
     def pop_each(self) -> Iterator[SetEntry]:
@@ -309,8 +273,7 @@ class JobSet:
 
     def kill(self, entry: SetEntry, reason: str = KILLED) -> bool:
         """Move a job to the dead set; a malformed payload is wrapped."""
-        killed = job_sets.kill(self._redis, self._key, entry.raw, self._listable(entry), self._limits)
-        return self._emit_removed([entry], [killed], "kill", reason) == [MoveResult.DONE]
+        return self._kill_many([entry], reason) == [MoveResult.DONE]
 
     def quarantine(self, entry: SetEntry) -> bool:
         """Move a job to the quarantine."""
@@ -318,14 +281,9 @@ class JobSet:
 
     def delete(self, entry: SetEntry) -> bool:
         """Delete a job."""
-        return self._emit_removed([entry], [job_sets.remove(self._redis, self._key, entry.raw)], "delete") == [
-            MoveResult.DONE
-        ]
+        return self._delete_many([entry]) == [MoveResult.DONE]
 
     # Helpers
-
-    def _listable(self, entry: SetEntry) -> bytes:
-        return listable(entry.raw, stamp(self._here.config.clock.now(), self._here.settings.wire_version))
 
     def _entries(self, pairs: Iterable[tuple[bytes, float]]) -> Iterator[SetEntry]:
         return (SetEntry(self, member, score) for member, score in pairs)
@@ -350,9 +308,6 @@ class JobSet:
         while page := list(islice(members, _SCANNED_AT_ONCE)):
             yield repr(page[-1][1]), page
         yield "", []
-
-    def _uncounted(self, wanted: JobFilter | None) -> Counted:
-        return Counted(wanted if wanted is not None else _EVERYTHING, once=True, at=self._here.config.clock.now())
 
     def _act_on_all(
         self,
@@ -406,23 +361,21 @@ class JobSet:
     def _prepare(self, payload: JobPayload) -> Prepared | None:
         return self._client.reenqueue(payload, "schedule" if self.name == "schedule" else "retry")
 
+    def _kill_many(self, batch: list[SetEntry], reason: str) -> list[MoveResult]:
+        now = stamp(self._here.config.clock.now(), self._here.settings.wire_version)
+        members = [(entry.raw, listable(entry.raw, now)) for entry in batch]
+        killed = job_sets.kill_many(self._redis, self._key, members, self._limits)
+        return self._emit_removed(batch, killed, "kill", reason)
+
+    def _delete_many(self, batch: list[SetEntry]) -> list[MoveResult]:
+        removed = job_sets.remove_many(self._redis, self._key, [entry.raw for entry in batch])
+        return self._emit_removed(batch, removed, "delete")
+
     def _quarantine_many(self, batch: list[SetEntry]) -> list[MoveResult]:
         members = [(entry.raw, entry.score) for entry in batch]
         days, now = self._here.config.worker.quarantine_days, self._here.config.clock.now()
         moved = quarantine.put_from_set(self._redis, self.name, members, days=days, at=now, how="quarantine")
         return self._emit_removed(batch, moved, "quarantine")
-
-    def _take_one_by_one(self) -> int:
-        """Remove the current jobs in pages, and emit an event for each."""
-        taken, size = 0, len(self)
-        while taken < size:
-            members = job_sets.take_earliest(self._redis, self._key, min(_SCANNED_AT_ONCE, size - taken))
-            if not members:
-                break
-            taken += len(members)
-            for member in members:
-                self._announce(member, "clear")
-        return taken
 
     def _emit_removed(self, batch: list[SetEntry], gone: list[bool], how: str, reason: str = "") -> list[MoveResult]:
         """Emit events for the removed jobs, and return the outcome of each."""

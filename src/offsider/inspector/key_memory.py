@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from offsider.config.installation import Installation
-from offsider.storage.key_memory import KeyFamily, by_family
+from offsider.storage.keyspace import KeyFamily, by_family
 
 
 def memory_by_family(here: Installation, budget_seconds: float = 10.0) -> tuple[list[KeyFamily], bool]:

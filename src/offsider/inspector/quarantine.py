@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
-from offsider.inspector.counted import Counted, deadline
-from offsider.inspector.job_filter import JobFilter
+from offsider.inspector.counted import Counted, KeepsCounts
 from offsider.inspector.job_record import JobRecord
+from offsider.inspector.scan import deadline
 from offsider.runtime.events import JobRemoved
 from offsider.storage import quarantine
 from offsider.storage.quarantine import Quarantined
@@ -41,7 +41,7 @@ class QuarantinedJob:
     _stored: Quarantined = field(repr=False, compare=False)
 
 
-class Quarantine:
+class Quarantine(KeepsCounts):
     """The jobs in quarantine. Iterating yields `QuarantinedJob`, latest first, and reads in pages.
 
     Args:
@@ -96,18 +96,10 @@ class Quarantine:
 
     def count(self) -> Counted:
         """Count the jobs; `restore_all` and `delete_all` of the result change only these jobs."""
-        counted = Counted(JobFilter(), once=True, at=self._here.config.clock.now())
+        counted = self._new_count()
         counted.add(quarantine.ids(self._redis))
         counted.complete = True
         return counted
-
-    def counted(self, name: str, wanted: JobFilter) -> Counted | None:
-        """Read a stored count; None if it does not exist or has expired."""
-        return Counted.read(self._redis, name, wanted, once=True)
-
-    def keep(self, counted: Counted, name: str) -> None:
-        """Store a count for an hour, so that another process can act on it."""
-        counted.keep(self._redis, name)
 
     def restore_all(self, counted: Counted | None = None, budget_ms: float | None = None) -> int:
         """Restore the counted jobs, all by default; returns the number of restored jobs.

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from collections import deque
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.former_names import FormerName
-from offsider.inspector import callers
-from offsider.inspector.callers import Callers
-from offsider.inspector.chunk import Chunk
-from offsider.inspector.counted import Counted, deadline
+from offsider.inspector.counted import Counted, CountedByScan
 from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_record import JobRecord
-from offsider.inspector.time_budget import steps
+from offsider.inspector.scan import Chunk, deadline, drained, steps
 from offsider.runtime.events import JobRemoved
-from offsider.storage import oldest, quarantine, queue_walk, queues
+from offsider.storage import quarantine, queue_walk, queues
 from offsider.storage.quarantine import Seen
 from offsider.storage.queue_walk import Place
 
@@ -29,9 +28,141 @@ _SAMPLES = 50
 _TRIES = 3
 #: Number of recently deleted jobs to remember, for iterations of the queue that run at the same time.
 _REMEMBERED = 1_000
+#: Time budget of a sample; the page that exceeds it is counted too.
+_SAMPLE_SECONDS = 0.08
 
 
-class Queue:
+@dataclass(frozen=True, slots=True)
+class Callers:
+    """Counts of a sample of a queue.
+
+    Attributes:
+        sampled: number of jobs in the sample.
+        total: number of jobs in the queue.
+        by_caller: number of sampled jobs by caller, highest first; ``""`` for jobs without a caller.
+        by_class: number of sampled jobs by display class, highest first.
+    """
+
+    sampled: int
+    total: int
+    by_caller: dict[str, int]
+    by_class: dict[str, int]
+
+
+class _JobList:
+    """A list of jobs in the format of a queue. Iterating yields `JobRecord`, the next job first, and reads in pages.
+
+    A job that stays in the list during the whole iteration is yielded at least once, even if other jobs are pushed,
+    claimed and deleted at the same time.
+
+    Args:
+        here: its server.
+        key: key of the list.
+        queue: name of the queue; empty if the jobs name their queues.
+    """
+
+    def __init__(self, here: Installation, key: str, queue: str = "") -> None:
+        self._here = here
+        self._redis = here.redis
+        self._key = key
+        self._queue = queue
+        self._deleted: deque[str] = deque(maxlen=_REMEMBERED)
+        self._deletions = 0
+
+    def __len__(self) -> int:
+        return queues.size(self._redis, self._key)
+
+    def __iter__(self) -> Iterator[JobRecord]:
+        place = Place()
+        while True:
+            start, raws = queue_walk.read_on(self._redis, self._key, place, _PAGE)
+            if not raws:
+                return
+            before = self._deletions
+            yield from self._records(raws, start)
+            gone = set(islice(reversed(self._deleted), self._deletions - before))
+            left = [raw for raw in raws if queue_walk.digest(raw) not in gone]
+            place = place.after(start + len(left), left)
+
+    def page(self, start: int, count: int, *, newest_first: bool = False) -> list[JobRecord]:
+        """Return one page of jobs, the next job first by default.
+
+        Args:
+            start: number of jobs to skip.
+            count: maximum number of jobs.
+            newest_first: the last pushed job first.
+        """
+        raws = queues.page(self._redis, self._key, start, count, newest_first=newest_first)
+        if not newest_first:
+            return list(self._records(raws, start))
+        last = len(self) - 1 - start
+        return [self._record(raw, max(0, last - at)) for at, raw in enumerate(raws)]
+
+    def scan(
+        self, wanted: JobFilter, cursor: str = "", budget_ms: float = 100, most: int | None = None
+    ) -> Chunk[JobRecord]:
+        """Scan for jobs within a time budget, and return the matches with a cursor for the next call.
+
+        Args:
+            wanted: the filter.
+            cursor: cursor of the previous chunk; empty or unknown: start from the beginning.
+            budget_ms: approximate time limit in milliseconds.
+            most: maximum number of matches.
+        """
+        place = Place.read(cursor)
+        chunk: Chunk[JobRecord] = Chunk([], 0, len(self), "")
+        for step in steps(budget_ms, most):
+            start, raws = queue_walk.read_on(self._redis, self._key, place, step)
+            if not raws:
+                return chunk
+            scanned = self._pick(raws, start, wanted, chunk.entries, most)
+            chunk.scanned += scanned
+            place = place.after(start + scanned, raws[:scanned])
+            if scanned < len(raws):
+                break
+        chunk.cursor = place.written
+        return chunk
+
+    def _pick(
+        self, raws: Sequence[bytes], start: int, wanted: JobFilter, picked: list[JobRecord], most: int | None
+    ) -> int:
+        """Add the matching jobs to ``picked``, up to ``most``, and return the number of scanned jobs."""
+        for at, record in enumerate(self._records(raws, start)):
+            if most is not None and len(picked) >= most:
+                return at
+            if wanted.matches(record):
+                picked.append(record)
+        return len(raws)
+
+    def _records(self, raws: Iterable[bytes], start: int) -> Iterator[JobRecord]:
+        return (self._record(raw, position) for position, raw in enumerate(raws, start))
+
+    def _record(self, raw: bytes, position: int) -> JobRecord:
+        return JobRecord(raw, self._queue, position)
+
+
+class HeldList(_JobList):
+    """Jobs that an extension holds back for now, such as jobs over the concurrency limit of their class.
+
+    Args:
+        key: key of the list.
+        config: selects the server; default: the configuration of this process.
+    """
+
+    def __init__(self, key: str, config: Config | Installation | None = None) -> None:
+        super().__init__(Installation.of(config), key)
+        self.key = key
+
+    @classmethod
+    def keys(cls, config: Config | Installation | None = None) -> list[str]:
+        """Return the keys of all such lists with jobs, sorted."""
+        return [*queues.extension_list_lengths(Installation.of(config).redis)]
+
+    def __len__(self) -> int:
+        return queues.extension_list_lengths(self._redis).get(self.key, 0)
+
+
+class Queue(_JobList, CountedByScan):
     """A queue. Iterating yields `JobRecord`, the next job first, and reads in pages.
 
     A job that stays in the queue during the whole iteration is yielded at least once, even if other jobs are pushed,
@@ -43,13 +174,12 @@ class Queue:
     """
 
     preview = FormerName("count")
+    _once = False
 
     def __init__(self, name: str, config: Config | Installation | None = None) -> None:
+        here = Installation.of(config)
+        super().__init__(here, here.redis.keys.queue(name), name)
         self.name = name
-        self._here = Installation.of(config)
-        self._deleted: deque[str] = deque(maxlen=_REMEMBERED)
-        self._deletions = 0
-        self._redis = self._here.redis
 
     @classmethod
     def all(cls, config: Config | Installation | None = None) -> list[Queue]:
@@ -74,35 +204,6 @@ class Queue:
         """Whether a job was pushed to it since it was last deleted."""
         return queues.is_known(self._redis, self.name)
 
-    def __len__(self) -> int:
-        return queues.size(self._redis, self.name)
-
-    def __iter__(self) -> Iterator[JobRecord]:
-        place = Place()
-        while True:
-            start, raws = queue_walk.read_on(self._redis, self.name, place, _PAGE)
-            if not raws:
-                return
-            before = self._deletions
-            yield from self._records(raws, start)
-            gone = set(islice(reversed(self._deleted), self._deletions - before))
-            left = [raw for raw in raws if queue_walk.digest(raw) not in gone]
-            place = place.after(start + len(left), left)
-
-    def page(self, start: int, count: int, *, newest_first: bool = False) -> list[JobRecord]:
-        """Return one page of jobs, the next job first by default.
-
-        Args:
-            start: number of jobs to skip.
-            count: maximum number of jobs.
-            newest_first: the last pushed job first.
-        """
-        raws = queues.page(self._redis, self.name, start, count, newest_first=newest_first)
-        if not newest_first:
-            return list(self._records(raws, start))
-        last = len(self) - 1 - start
-        return [self._record(raw, max(0, last - at)) for at, raw in enumerate(raws)]
-
     @property
     def oldest(self) -> JobRecord | None:
         """The next job; None for an empty queue."""
@@ -111,7 +212,7 @@ class Queue:
     @property
     def latency_seconds(self) -> float:
         """Seconds that the next job has waited; 0 for an empty queue."""
-        [enqueued_at] = oldest.enqueued_at(self._redis, [self.name])
+        [enqueued_at] = queues.enqueued_at(self._redis, [self.name])
         return 0.0 if enqueued_at is None else max(0.0, self._here.config.clock.now() - enqueued_at)
 
     @property
@@ -146,70 +247,7 @@ class Queue:
         each = max(1, most // _SAMPLES)
         step = max(each, size // _SAMPLES)
         pages = (self.page(start, each) for start in range(0, min(size, _SAMPLES * step), step))
-        return callers.count(pages, size)
-
-    def scan(
-        self, wanted: JobFilter, cursor: str = "", budget_ms: float = 100, most: int | None = None
-    ) -> Chunk[JobRecord]:
-        """Scan for jobs within a time budget, and return the matches with a cursor for the next call.
-
-        Args:
-            wanted: the filter.
-            cursor: cursor of the previous chunk; empty or unknown: start from the beginning.
-            budget_ms: approximate time limit in milliseconds.
-            most: maximum number of matches.
-        """
-        place = Place.read(cursor)
-        chunk: Chunk[JobRecord] = Chunk([], 0, len(self), "")
-        for step in steps(budget_ms, most):
-            start, raws = queue_walk.read_on(self._redis, self.name, place, step)
-            if not raws:
-                return chunk
-            scanned = self._pick(raws, start, wanted, chunk.entries, most)
-            chunk.scanned += scanned
-            place = place.after(start + scanned, raws[:scanned])
-            if scanned < len(raws):
-                break
-        chunk.cursor = place.written
-        return chunk
-
-    def _pick(
-        self, raws: Sequence[bytes], start: int, wanted: JobFilter, picked: list[JobRecord], most: int | None
-    ) -> int:
-        """Add the matching jobs to ``picked``, up to ``most``, and return the number of scanned jobs."""
-        for at, record in enumerate(self._records(raws, start)):
-            if most is not None and len(picked) >= most:
-                return at
-            if wanted.matches(record):
-                picked.append(record)
-        return len(raws)
-
-    def count(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> Counted:
-        """Count the matching jobs, all by default; `delete_matching` of the result changes only these jobs.
-
-        Args:
-            wanted: a filter, or an incomplete count to continue.
-            budget_ms: approximate time limit; see `Counted.complete`.
-        """
-        counted = wanted if isinstance(wanted, Counted) else self._uncounted(wanted)
-        place = Place.read(counted.cursor)
-        for step in steps(math.inf if budget_ms is None else budget_ms):
-            start, raws = queue_walk.read_on(self._redis, self.name, place, step)
-            counted.add(record.raw for record in self._records(raws, start) if counted.wanted.matches(record))
-            counted.scanned += len(raws)
-            place = place.after(start + len(raws), raws)
-            counted.cursor, counted.complete = place.written if raws else "", not raws
-            if not raws:
-                break
-        return counted
-
-    def counted(self, name: str, wanted: JobFilter) -> Counted | None:
-        """Read a stored count; None if it does not exist or has expired."""
-        return Counted.read(self._redis, name, wanted, once=False)
-
-    def keep(self, counted: Counted, name: str) -> None:
-        """Store a count for an hour, so that another process can act on it."""
-        counted.keep(self._redis, name)
+        return count_callers(pages, size)
 
     def delete(self, record: JobRecord) -> bool:
         """Delete one job. Returns False if it has left the queue."""
@@ -250,9 +288,6 @@ class Queue:
         """Remove an empty queue from the set of queues; False if it contains jobs or is not in the set."""
         return queues.forget(self._redis, self.name)
 
-    def _uncounted(self, wanted: JobFilter | None) -> Counted:
-        return Counted(wanted if wanted is not None else JobFilter(), once=False, at=self._here.config.clock.now())
-
     def _delete(self, jobs: list[Seen]) -> list[bool]:
         return quarantine.take_from_queue(self._redis, self.name, jobs)
 
@@ -270,7 +305,7 @@ class Queue:
         counted = wanted if isinstance(wanted, Counted) else self.count(wanted)
         place, tries, is_over = Place.read(counted.cursor), 0, deadline(budget_ms)
         while True:
-            start, raws = queue_walk.read_on(self._redis, self.name, place, _BULK_PAGE)
+            start, raws = queue_walk.read_on(self._redis, self._key, place, _BULK_PAGE)
             if not raws:
                 counted.cursor, counted.finished = "", True
                 return counted.done
@@ -303,28 +338,27 @@ class Queue:
         """Delete the queue with all its jobs, and return their number."""
         removed = 0
         if self._here.config.events.listened("job_removed"):
-            removed = self._take_one_by_one()
-        return removed + queues.clear(self._redis, self.name)
-
-    def _take_one_by_one(self) -> int:
-        """Remove the current jobs in pages, and emit an event for each."""
-        taken, size = 0, len(self)
-        while taken < size:
-            raws = queues.take(self._redis, self.name, min(_BULK_PAGE, size - taken))
-            if not raws:
-                break
-            taken += len(raws)
-            for raw in raws:
+            for raw in drained(len(self), _BULK_PAGE, partial(queues.take, self._redis, self.name)):
                 self._gone(raw, "clear")
-        return taken
-
-    def _records(self, raws: Iterable[bytes], start: int) -> Iterator[JobRecord]:
-        return (self._record(raw, position) for position, raw in enumerate(raws, start))
-
-    def _record(self, raw: bytes, position: int) -> JobRecord:
-        return JobRecord(raw, self.name, position)
+                removed += 1
+        return removed + queues.clear(self._redis, self.name)
 
     def _gone(self, raw: bytes, how: str) -> None:
         self._deleted.append(queue_walk.digest(raw))
         self._deletions += 1
         self._here.config.events.emit("job_removed", JobRemoved(raw, f"queue:{self.name}", how, self._here.server))
+
+
+def count_callers(pages: Iterable[Sequence[JobRecord]], total: int) -> Callers:
+    """Count a sample of a queue of ``total`` jobs, page by page, within the time budget."""
+    by_caller: Counter[str] = Counter()
+    by_class: Counter[str] = Counter()
+    ends = time.monotonic() + _SAMPLE_SECONDS
+    for page in pages:
+        for record in page:
+            by_caller[record.caller or ""] += 1
+            by_class[record.display_class] += 1
+        if time.monotonic() > ends:
+            break
+    sampled = by_class.total()
+    return Callers(sampled, max(total, sampled), dict(by_caller.most_common()), dict(by_class.most_common()))

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.job_id import JobInfo
-from offsider.inspector.chunk import Chunk
-from offsider.inspector.held_list import HeldList
 from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.job_set import DeadSet, JobSet, RetrySet, ScheduledSet
-from offsider.inspector.queue import Queue
+from offsider.inspector.queue import HeldList, Queue
+from offsider.inspector.scan import Chunk
 from offsider.inspector.stats import Stats
 from offsider.inspector.work import WorkSet
 

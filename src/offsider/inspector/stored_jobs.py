@@ -11,14 +11,12 @@ from offsider.config.installation import Installation
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.job_set import DeadSet, RetrySet, ScheduledSet
 from offsider.inspector.quarantine import Quarantine
-from offsider.inspector.queue import Queue
-from offsider.storage import extension_lists, migration, owners, queue_walk, working
-from offsider.storage.queue_walk import Place
+from offsider.inspector.queue import HeldList, Queue
+from offsider.storage import migration, owners, queues, working
 from offsider.storage.redis import Redis
 
 #: Places whose jobs run only after an operator's action.
 RESTING = frozenset({"dead", "quarantine"})
-_PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +76,8 @@ def _everything(here: Installation) -> Iterator[tuple[str, Iterable[JobRecord]]]
         yield redis.keys.migrating(transit.id), (JobRecord(job.transfer.payload) for job in jobs)
     for queue in Queue.all(here):
         yield f"queue:{queue.name}", queue
-    for key in extension_lists.keys_of(redis):
-        yield key, _in_list(redis, key)
+    for key in queues.extension_lists(redis):
+        yield key, HeldList(key, here)
     known = set(running)
     yield "running", (JobRecord(raw) for raw in _claimed(redis) if raw not in known)
     yield "dead", DeadSet(here)
@@ -89,13 +87,3 @@ def _everything(here: Installation) -> Iterator[tuple[str, Iterable[JobRecord]]]
 def _claimed(redis: Redis) -> list[bytes]:
     lists = chain.from_iterable(held.owners() for held in owners.registered(redis))
     return [entry.raw for owner, queues in lists for entry in working.contents(redis, owner, queues)]
-
-
-def _in_list(redis: Redis, key: str) -> Iterator[JobRecord]:
-    place = Place()
-    while True:
-        start, raws = queue_walk.read_on_list(redis, key, place, _PAGE)
-        if not raws:
-            return
-        yield from map(JobRecord, raws)
-        place = place.after(start + len(raws), raws)

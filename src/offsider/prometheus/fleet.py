@@ -23,8 +23,8 @@ from offsider.inspector.stranded import stranded_counts, stranded_jobs
 from offsider.inspector.switches import switches_here
 from offsider.prometheus.family import Family, Sample
 from offsider.prometheus.runs import concurrency_family, running_family, series_families
-from offsider.storage import expired
-from offsider.storage.lag import scheduler_lag_seconds
+from offsider.storage import stats
+from offsider.storage.sample import scheduler_lag_seconds
 
 
 def read_families(here: Installation) -> list[Family]:
@@ -167,7 +167,7 @@ def _stranded(here: Installation) -> Iterator[Family]:
 
 def _expired(here: Installation) -> Iterator[Family]:
     text = "Jobs that a worker deleted because they had expired."
-    yield Family.by("class", "sidekiq_jobs_expired_total", "counter", text, expired.counts(here.redis))
+    yield Family.by("class", "sidekiq_jobs_expired_total", "counter", text, stats.expired_counts(here.redis))
 
 
 def _switches(here: Installation) -> Iterator[Family]:

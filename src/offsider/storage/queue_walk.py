@@ -57,22 +57,21 @@ def digest(raw: bytes) -> str:
     return hashlib.blake2b(raw, digest_size=6).hexdigest()
 
 
-def read_on(redis: Redis, queue: str, place: Place, count: int) -> tuple[int, list[bytes]]:
-    """Return the number of jobs before a position, and the next jobs; none at the end of the queue."""
-    return read_on_list(redis, redis.keys.queue(queue), place, count)
+def read_on(redis: Redis, key: str, place: Place, count: int) -> tuple[int, list[bytes]]:
+    """Return the number of jobs before a position, and the next jobs; none at the end of the list.
 
-
-def read_on_list(redis: Redis, key: str, place: Place, count: int) -> tuple[int, list[bytes]]:
-    """Like `read_on`, for any list in the format of a queue."""
+    Args:
+        key: key of a queue, or of any list in its format.
+    """
     if not place.marks:
-        return place.passed, queues.page_of_list(redis, key, place.passed, count)
+        return place.passed, queues.page(redis, key, place.passed, count)
     low = max(0, place.passed - _LOOK_BACK)
     known_part = place.passed - low + _LOOK_AHEAD
-    window = queues.page_of_list(redis, key, low, known_part + count)
+    window = queues.page(redis, key, low, known_part + count)
     found = _last_known(window[:known_part], place.marks)
     if found is None:
         start = _search_back(redis, key, low, place.marks)
-        return start, queues.page_of_list(redis, key, start, count)
+        return start, queues.page(redis, key, start, count)
     return low + found + 1, window[found + 1 : found + 1 + count]
 
 
@@ -80,7 +79,7 @@ def _search_back(redis: Redis, key: str, high: int, marks: Collection[str]) -> i
     """Find the position after the last known job; 0 if none is left."""
     while high:
         low = max(0, high - _SEARCHED_AT_ONCE)
-        found = _last_known(queues.page_of_list(redis, key, low, high - low), marks)
+        found = _last_known(queues.page(redis, key, low, high - low), marks)
         if found is not None:
             return low + found + 1
         high = low

@@ -2,14 +2,23 @@
 
 A push is a pipeline, not a transaction, as in Sidekiq. It first adds the queue to the set of queues, so that no queue
 with jobs is unknown. Only the reply to LPUSH decides whether the job is stored (decisions.md, rule 14).
+
+Extensions have lists with jobs, too, in the format of a queue: new jobs are pushed on the left, the next job is on the
+right. Each element is the payload of a queue, and its field ``queue`` names that queue. A script of an extension that
+stores a job in its own list first adds the list's key to a set. Code that searches for jobs reads these lists as well:
+their jobs are not lost, and their locks must stay. It need not know the extension.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import cast
 
+from offsider.core.errors import MalformedPayload, OffsiderError, RedisRefused
+from offsider.core.payload import decode, read_stamp
 from offsider.storage.full_server import run_together
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
@@ -17,6 +26,12 @@ from offsider.storage.scripts import Argument, Call, Command, Script
 
 FORGET_QUEUE = Script("forget_queue")
 STORE = Script("store")
+OLDEST = Script("oldest")
+
+#: Payloads can have many megabytes: the maximum bytes of one that is read whole, and the bytes of each end of others.
+_ARGUMENTS: tuple[Argument, ...] = (16_384, 4_096)
+#: Quotes inside of a string are escaped, so this is a key.
+_STAMP = re.compile(rb'"enqueued_at": ?([0-9]{1,18}(?:\.[0-9]{1,18})?)')
 
 
 def push_commands(keys: Keys, queue: str, raws: Sequence[bytes]) -> list[Command]:
@@ -54,20 +69,19 @@ def names(redis: Redis) -> list[str]:
     return readable(redis.call("SMEMBERS", redis.keys.queues))
 
 
-def size(redis: Redis, queue: str) -> int:
-    return int(redis.call("LLEN", redis.keys.queue(queue)))
+def size(redis: Redis, key: str) -> int:
+    return int(redis.call("LLEN", key))
 
 
-def page(redis: Redis, queue: str, start: int, count: int, *, newest_first: bool = False) -> list[bytes]:
-    """Return payloads in the order in which they run, or newest first; ``start`` counts from 0."""
+def page(redis: Redis, key: str, start: int, count: int, *, newest_first: bool = False) -> list[bytes]:
+    """Return payloads in the order in which they run, or newest first; ``start`` counts from 0.
+
+    Args:
+        key: key of a queue, or of any list in its format.
+    """
     if newest_first:
-        newest: list[bytes] = redis.call("LRANGE", redis.keys.queue(queue), start, start + count - 1)
+        newest: list[bytes] = redis.call("LRANGE", key, start, start + count - 1)
         return newest
-    return page_of_list(redis, redis.keys.queue(queue), start, count)
-
-
-def page_of_list(redis: Redis, key: str, start: int, count: int) -> list[bytes]:
-    """Like `page`, for any list in the format of a queue."""
     backwards = redis.call("LRANGE", key, -(start + count), -(start + 1))
     return list(reversed(backwards))
 
@@ -151,3 +165,45 @@ def readable(names: object) -> list[str]:
         with suppress(UnicodeDecodeError):
             found.append(name.decode())
     return sorted(found)
+
+
+def extension_lists(redis: Redis) -> list[str]:
+    """Return the keys of all lists of extensions, sorted; lists can be empty."""
+    return sorted(key.decode() for key in redis.call("SMEMBERS", redis.keys.places))
+
+
+def extension_list_lengths(redis: Redis) -> dict[str, int]:
+    """Return the length of each list of an extension that is not empty."""
+    keys = extension_lists(redis)
+    replies = redis.pipeline([("LLEN", key) for key in keys]) if keys else []
+    return {key: int(length) for key, length in zip(keys, replies, strict=True) if length}
+
+
+def oldest_command(redis: Redis, names: Sequence[str]) -> Command:
+    """Return the command of `enqueued_at`, for use in a pipeline."""
+    return OLDEST.by_hash([redis.keys.queue(name) for name in names], _ARGUMENTS)
+
+
+def enqueued_at(redis: Redis, names: Sequence[str], reply: object = None) -> list[float | None]:
+    """When the next job of each queue was enqueued, in epoch seconds; None if the queue is empty or it is unknown.
+
+    Args:
+        reply: the reply to `oldest_command`. Without one, or if the server did not know the script, a request is sent.
+    """
+    if reply is None or (isinstance(reply, RedisRefused) and reply.code == "NOSCRIPT"):
+        reply = redis.run(OLDEST, [redis.keys.queue(name) for name in names], _ARGUMENTS)
+    if isinstance(reply, OffsiderError):
+        raise reply
+    return [_read(raw) for raw in cast("list[object]", reply)]
+
+
+def _read(raw: object) -> float | None:
+    if isinstance(raw, bytes):
+        try:
+            return read_stamp(decode(raw).get("enqueued_at"))
+        except MalformedPayload:
+            return None
+    # Sidekiq and offsider write it after the arguments; other clients may write it before them.
+    ends = cast("list[bytes]", raw) if isinstance(raw, list) else []
+    stamps = [stamp for end in ends for stamp in _STAMP.findall(end)]
+    return read_stamp(json.loads(stamps[-1])) if stamps else None

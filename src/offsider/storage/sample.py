@@ -1,4 +1,4 @@
-"""Bounded samples of stored jobs, for checks that must stay cheap whatever the backlog."""
+"""Samples of stored jobs, and overdue jobs, for checks that must stay cheap whatever the backlog."""
 
 from __future__ import annotations
 
@@ -59,6 +59,21 @@ def overdue(redis: Redis, before: float) -> dict[str, int]:
     sets = {"schedule": redis.keys.schedule, "retry": redis.keys.retry}
     counts = redis.pipeline([("ZCOUNT", key, "-inf", before) for key in sets.values()])
     return dict(zip(sets, counts, strict=True))
+
+
+def scheduler_lag_seconds(redis: Redis) -> dict[str, float]:
+    """How long the longest overdue job of ``schedule`` and of ``retry`` has been due; 0 if none is due.
+
+    Raises:
+        RedisFailure: the server did not reply.
+    """
+    keys = redis.keys
+    sets = {"schedule": keys.schedule, "retry": keys.retry}
+    (seconds, microseconds), *firsts = redis.pipeline(
+        [("TIME",), *(("ZRANGE", key, 0, 0, "WITHSCORES") for key in sets.values())]
+    )
+    now = int(seconds) + int(microseconds) / 1_000_000
+    return {name: max(0.0, now - float(first[1])) if first else 0.0 for name, first in zip(sets, firsts, strict=True)}
 
 
 def _jobs(ends: list[object]) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Sidekiq's counters: processed and failed jobs, in total and per UTC day."""
+"""Counters: processed, failed and expired jobs; and the sizes of queues and sets."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from offsider.storage import activity, oldest, queues
+from offsider.storage import activity, hashes, owners, queues
 from offsider.storage.activity import Activity
+from offsider.storage.effects import Effect
+from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Command
+from offsider.storage.scripts import Command, Script
 
 logger = logging.getLogger("offsider")
 
 _WHOLE = re.compile(rb"-?\d{1,18}")
 DAY_EXPIRY_SECONDS = 157_680_000  # five years, as Sidekiq keeps them
+COUNT_EXPIRED = Script("count_expired")
 
 
 def add(redis: Redis, *, processed: int, failed: int, day: str) -> None:
@@ -121,9 +124,9 @@ def overview(redis: Redis) -> Overview:
     second += lists
     second += [("HMGET", keys.process(identity), "info", "busy", activity.FIELD) for identity in identities]
     if names:
-        second.append(oldest.command(redis, names))
+        second.append(queues.oldest_command(redis, names))
     replies = redis.pipeline(second, raise_errors=False) if second else []
-    since = oldest.enqueued_at(redis, names, replies.pop()) if names else []
+    since = queues.enqueued_at(redis, names, replies.pop()) if names else []
     sizes, replies = replies[: len(names)], replies[len(names) :]
     held, of_processes = replies[: len(lists)], replies[len(lists) :]
     return Overview(
@@ -151,3 +154,34 @@ def _count(reply: Any) -> int:
     if isinstance(reply, int):
         return reply
     return int(reply) if isinstance(reply, bytes) and _WHOLE.fullmatch(reply) else 0
+
+
+def counting_expired(keys: Keys, name: str) -> Effect:
+    """Return the effect that counts an expired job. ``name``: its registered class; empty for other classes."""
+    return Effect(COUNT_EXPIRED, [keys.expired], [name])
+
+
+def expired_counts(redis: Redis) -> dict[str, int]:
+    """Return the number of expired jobs by class; classes that no worker knew are counted under an empty name."""
+    return {name: int(count) for name, count in hashes.texts(redis.call("HGETALL", redis.keys.expired))}
+
+
+def count_by_queue(redis: Redis) -> dict[str, int]:
+    """Return the number of jobs of each non-empty queue.
+
+    Jobs in private lists count as ``"(running)"``, jobs in lists of extensions as ``"(held)"``. A running job can push
+    another one and end between two reads, and both reads would miss a job. So one transaction reads all counts.
+    """
+    while True:
+        names = queues.names(redis)
+        working = [key for lists in owners.registered(redis) for key in lists.keys(redis)]
+        further = queues.extension_lists(redis)
+        listed = [*map(redis.keys.queue, names), *further, *working]
+        sizes = [("SCARD", redis.keys.queues), ("SCARD", redis.keys.places)]
+        commands = [("MULTI",), *sizes, *(("LLEN", key) for key in listed), ("EXEC",)]
+        known_queues, known_places, *lengths = redis.pipeline(commands)[-1]
+        if (known_queues, known_places) == (len(names), len(further)):  # otherwise a list was added: read again
+            waiting = dict(zip(names, lengths, strict=False))
+            held, running = lengths[len(names) :][: len(further)], lengths[len(names) + len(further) :]
+            counts = {**waiting, "(held)": sum(held), "(running)": sum(running)}
+            return {name: number for name, number in counts.items() if number}

@@ -12,7 +12,7 @@ from offsider.config.installation import Installation
 from offsider.core.errors import JobSignal, Shutdown
 from offsider.jobs import registry
 from offsider.runtime.context import JobContext
-from offsider.storage import unfinished
+from offsider.storage import stats
 from offsider.worker.embed import EmbeddedWorker
 
 POLL_SECONDS = 0.02
@@ -55,7 +55,7 @@ class RunningWorker:
         """
         __tracebackhide__ = True
         give_up = time.monotonic() + timeout_seconds
-        while counts := unfinished.count_by_queue(self._redis):
+        while counts := stats.count_by_queue(self._redis):
             if time.monotonic() > give_up:
                 raise AssertionError(f"after {timeout_seconds:g} s there are still jobs: {self._described(counts)}")
             time.sleep(POLL_SECONDS)

@@ -349,7 +349,7 @@ def test_clearing_ends_when_others_are_quicker(queue, config, raw_redis):
 
 
 def test_callers_are_counted_in_a_short_queue_and_sampled_in_a_long_one(queue, raw_redis, monkeypatch):
-    monkeypatch.setattr("offsider.inspector.callers._SECONDS", 30)  # the machine may be busy
+    monkeypatch.setattr("offsider.inspector.queue._SAMPLE_SECONDS", 30)  # the machine may be busy
     raw_redis.lpush(
         "queue:default", *(b'{"class":"X","args":[%d],"meta.caller_id":"web/%d"}' % (n, n // 900) for n in range(1_000))
     )

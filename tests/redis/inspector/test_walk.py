@@ -149,7 +149,7 @@ def test_other_refusals_of_a_server_raise(walk, monkeypatch):
     def refusing(*_):
         raise RedisRefused("NOPERM this user may not", code="NOPERM")
 
-    monkeypatch.setattr(walk_module.queue_walk, "read_on_list", refusing)
+    monkeypatch.setattr(walk_module.queue_walk, "read_on", refusing)
     walking, _ = walk()
     with pytest.raises(RedisRefused):
         list(walking.through(OLD))

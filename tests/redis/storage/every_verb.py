@@ -12,15 +12,14 @@ from offsider.storage import (
     counted,
     due_jobs,
     error_groups,
-    expired,
     job_sets,
     leases,
     migration,
-    oldest,
     owners,
     processes,
     quarantine,
     queues,
+    stats,
     stranded,
     strikes,
     switches,
@@ -84,8 +83,8 @@ def walk(redis: Redis) -> None:
     _quarantine(redis)
     _switch(redis)
     stranded.note(redis, "HardJob", "not declared")
-    run_alone(redis, [expired.counting(keys, "HardJob")])
-    assert expired.counts(redis) == {"HardJob": 1}
+    run_alone(redis, [stats.counting_expired(keys, "HardJob")])
+    assert stats.expired_counts(redis) == {"HardJob": 1}
     error_groups.note(redis, [Noted("group", 1, LONG_AGO, "{}", "jid")])
     beat = processes.heartbeat(redis, OWNER.identity, {"info": "{}"}, {"1": "{}"}, wire_version=8)
     assert (beat.known, beat.signal) == (False, "TSTP")
@@ -102,7 +101,7 @@ def walk(redis: Redis) -> None:
 
 
 def _quarantine(redis: Redis) -> None:
-    assert oldest.enqueued_at(redis, ["low", "none"]) == [None, None]
+    assert queues.enqueued_at(redis, ["low", "none"]) == [None, None]
     members = [(b"gone", 1.5), (b"nobody", 1.5)]
     assert quarantine.put_from_set(redis, "schedule", members, days=1, at=1.5, how="test") == [True, False]
     seen = [Seen(b"due now", 6), Seen(b"nobody", 1)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsider.storage import key_memory
+from offsider.storage import keyspace
 from offsider.storage.redis import Redis, RedisSettings
 
 
@@ -30,7 +30,7 @@ def test_keys_are_counted_by_their_family(redis, raw_redis):
     ):
         raw_redis.set(f"shop:{key}", "x")
     raw_redis.set("queue:of another application", "x")
-    found, complete = key_memory.by_family(redis, 10.0)
+    found, complete = keyspace.by_family(redis, 10.0)
     assert complete
     assert {family.name: family.count for family in found} == {
         "offsider:limiter:*": 2,
@@ -47,7 +47,7 @@ def test_keys_are_counted_by_their_family(redis, raw_redis):
         "b-*": 2,
         "j|*": 1,
         "retry": 1,
-        key_memory.OTHER: 3,
+        keyspace.OTHER: 3,
     }
 
 
@@ -55,21 +55,21 @@ def test_the_memory_of_a_family_is_extrapolated_from_a_sample(redis, raw_redis, 
     for number in range(10):
         raw_redis.set(f"shop:queue:{number}", "x" * 10_000)
     raw_redis.set("shop:retry", "x")
-    monkeypatch.setattr(key_memory, "MOST_MEASURED", 4)
-    (queues, retry), _ = key_memory.by_family(redis, 10.0)
+    monkeypatch.setattr(keyspace, "MOST_MEASURED", 4)
+    (queues, retry), _ = keyspace.by_family(redis, 10.0)
     assert (queues.name, queues.measured, retry.name, retry.measured) == ("queue:*", 4, "retry", 1)
     assert 100_000 <= queues.estimated_bytes <= 200_000
 
 
 def test_a_scan_ends_after_its_time_and_keys_may_expire(redis, raw_redis, monkeypatch):
     raw_redis.mset({f"shop:queue:{number}": "x" for number in range(50)})
-    monkeypatch.setattr(key_memory, "_COUNT", 1)
-    found, complete = key_memory.by_family(redis, 0.0)
+    monkeypatch.setattr(keyspace, "_COUNT", 1)
+    found, complete = keyspace.by_family(redis, 0.0)
     assert not complete
     assert sum(family.count for family in found) < 50
-    assert key_memory.KeyFamily("queue", count=3).estimated_bytes == 0
-    assert key_memory.by_family(redis, 10.0)[1]
+    assert keyspace.KeyFamily("queue", count=3).estimated_bytes == 0
+    assert keyspace.by_family(redis, 10.0)[1]
 
 
 def test_an_empty_server_has_no_families(redis):
-    assert key_memory.by_family(redis, 1.0) == ([], True)
+    assert keyspace.by_family(redis, 1.0) == ([], True)

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from offsider.storage.lag import scheduler_lag_seconds
+from offsider.storage.sample import scheduler_lag_seconds
 
 
 def test_the_lag_is_the_age_of_the_oldest_due_job(pool, raw_redis):

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from offsider.core.errors import RedisRefused
-from offsider.storage import oldest
-from offsider.storage.oldest import enqueued_at
+from offsider.storage import queues
+from offsider.storage.queues import enqueued_at
 
 
 def test_each_queue_has_the_enqueue_time_of_its_next_job(pool, raw_redis):
@@ -39,10 +39,10 @@ def test_a_huge_job_without_a_time_is_unknown(pool, raw_redis):
 def test_a_server_that_has_forgotten_the_script_is_asked_again(pool, raw_redis):
     raw_redis.lpush("queue:low", '{"class":"X","args":[],"enqueued_at":5500}')
     raw_redis.script_flush()
-    (reply,) = pool.pipeline([oldest.command(pool, ["low"])], raise_errors=False)
+    (reply,) = pool.pipeline([queues.oldest_command(pool, ["low"])], raise_errors=False)
     assert isinstance(reply, RedisRefused)
     assert enqueued_at(pool, ["low"], reply) == [5.5]
-    (reply,) = pool.pipeline([oldest.command(pool, ["low"])])
+    (reply,) = pool.pipeline([queues.oldest_command(pool, ["low"])])
     assert enqueued_at(pool, ["low"], reply) == [5.5]
 
 

@@ -34,10 +34,10 @@ def test_names_sizes_and_pages(pool, raw_redis):
     raw_redis.lpush("queue:low", *(f"{n}" for n in range(10)))
     raw_redis.sadd("queues", "low", "high", b"\xff")
     assert queues.names(pool) == ["high", "low"]
-    assert queues.size(pool, "low") == 10
-    assert queues.page(pool, "low", 0, 3) == [b"0", b"1", b"2"]
-    assert queues.page(pool, "low", 8, 5) == [b"8", b"9"]
-    assert queues.page(pool, "low", 10, 5) == []
+    assert queues.size(pool, "queue:low") == 10
+    assert queues.page(pool, "queue:low", 0, 3) == [b"0", b"1", b"2"]
+    assert queues.page(pool, "queue:low", 8, 5) == [b"8", b"9"]
+    assert queues.page(pool, "queue:low", 10, 5) == []
 
 
 def test_one_job_is_deleted_by_its_bytes(pool, raw_redis):
@@ -93,8 +93,8 @@ def test_the_name_of_a_popped_queue_has_no_prefix(redis_url, raw_redis, prefix):
 
 def test_pages_begin_at_either_end(pool, raw_redis):
     raw_redis.lpush("queue:low", *(f"{n}" for n in range(10)))
-    assert queues.page(pool, "low", 0, 3, newest_first=True) == [b"9", b"8", b"7"]
-    assert queues.page(pool, "low", 8, 5, newest_first=True) == [b"1", b"0"]
+    assert queues.page(pool, "queue:low", 0, 3, newest_first=True) == [b"9", b"8", b"7"]
+    assert queues.page(pool, "queue:low", 8, 5, newest_first=True) == [b"1", b"0"]
 
 
 def test_a_queue_is_registered_by_its_first_push(pool, raw_redis):

@@ -1,6 +1,6 @@
 """Keys that should expire, and do not."""
 
-from offsider.storage import stuck_keys
+from offsider.storage import keyspace
 
 LIVE, DEAD, STUCK = "host:1:aaaaaaaaaaaa", "host:2:bbbbbbbbbbbb", "host:3:cccccccccccc"
 
@@ -10,14 +10,14 @@ def test_keys_that_never_expire_are_stuck(pool, raw_redis):
     raw_redis.set(f"offsider:alive:{STUCK}", "1")
     raw_redis.set(f"offsider:alive:{LIVE}", "1", ex=60)
     raw_redis.set("process_cleanup", "1", ex=60)
-    assert stuck_keys.stuck(pool, [LIVE, DEAD, STUCK]) == ["offsider:sweep", f"offsider:alive:{STUCK}"]
+    assert keyspace.stuck(pool, [LIVE, DEAD, STUCK]) == ["offsider:sweep", f"offsider:alive:{STUCK}"]
 
 
 def test_on_an_empty_server_nothing_is_stuck(pool):
-    assert stuck_keys.stuck(pool, []) == []
+    assert keyspace.stuck(pool, []) == []
 
 
 def test_an_owner_with_a_recent_heartbeat_is_alive(pool, raw_redis):
     raw_redis.set(f"offsider:alive:{LIVE}", "1", ex=60)
-    assert stuck_keys.living(pool, [LIVE, DEAD]) == {LIVE}
-    assert stuck_keys.living(pool, []) == set()
+    assert keyspace.living(pool, [LIVE, DEAD]) == {LIVE}
+    assert keyspace.living(pool, []) == set()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from offsider.storage import owners, queues, unfinished, working
+from offsider.storage import owners, queues, stats, working
 from offsider.storage.owners import Lists
 from offsider.storage.working import Owner
 
@@ -9,11 +9,11 @@ def test_jobs_in_queues_and_in_private_lists_are_counted(pool):
     for queue, raws in (("a", [b"1", b"2"]), ("b", [b"3"])):
         pool.pipeline(queues.push_commands(pool.keys, queue, raws))
     owners.beat(pool, Lists("me", {"default": ["a"]}), 60_000)
-    assert unfinished.count_by_queue(pool) == {"a": 2, "b": 1}
+    assert stats.count_by_queue(pool) == {"a": 2, "b": 1}
     (entry,) = working.claim(pool, Owner("me", "default"), ["a"], 1)
-    assert unfinished.count_by_queue(pool) == {"a": 1, "b": 1, "(running)": 1}
+    assert stats.count_by_queue(pool) == {"a": 1, "b": 1, "(running)": 1}
     working.acknowledge(pool, entry)
-    assert unfinished.count_by_queue(pool) == {"a": 1, "b": 1}
+    assert stats.count_by_queue(pool) == {"a": 1, "b": 1}
 
 
 def test_jobs_in_lists_of_extensions_are_counted(pool, raw_redis):
@@ -21,11 +21,11 @@ def test_jobs_in_lists_of_extensions_are_counted(pool, raw_redis):
     raw_redis.lpush("offsider:a", "1", "2")
     raw_redis.lpush("offsider:b", "3")
     pool.pipeline(queues.push_commands(pool.keys, "a", [b"4"]))
-    assert unfinished.count_by_queue(pool) == {"a": 1, "(held)": 3}
+    assert stats.count_by_queue(pool) == {"a": 1, "(held)": 3}
 
 
 def test_an_empty_server_has_nothing_unfinished(pool):
-    assert unfinished.count_by_queue(pool) == {}
+    assert stats.count_by_queue(pool) == {}
 
 
 def test_a_queue_created_between_two_reads_is_seen(pool, monkeypatch):
@@ -37,4 +37,4 @@ def test_a_queue_created_between_two_reads_is_seen(pool, monkeypatch):
         return found
 
     monkeypatch.setattr(queues, "names", names)
-    assert unfinished.count_by_queue(pool) == {"new": 1}
+    assert stats.count_by_queue(pool) == {"new": 1}

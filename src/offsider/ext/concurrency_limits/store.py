@@ -481,7 +481,7 @@ def forget(redis: Redis, name: str) -> None:
 
 def held(redis: Redis, name: str, start: int, count: int) -> list[bytes]:
     """Return payloads of held jobs, next first; ``start`` counts from 0."""
-    return queues.page_of_list(redis, Names(redis.keys).held(name), start, count)
+    return queues.page(redis, Names(redis.keys).held(name), start, count)
 
 
 def take_out(redis: Redis, name: str, raws: Sequence[bytes]) -> list[bytes]:

@@ -28,7 +28,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-from offsider.storage import extension_lists, migration, owners, processes, queue_walk, queues
+from offsider.storage import migration, owners, processes, queue_walk, queues
 from offsider.storage.queue_walk import Place
 from offsider.storage.redis import Redis
 
@@ -58,7 +58,7 @@ def walk(redis: Redis, step: int = STEP, others: Sequence[Redis] = ()) -> Iterat
         yield from _in_set(redis, sorted_set, step)
     for queue in queues.names(redis):
         yield from _in_list(redis, redis.keys.queue(queue), step)
-    further = extension_lists.keys_of(redis)
+    further = queues.extension_lists(redis)
     if further:
         yield _claimed(redis)
     for key in further:
@@ -84,7 +84,7 @@ def _in_set(redis: Redis, sorted_set: str, step: int) -> Iterator[set[str]]:
 def _in_list(redis: Redis, key: str, step: int) -> Iterator[set[str]]:
     place = Place()
     while True:
-        start, raws = queue_walk.read_on_list(redis, key, place, step)
+        start, raws = queue_walk.read_on(redis, key, place, step)
         if not raws:
             return
         yield jids_in(raws)
@@ -94,7 +94,7 @@ def _in_list(redis: Redis, key: str, step: int) -> Iterator[set[str]]:
 def _claimed(redis: Redis) -> set[str]:
     """Read private lists and the heads of queues in one transaction, and the jobs that processes report as running."""
     while True:
-        known, further, names = _raw_owners(redis), extension_lists.keys_of(redis), queues.names(redis)
+        known, further, names = _raw_owners(redis), queues.extension_lists(redis), queues.names(redis)
         lists = [key for owner in owners.registered(redis) for key in owner.keys(redis)]
         commands = [
             ("MULTI",),

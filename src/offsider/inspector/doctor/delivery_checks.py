@@ -8,7 +8,7 @@ from offsider.core.wording import counted, listed
 from offsider.inspector.doctor.facts import Facts
 from offsider.inspector.doctor.finding import Finding, error, ok, warn
 from offsider.inspector.doctor.worker_command import worker_command
-from offsider.storage import owners, stuck_keys
+from offsider.storage import keyspace, owners
 from offsider.storage.keyspace import walk
 from offsider.storage.sample import overdue
 
@@ -19,7 +19,7 @@ WALK_SECONDS = 2.0
 
 def check_orphans(facts: Facts) -> Iterator[Finding]:
     """Find jobs in private lists of dead processes."""
-    alive = stuck_keys.living(facts.redis, [lists.identity for lists in facts.owners])
+    alive = keyspace.living(facts.redis, [lists.identity for lists in facts.owners])
     held = {lists.identity: owners.held(facts.redis, lists) for lists in facts.owners if lists.identity not in alive}
     dead = sorted(identity for identity, jobs in held.items() if jobs)
     if not dead:
@@ -45,7 +45,7 @@ def check_orphans(facts: Facts) -> Iterator[Finding]:
 
 def check_locks(facts: Facts) -> Iterator[Finding]:
     """Find leases without an expiry."""
-    stuck = stuck_keys.stuck(facts.redis, [lists.identity for lists in facts.owners])
+    stuck = keyspace.stuck(facts.redis, [lists.identity for lists in facts.owners])
     if stuck:
         yield error(
             "locks",

@@ -8,7 +8,7 @@ from offsider.core.wording import counted, listed
 from offsider.inspector.doctor.facts import Facts
 from offsider.inspector.doctor.finding import Finding, error, ok, warn
 from offsider.inspector.work import Work, WorkSet
-from offsider.storage import oldest, quarantine
+from offsider.storage import quarantine, queues
 
 LATE_WARN_SECONDS, LATE_ERROR_SECONDS = 60.0, 3_600.0
 LONG_HOURS = 3
@@ -79,7 +79,7 @@ def _waits(facts: Facts) -> Mapping[str, float]:
     """Return the latency in seconds of each queue that is served and not paused."""
     names = [queue for queue, size in facts.queues.items() if size and queue not in facts.paused]
     served = [queue for queue in names if facts.serving(queue)]
-    since = oldest.enqueued_at(facts.redis, served) if served else []
+    since = queues.enqueued_at(facts.redis, served) if served else []
     return {queue: facts.now - at for queue, at in zip(served, since, strict=True) if at is not None}
 
 

@@ -13,7 +13,7 @@ from offsider.inspector.migration.judge import Judge
 from offsider.inspector.migration.moving import Mover, Source
 from offsider.inspector.migration.report import MigrationReport
 from offsider.inspector.migration.walk import Walk
-from offsider.storage import extension_lists, migration, queues
+from offsider.storage import migration, queues
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -143,7 +143,7 @@ class Migration:
             for name in names:
                 if not self._from_queues or name in self._from_queues:
                     yield Source(redis.keys.queue(name), "queue", name)
-            for key in extension_lists.keys_of(redis):
+            for key in queues.extension_lists(redis):
                 yield Source(key, "held")
         for name in self._sets:
             yield Source(redis.keys.prefix + name, name)

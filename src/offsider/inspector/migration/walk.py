@@ -90,7 +90,7 @@ class Walk:
 
     def _read(self, key: str, place: Place, count: int) -> tuple[int, list[bytes]] | None:
         try:
-            start, raws = queue_walk.read_on_list(self._redis, key, place, count)
+            start, raws = queue_walk.read_on(self._redis, key, place, count)
         except RedisRefused as error:
             if error.code != "WRONGTYPE":
                 raise

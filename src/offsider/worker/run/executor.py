@@ -44,7 +44,7 @@ from offsider.logs.structured import about_here
 from offsider.runtime.context import JobContext, enter_job, leave_job
 from offsider.runtime.forks import came_back, here
 from offsider.runtime.middleware import Chain
-from offsider.storage import expired
+from offsider.storage import stats
 from offsider.storage.keys import Keys
 from offsider.worker.run.injection import Injection
 from offsider.worker.run.interrupt import Window, caused_by_shutdown
@@ -165,7 +165,7 @@ class Executor:
         at = expires_at(job.payload)
         if at is None or self._clock.now() < at:
             return False
-        job.effects += (expired.counting(self._keys, job.name if job.declared is not None else ""),)
+        job.effects += (stats.counting_expired(self._keys, job.name if job.declared is not None else ""),)
         return True
 
     def _timed(self, job: JobContext) -> tuple[Outcome, float]:

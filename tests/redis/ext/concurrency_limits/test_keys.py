@@ -12,7 +12,7 @@ from offsider.core.errors import InvalidOptions
 from offsider.ext.concurrency_limits import slots as slots_module, store
 from offsider.ext.concurrency_limits.store import Names
 from offsider.inspector import RetrySet
-from offsider.storage import extension_lists
+from offsider.storage import queues
 from offsider.testing import RunningWorker
 from tests.waiting import wait_for
 
@@ -70,7 +70,7 @@ def test_each_key_has_its_own_slots_and_held_jobs(config, declared, client, limi
     assert stage.most == {"a": 1, "b": 1, None: 1}
     for group in store.active(redis):
         store.forget(redis, group)
-    assert (store.active(redis), extension_lists.keys_of(redis), redis.call("KEYS", "*Act[[]*")) == ([], [], [])
+    assert (store.active(redis), queues.extension_lists(redis), redis.call("KEYS", "*Act[[]*")) == ([], [], [])
 
 
 def test_held_jobs_of_all_keys_are_deleted_or_quarantined(config, declared, client, limits):

@@ -9,7 +9,7 @@ from offsider.core.errors import RedisRefused
 from offsider.core.payload import decode, encode
 from offsider.ext.concurrency_limits import store
 from offsider.ext.concurrency_limits.store import Candidate, Entered, Names, Run
-from offsider.storage import extension_lists, owners
+from offsider.storage import owners, queues
 from offsider.storage.owners import Lists
 from offsider.storage.working import Entry, Owner
 
@@ -75,7 +75,7 @@ def test_slots_are_acquired_up_to_the_limit_and_the_next_job_is_held_in_one_step
     assert [stage.enter(jid, 2) for jid in "abcd"] == [Entered.TAKEN, Entered.TAKEN, Entered.HELD, Entered.HELD]
     assert (stage.in_use, stage.held) == (2, ["c", "d"])
     assert [decode(raw)["jid"] for raw in raw_redis.lrange(stage.working, 0, -1)] == ["b", "a"]
-    assert extension_lists.lengths(stage.redis) == {stage.names.held(NAME): 2}
+    assert queues.extension_list_lengths(stage.redis) == {stage.names.held(NAME): 2}
 
 
 def test_a_freed_slot_is_kept_for_the_job_that_has_waited_longest(stage):
@@ -106,7 +106,7 @@ def test_a_resumed_job_moves_to_the_head_of_its_queue_and_its_latency_restarts(s
     assert stage.queued == ["b", "waiting"]
     assert decode(raw_redis.lindex("queue:default", -1))["enqueued_at"] == NOW * 1000
     assert raw_redis.smembers("queues") == {b"default"}
-    assert extension_lists.keys_of(stage.redis) == []
+    assert queues.extension_lists(stage.redis) == []
 
 
 def test_a_resumed_job_that_is_claimed_late_is_held_at_the_head(stage, raw_redis):
@@ -324,7 +324,7 @@ def test_a_class_without_slots_and_held_jobs_is_deleted(stage, raw_redis):
     assert len(store.take_out(stage.redis, NAME, [payload("b"), payload("b")])) == 1
     stage.leave(run, 1)
     store.forget(stage.redis, NAME)
-    assert (store.active(stage.redis), extension_lists.keys_of(stage.redis)) == ([], [])
+    assert (store.active(stage.redis), queues.extension_lists(stage.redis)) == ([], [])
 
 
 def test_published_limits_expire(stage, raw_redis):

@@ -6,8 +6,8 @@ from itertools import islice
 
 import pytest
 
-from offsider.inspector import time_budget
-from offsider.inspector.time_budget import steps
+from offsider.inspector import Chunk, scan
+from offsider.inspector.scan import steps
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def clock(monkeypatch):
             return self.now
 
     clock = Time()
-    monkeypatch.setattr(time_budget, "time", clock)
+    monkeypatch.setattr(scan, "time", clock)
     return clock
 
 
@@ -60,3 +60,8 @@ def test_a_step_has_an_upper_bound(clock):
 def test_a_small_limit_means_small_steps(clock):
     assert max(islice(steps(1000, most=100), 20)) == 1_000
     assert max(islice(steps(1000, most=0), 20)) == 50
+
+
+def test_a_chunk_without_a_cursor_is_the_last():
+    assert Chunk([], 0, 0, "").complete
+    assert not Chunk([], 0, 10, "5").complete

@@ -1,0 +1,70 @@
+"""Scans in chunks with a time budget, so that neither the server's other clients nor the caller wait long."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+_STEP_SECONDS = 0.01
+_SMALLEST, _BIGGEST = 50, 10_000
+
+
+@dataclass(slots=True)
+class Chunk(Generic[T]):
+    """One chunk of a scan.
+
+    Attributes:
+        entries: matching jobs in this chunk.
+        scanned: approximate number of jobs scanned for this chunk.
+        total: current number of jobs.
+        cursor: pass it to the next call; empty after the last chunk.
+    """
+
+    entries: list[T]
+    scanned: int
+    total: int
+    cursor: str
+
+    @property
+    def complete(self) -> bool:
+        """Whether this is the last chunk."""
+        return not self.cursor
+
+
+def steps(budget_ms: float, most: int | None = None) -> Iterator[int]:
+    """Yield batch sizes until the time budget is used up; at least one.
+
+    Each size is adapted to the duration of the previous batch, including the caller's work: about 10 ms per batch.
+
+    Args:
+        budget_ms: time budget of all batches in milliseconds.
+        most: maximum number of matches that the caller wants; limits the batch size.
+    """
+    ends = time.monotonic() + budget_ms / 1000
+    biggest = _BIGGEST if most is None else min(_BIGGEST, max(_SMALLEST, 10 * most))
+    step = _SMALLEST
+    while True:
+        started = time.monotonic()
+        yield step
+        now = time.monotonic()
+        if now >= ends:
+            return
+        fitting = step * min(_STEP_SECONDS, ends - now) / max(now - started, 1e-6)
+        step = max(_SMALLEST, min(int(fitting), 4 * step, biggest))
+
+
+def deadline(budget_ms: float | None) -> Callable[[], bool]:
+    """Return a function that returns true once the time budget is used up; None: no limit."""
+    ends = math.inf if budget_ms is None else time.monotonic() + budget_ms / 1000
+    return lambda: time.monotonic() >= ends
+
+
+def drained(size: int, page: int, take: Callable[[int], list[bytes]]) -> Iterator[bytes]:
+    """Yield up to ``size`` jobs that ``take`` removes, a page at a time."""
+    while size > 0 and (taken := take(min(page, size))):
+        size -= len(taken)
+        yield from taken
