@@ -24,7 +24,7 @@ from offsider import Config
 from offsider.config.installation import Installation
 from offsider.ext.unique import Unique
 from offsider.inspector import Migration
-from offsider.inspector.migration import walk
+from offsider.inspector.migration import migration
 from tests.redis.inspector.migrating import JOBS, RULES
 
 REPLY_MS = 2_000
@@ -78,8 +78,8 @@ def die_at(number: int, *, after: bool) -> None:
 def main(arguments: list[str]) -> None:
     urls = [argument for argument in arguments if argument != UNIQUE]
     exec(JOBS, {"__name__": "shop"})
-    walk._FIRST = walk._LEAST = PAGE
-    walk._BYTES = 1
+    migration._FIRST = migration._LEAST = PAGE
+    migration._BYTES = 1
     for line in sys.stdin:
         number, when = line.split()
         child = os.fork()

@@ -12,7 +12,7 @@ from offsider.cli.sanitize import plain
 from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError
 from offsider.inspector import Deploys
-from offsider.inspector.deploys import label_of_commit
+from offsider.inspector.job_metrics import label_of_commit
 
 #: `Deploys.mark` refuses a label that it recorded within this time.
 MARK_LOCK_SECONDS = 60

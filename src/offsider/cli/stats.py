@@ -26,7 +26,7 @@ from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError, RedisFailure
 from offsider.core.wording import counted
 from offsider.inspector import ProcessSet, ServerInfo, Stats
-from offsider.inspector.key_memory import memory_by_family
+from offsider.inspector.server_info import memory_by_family
 
 if TYPE_CHECKING:
     from offsider.inspector import Process, QueueSummary

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 from offsider.core import former_names
 
 if TYPE_CHECKING:
-    from offsider.inspector.attempts import Attempt, Attempts
     from offsider.inspector.counted import Counted
-    from offsider.inspector.deploys import DeployMark, Deploys
-    from offsider.inspector.error_groups import ErrorGroup, ErrorGroups
-    from offsider.inspector.history import History
+    from offsider.inspector.failures import Attempt, Attempts, ErrorGroup, ErrorGroups
     from offsider.inspector.job_filter import JobFilter
     from offsider.inspector.job_metrics import (
         BOUNDS_MS,
         PERIODS,
+        DeployMark,
+        Deploys,
         FleetMetrics,
         JobDetail,
         JobMetrics,
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from offsider.inspector.service_levels import ClassLevel, ServiceLevels
     from offsider.inspector.shard_load import Course, ShardLoad, ShardLoads
     from offsider.inspector.shards import ServerLook, Shard, Shards, shards_of
-    from offsider.inspector.stats import QueueSummary, Stats
+    from offsider.inspector.stats import History, QueueSummary, Stats
     from offsider.inspector.stranded import StrandedJobs, stranded_counts, stranded_jobs
     from offsider.inspector.switches import InvalidSwitch, SwitchedInPart, Switches, SwitchesSeen, SwitchInForce
     from offsider.inspector.work import Work, WorkSet
@@ -107,8 +106,8 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Attempt": "attempts",
-    "Attempts": "attempts",
+    "Attempt": "failures",
+    "Attempts": "failures",
     "BOUNDS_MS": "job_metrics",
     "Callers": "queue",
     "CapsuleShown": "process",
@@ -117,14 +116,14 @@ _MODULES = {
     "Counted": "counted",
     "Course": "shard_load",
     "DeadSet": "job_set",
-    "DeployMark": "deploys",
-    "Deploys": "deploys",
-    "ErrorGroup": "error_groups",
-    "ErrorGroups": "error_groups",
+    "DeployMark": "job_metrics",
+    "Deploys": "job_metrics",
+    "ErrorGroup": "failures",
+    "ErrorGroups": "failures",
     "FleetMetrics": "job_metrics",
     "Found": "search",
     "HeldList": "queue",
-    "History": "history",
+    "History": "stats",
     "InvalidSwitch": "switches",
     "JobDetail": "job_metrics",
     "JobFilter": "job_filter",

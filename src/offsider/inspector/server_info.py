@@ -1,4 +1,4 @@
-"""Facts about the server for display."""
+"""Facts about the server for display, and its memory by family of keys."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.storage import clocks
+from offsider.storage.keyspace import KeyFamily, by_family
 from offsider.storage.server_info import server_info
 
 
@@ -76,3 +77,12 @@ def _persistence(*, aof: bool | None, rdb: bool | None) -> str:
     if written:
         return ", ".join(written)
     return "" if aof is None or rdb is None else "none"
+
+
+def memory_by_family(here: Installation, budget_seconds: float = 10.0) -> tuple[list[KeyFamily], bool]:
+    """Scan the names of all keys, the largest family first; False if the time ran out before the end.
+
+    Raises:
+        RedisFailure: the server is unreachable, or forbids SCAN.
+    """
+    return by_family(here.redis, budget_seconds)

@@ -21,8 +21,7 @@ from offsider.core.errors import (
 from offsider.core.payload import decode
 from offsider.core.wording import listed
 from offsider.inspector.doctor.finding import Finding, Severity, warn
-from offsider.inspector.doctor.server_checks import BOOT_CHECKS, check_scripts
-from offsider.inspector.doctor.wire_version import check_wire_version
+from offsider.inspector.doctor.server_checks import BOOT_CHECKS, check_scripts, check_wire_version
 from offsider.inspector.process import version_of
 from offsider.jobs import registry
 from offsider.storage import processes

@@ -14,7 +14,7 @@ from offsider.ext.concurrency_limits import ConcurrencyLimits
 from offsider.ext.limiters import Limiter, Limiters
 from offsider.ext.results import Results, subscriber
 from offsider.ext.unique import Unique
-from offsider.inspector.key_memory import memory_by_family
+from offsider.inspector.server_info import memory_by_family
 from offsider.jobs import registry
 from offsider.testing.running_worker import RunningWorker
 

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from offsider.core.errors import ConfigurationError
-from offsider.inspector import Deploys, deploys
+from offsider.inspector import Deploys, job_metrics
 
 
 def test_a_deploy_is_marked_now_and_once(config):
@@ -23,7 +23,7 @@ def test_the_label_is_the_last_commit(tmp_path, monkeypatch):
     commit = ("commit", "-q", "--allow-empty", "-m", "Make it work")
     for words in (("init", "-q"), ("-c", "user.name=a", "-c", "user.email=a@b.invalid", *commit)):
         subprocess.run(("git", *words), check=True)
-    short, _, subject = deploys.label_of_commit().partition(" ")
+    short, _, subject = job_metrics.label_of_commit().partition(" ")
     assert (len(short) >= 7, subject) == (True, "Make it work")
 
 
@@ -31,4 +31,4 @@ def test_without_a_commit_a_label_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     with pytest.raises(ConfigurationError, match="pass a label"):
-        deploys.label_of_commit()
+        job_metrics.label_of_commit()

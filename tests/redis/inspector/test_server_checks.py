@@ -9,7 +9,7 @@ import redis
 
 from offsider.inspector.doctor import server_checks
 from offsider.inspector.doctor.finding import Severity
-from offsider.inspector.doctor.server_checks import CLOCK_CHECKS, SERVER_CHECKS, check_scripts
+from offsider.inspector.doctor.server_checks import CLOCK_CHECKS, SERVER_CHECKS, check_scripts, check_wire_version
 from offsider.storage.clocks import Comparison
 from offsider.storage.server_info import ServerInfo
 from tests.redis.inspector.examined import examined, severity
@@ -187,4 +187,4 @@ def test_every_finding_that_is_not_ok_has_a_next_step(make_server):
 
 def test_every_check_is_among_the_checks():
     named = {name for name in vars(server_checks) if name.startswith("check_")}
-    assert {check.__name__ for check in (*SERVER_CHECKS, *CLOCK_CHECKS, check_scripts)} == named
+    assert {check.__name__ for check in (*SERVER_CHECKS, *CLOCK_CHECKS, check_scripts, check_wire_version)} == named

@@ -7,11 +7,11 @@ import redis as redis_py
 
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisRefused
-from offsider.inspector.migration import walk as walk_module
+from offsider.inspector.migration import migration as walk_module
 from offsider.inspector.migration.judge import Judge
+from offsider.inspector.migration.migration import Walk
 from offsider.inspector.migration.moving import Source
 from offsider.inspector.migration.report import MigrationReport
-from offsider.inspector.migration.walk import Walk
 from offsider.jobs import registry
 from offsider.storage import migration
 from tests.databases import at_database

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsider.inspector.display import display_args, display_class
+from offsider.inspector.job_record import display_args, display_class
 
 WRAPPER = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"
 NEW_WRAPPER = "Sidekiq::ActiveJob::Wrapper"

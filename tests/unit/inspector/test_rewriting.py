@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from offsider.core.payload import decode
-from offsider.inspector.migration.rewriting import rewritten
+from offsider.inspector.migration.moving import rewritten
 
 TO_NEW = {"queue": "new"}
 

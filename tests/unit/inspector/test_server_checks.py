@@ -6,8 +6,7 @@ import pytest
 
 from offsider.core.errors import RedisRefused
 from offsider.inspector.doctor import Finding, Severity, server_checks
-from offsider.inspector.doctor.server_checks import BOOT_CHECKS, check_scripts
-from offsider.inspector.doctor.wire_version import check_wire_version
+from offsider.inspector.doctor.server_checks import BOOT_CHECKS, check_scripts, check_wire_version
 from offsider.storage.server_info import ServerInfo
 
 GOOD = {

@@ -4,7 +4,7 @@ import pytest
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
-from offsider.inspector.doctor.worker_command import worker_command
+from offsider.inspector.doctor.facts import worker_command
 
 
 @pytest.fixture

@@ -1,14 +1,13 @@
-"""Check the delivery: jobs of dead processes, stuck locks, overdue jobs, and foreign keys."""
+"""Check the delivery: jobs of dead processes, stuck locks, overdue jobs, foreign keys, and jobs in transit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from offsider.core.wording import counted, listed
-from offsider.inspector.doctor.facts import Facts
+from offsider.inspector.doctor.facts import Facts, worker_command
 from offsider.inspector.doctor.finding import Finding, error, ok, warn
-from offsider.inspector.doctor.worker_command import worker_command
-from offsider.storage import keyspace, owners
+from offsider.storage import keyspace, migration, owners
 from offsider.storage.keyspace import walk
 from offsider.storage.sample import overdue
 
@@ -108,4 +107,17 @@ def _other_prefixes(facts: Facts, prefixes: list[str]) -> Iterator[Finding]:
         )
 
 
-DELIVERY_CHECKS = (check_orphans, check_locks, check_due, check_keyspace)
+def check_migration(facts: Facts) -> Iterator[Finding]:
+    """Find jobs that an interrupted migration left in transit."""
+    for transit in migration.transits(facts.redis):
+        left = migration.waiting(facts.redis, transit)
+        if left:
+            yield warn(
+                "migration",
+                f"{counted(left, 'job')} in transit to the server {transit.server}",
+                why="unless a migration is running, one was interrupted; its jobs are stored but do not run",
+                fix="within a day: offsider migrate -r YOUR_MODULE (it delivers these jobs first, each once)",
+            )
+
+
+DELIVERY_CHECKS = (check_orphans, check_locks, check_due, check_keyspace, check_migration)

@@ -16,11 +16,8 @@ from offsider.inspector.doctor.facts import Facts, gather
 from offsider.inspector.doctor.finding import Finding, error, warn
 from offsider.inspector.doctor.job_checks import JOB_CHECKS
 from offsider.inspector.doctor.load_checks import LOAD_CHECKS
-from offsider.inspector.doctor.migration_checks import MIGRATION_CHECKS
 from offsider.inspector.doctor.process_checks import PROCESS_CHECKS
-from offsider.inspector.doctor.routing_checks import ROUTING_CHECKS
 from offsider.inspector.doctor.server_checks import CLOCK_CHECKS, SERVER_CHECKS, check_scripts
-from offsider.inspector.doctor.switch_checks import SWITCH_CHECKS
 from offsider.storage.clocks import compare
 from offsider.storage.redis import Redis
 from offsider.storage.server_info import server_info
@@ -76,9 +73,7 @@ def _findings(here: Installation, redis: Redis) -> list[Finding]:
         facts = gather(here, redis, clock.now)
     except OffsiderError as failure:
         return [*findings, _unreachable(here, failure)]
-    process_checks = (*PROCESS_CHECKS, *LOAD_CHECKS, *ROUTING_CHECKS, *SWITCH_CHECKS)
-    job_checks = (*MIGRATION_CHECKS, *DELIVERY_CHECKS, *JOB_CHECKS)
-    for check in (*process_checks, *job_checks):
+    for check in (*PROCESS_CHECKS, *LOAD_CHECKS, *DELIVERY_CHECKS, *JOB_CHECKS):
         findings += _careful(check, facts)
     for check_of_extension in here.config.doctor_checks:
         findings += _careful(check_of_extension, here)
@@ -90,24 +85,13 @@ def _careful(check: Callable[[Input], Iterable[Finding]], argument: Input) -> li
     name = check.__name__.removeprefix("check_")
     try:
         return list(check(argument))
-    except RedisUnavailable as failure:
-        return [
-            warn(
-                name,
-                f"the check failed: {failure}",
-                why="the check needs this server",
-                fix="start that server, and run offsider doctor again",
-            )
-        ]
     except RedisFailure as failure:
-        return [
-            warn(
-                name,
-                f"the check failed: {failure}",
-                why="a key has the wrong type, or the ACL does not allow this user to read it",
-                fix="see the message; the ACL line is in docs/deployment.md",
-            )
-        ]
+        why = "the check needs this server"
+        fix = "start that server, and run offsider doctor again"
+        if not isinstance(failure, RedisUnavailable):
+            why = "a key has the wrong type, or the ACL does not allow this user to read it"
+            fix = "see the message; the ACL line is in docs/deployment.md"
+        return [warn(name, f"the check failed: {failure}", why=why, fix=fix)]
 
 
 def _unreachable(here: Installation, failure: OffsiderError) -> Finding:

@@ -1,11 +1,13 @@
-"""The facts that all checks use, read once."""
+"""The facts that all checks use, read once; and the command that starts a missing worker, for the fix of a finding."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from offsider.config.installation import Installation
+from offsider.config.queue_spec import EVERY, parse_all
+from offsider.config.routing import MAIN
 from offsider.inspector.process import Process, ProcessSet
 from offsider.storage import owners, queues
 from offsider.storage.owners import Lists
@@ -13,8 +15,7 @@ from offsider.storage.processes import published_jobs
 from offsider.storage.redis import Redis
 from offsider.storage.sample import lengths
 
-#: A process with this queue serves all queues.
-EVERY_QUEUE = "*"
+_COMMAND = "offsider worker -r YOUR_MODULE"
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Facts:
         return [
             process
             for process in self.processes
-            if not process.is_quiet and (queue in process.queues or EVERY_QUEUE in process.queues)
+            if not process.is_quiet and (queue in process.queues or EVERY in process.queues)
         ]
 
 
@@ -68,3 +69,31 @@ def gather(here: Installation, redis: Redis, now: float) -> Facts:
         paused=frozenset(queues.paused(redis)),
         known=published_jobs(redis, [process.identity for process in processes]),
     )
+
+
+def worker_command(here: Installation, *queues: str) -> str:
+    """Return the commands that start workers for a server, usually one command.
+
+    Args:
+        here: the server; its configuration has the shards, which the commands name if they serve the queues.
+        queues: queues that the workers must serve; default: any.
+    """
+    there = {name: shard for name, shard in here.config.shards.items() if shard.server == here.server}
+    serving = {name: {spec.name for spec in parse_all(shard.queues)} for name, shard in there.items()}
+    fitting = {queue: _shard_of(queue, serving) for queue in queues}
+    shards = dict.fromkeys(name for name in fitting.values() if name) or dict.fromkeys([*there][: not queues])
+    commands = [f"{_COMMAND} --shard {name}" for name in shards]
+    others = "".join(f" -q {queue}" for queue, name in fitting.items() if not name)
+    if others or not commands:
+        commands.append(f"{_COMMAND}{_of_server(here, [*there])}{others}")
+    return " and ".join(commands)
+
+
+def _shard_of(queue: str, serving: Mapping[str, Collection[str]]) -> str:
+    return next((name for name, queues in serving.items() if queue in queues or EVERY in queues), "")
+
+
+def _of_server(here: Installation, shards: Sequence[str]) -> str:
+    if here.server == MAIN:
+        return ""
+    return f" --shard {shards[0]}" if shards else f' --shard NAME, with server = "{here.server}" in [shards.NAME]'

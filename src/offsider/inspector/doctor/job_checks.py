@@ -1,4 +1,4 @@
-"""Check the stored jobs: can live workers run them, and how large are the sets?"""
+"""Check the stored jobs: can live workers run them, how large are the sets, and which kill switches act on them?"""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from offsider.core.wording import counted, listed
 from offsider.inspector.doctor.facts import Facts
 from offsider.inspector.doctor.finding import Finding, error, ok, warn
-from offsider.inspector.history import History
 from offsider.inspector.job_record import JobRecord
+from offsider.inspector.stats import History
 from offsider.inspector.stranded import stranded_jobs
+from offsider.inspector.switches import Switches, SwitchInForce
 from offsider.storage import job_sets, queues
 from offsider.storage.sample import sample_jobs
 
@@ -20,6 +21,9 @@ SAMPLE = 100
 NEARLY_FULL = 0.9
 MANY_RETRIES = 1_000
 FAILING_SHARE, FAILING_LEAST = 0.5, 100
+_DAY = 86_400.0
+#: A switch without an expiry that is this old was probably forgotten.
+OLD_SECONDS = 3 * _DAY
 
 
 def check_queue_types(facts: Facts) -> Iterator[Finding]:
@@ -139,4 +143,36 @@ def check_failures(facts: Facts) -> Iterator[Finding]:
         )
 
 
-JOB_CHECKS = (check_queue_types, check_known, check_stranded, check_dead, check_retries, check_failures)
+def check_switches(facts: Facts) -> Iterator[Finding]:
+    """Find kill switches that are old, or not the same on all servers."""
+    found = Switches(facts.here).look().switches
+    old = [one for one in found if one.until is None and facts.now - one.since >= OLD_SECONDS]
+    partial = [one for one in found if one.missing_on or one.differs_on]
+    if old:
+        yield warn(
+            "old switches",
+            f"kill switches are set for days: {listed([_shown(one, facts.now) for one in old])}",
+            why="jobs of these classes are dropped or deferred and never run; the switch may have been forgotten",
+            fix=f"offsider switches clear {old[0].name}; or remove the code that pushes these jobs",
+        )
+    if partial:
+        yield warn(
+            "partial switches",
+            f"not every server has the kill switch of {listed([_where(one) for one in partial])}",
+            why="jobs of the same class are treated differently on some servers",
+            fix="set the switch again, or clear it: offsider switches",
+        )
+    if found and not old and not partial:
+        yield ok("switches", f"jobs of these classes are dropped or deferred: {listed([one.name for one in found])}")
+
+
+def _where(switch: SwitchInForce) -> str:
+    parts = (("not on", switch.missing_on), ("different on", switch.differs_on))
+    return f"{switch.name} ({'; '.join(f'{how} {listed(servers)}' for how, servers in parts if servers)})"
+
+
+def _shown(switch: SwitchInForce, now: float) -> str:
+    return f"{switch.name} (for {counted(int((now - switch.since) // _DAY), 'day')})"
+
+
+JOB_CHECKS = (check_queue_types, check_known, check_stranded, check_dead, check_retries, check_failures, check_switches)

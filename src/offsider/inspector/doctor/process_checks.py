@@ -1,15 +1,16 @@
-"""Check the workers: presence, served and paused queues, heartbeats, distance, interrupts, the GIL and versions."""
+"""Check the workers: presence, queues, heartbeats, distance, interrupts, the GIL, versions and routing rules."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from offsider.config.routing import UNROUTED
 from offsider.core.wording import counted, listed
-from offsider.inspector.doctor.facts import Facts
+from offsider.inspector.doctor.facts import Facts, worker_command
 from offsider.inspector.doctor.finding import Finding, error, ok, warn
-from offsider.inspector.doctor.wire_version import check_wire_version
-from offsider.inspector.doctor.worker_command import worker_command
+from offsider.inspector.doctor.server_checks import check_wire_version
 from offsider.inspector.process import Process
+from offsider.inspector.routing import RulesInUse, rules_in_use
 
 DRIFT_SECONDS = 1.0
 #: A process sends a heartbeat every 10 s. After this long without one it hangs, or its clock is wrong.
@@ -99,11 +100,7 @@ def check_distance(facts: Facts) -> Iterator[Finding]:
 
 def check_interrupts(facts: Facts) -> Iterator[Finding]:
     """Find workers whose jobs in threads cannot be interrupted by time limits and stops."""
-    processes: dict[str, list[str]] = {}
-    for process in facts.processes:
-        if process.uninterruptible:
-            processes.setdefault(process.uninterruptible, []).append(process.identity)
-    for reason, identities in processes.items():
+    for reason, identities in _by_text(facts, lambda process: process.uninterruptible).items():
         yield warn(
             "interrupts",
             f"jobs in threads cannot be interrupted in {listed(identities)}: {reason}",
@@ -112,13 +109,19 @@ def check_interrupts(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _by_text(facts: Facts, text: Callable[[Process], str]) -> dict[str, list[str]]:
+    """Return the identities of the processes with the same text; processes with an empty text are omitted."""
+    found: dict[str, list[str]] = {}
+    for process in facts.processes:
+        if shared := text(process):
+            found.setdefault(shared, []).append(process.identity)
+    return found
+
+
 def check_gil(facts: Facts) -> Iterator[Finding]:
     """Find workers on a free-threaded build that run with the GIL nevertheless."""
-    processes: dict[str, list[str]] = {}
-    for process in facts.processes:
-        if process.gil.startswith("GIL on"):
-            processes.setdefault(process.gil, []).append(process.identity)
-    for state, identities in processes.items():
+    with_gil = _by_text(facts, lambda process: process.gil if process.gil.startswith("GIL on") else "")
+    for state, identities in with_gil.items():
         yield warn(
             "gil",
             f"{listed(identities)} on a free-threaded Python: {state}",
@@ -133,6 +136,25 @@ def check_versions(facts: Facts) -> Iterator[Finding]:
     return check_wire_version(facts.here.settings.wire_version, rubys)
 
 
+def check_routing(facts: Facts) -> Iterator[Finding]:
+    """Find programs with different routing rules."""
+    in_use = rules_in_use(facts.here)
+    if len(in_use) > 1:
+        yield warn(
+            "routing",
+            f"programs route jobs by different rules: {'; '.join(map(_rules, in_use))}",
+            why="the queue of a job depends on the program that pushes it",
+            fix="deploy the same [routing] rules to all of them and restart; the warning clears within 5 minutes",
+        )
+    elif in_use and in_use[0].rules != UNROUTED:
+        yield ok("routing", f"all workers and clients use the same rules ({in_use[0].rules})")
+
+
+def _rules(in_use: RulesInUse) -> str:
+    name = "no rules" if in_use.rules == UNROUTED else in_use.rules
+    return f"{name} by {listed(in_use.users)}"
+
+
 PROCESS_CHECKS = (
     check_presence,
     check_served,
@@ -142,4 +164,5 @@ PROCESS_CHECKS = (
     check_interrupts,
     check_gil,
     check_versions,
+    check_routing,
 )

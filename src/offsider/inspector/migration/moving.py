@@ -1,20 +1,29 @@
-"""Move jobs of one server to another queue there, or to another server."""
+"""Move jobs of one server to another queue there, or to another server.
+
+Another program may have encoded the JSON of a job. So the name of its queue is replaced at its position, and all other
+bytes stay; only if that position is ambiguous, the whole job is encoded again.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, cast
 
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure
+from offsider.core.payload import decode, encode, encode_text
 from offsider.inspector.migration.judge import Judged, Moves
-from offsider.inspector.migration.rewriting import rewritten
 from offsider.runtime.events import JobMoved, JobMoving
 from offsider.storage import migration
 from offsider.storage.job_sets import MoveResult
 from offsider.storage.migration import Step, Transit
 from offsider.storage.store_once import QUEUE, store_once
+
+#: Maximum positions to try, since the arguments may contain the same key.
+_TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +129,22 @@ class Mover:
             for refusal in filter(None, refusals):
                 self._failures.setdefault(transit.server, refusal)
         return count
+
+
+def rewritten(raw: bytes, payload: Mapping[str, Any], changes: Mapping[str, str]) -> bytes:
+    """Return ``raw``, the bytes of ``payload``, with the strings of ``changes``."""
+    for key, text in changes.items():
+        payload = {**payload, key: text}
+        raw = _replaced(raw, key, text, payload)
+    return raw
+
+
+def _replaced(raw: bytes, key: str, text: str, wanted: Mapping[str, Any]) -> bytes:
+    name = encode_text(key)
+    member = re.compile(re.escape(name.encode()) + rb'(\s*:\s*)"(?:[^"\\]|\\.)*"')
+    for match in islice(member.finditer(raw), _TRIES):
+        new = name.encode() + match[1] + encode_text(text).encode()
+        changed = raw[: match.start()] + new + raw[match.end() :]
+        if decode(changed) == wanted:  # replacing a string by a string keeps the JSON valid
+            return changed
+    return encode(wanted)
