@@ -21,7 +21,7 @@ CACHE_SECONDS = 5.0
 
 def title() -> str:
     """Return the text of the link. The counters are up to five seconds old."""
-    from offsider.web.ttl_cache import cache_of  # a project without the web UI may lack its packages
+    from offsider.web.counters import cache_of  # a project without the web UI may lack its packages
 
     try:
         stats = cache_of(Installation.of(None), Stats.read, CACHE_SECONDS).get()

@@ -11,34 +11,34 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Coroutine
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from inspect import isawaitable
 from typing import Any, TypeAlias, cast
 from urllib.parse import unquote
 
+from offsider.config.installation import Installation
 from offsider.logs.setup import describe
 from offsider.web import allowed_hosts, audit, counters, flash, templates
 from offsider.web.assets import own_assets
-from offsider.web.bulkhead import Bulkhead
 from offsider.web.csrf import is_same_origin
 from offsider.web.extension_tabs import tab_assets, tab_routes
-from offsider.web.forms import form_fields, query_fields
-from offsider.web.headers import ALWAYS, FOR_EVER
 from offsider.web.layout import tab_of
 from offsider.web.options import WebOptions
 from offsider.web.page_request import AUTO, LOCALE_COOKIE, THEME_COOKIE, THEMES, PageRequest
 from offsider.web.pages import routes
 from offsider.web.rendering import Rendering
-from offsider.web.request import LARGEST_BODY_BYTES, Request, Response
-from offsider.web.result_messages import Message
+from offsider.web.request import ALWAYS, FOR_EVER, LARGEST_BODY_BYTES, Request, Response, form_fields, query_fields
 from offsider.web.results import (
     Answer,
     BadRequest,
     Crowded,
     Done,
     Forbidden,
+    Message,
     NotAllowed,
     NotFound,
     Page,
@@ -61,6 +61,8 @@ LONGEST_ADDRESS = 8192
 _FOREIGN = re.compile(r"/*(/|\\|%5c){2}|[^/]|.*[\s\x00-\x1f\\]", re.IGNORECASE)
 #: Waits in a thread for the result of an async hook.
 Wait: TypeAlias = Callable[[Awaitable[Any]], Any]
+#: Maximum wait for a free slot.
+TIMEOUT_SECONDS = 0.25
 
 
 def run(awaitable: Awaitable[Any]) -> Any:
@@ -248,3 +250,28 @@ def _question(page_request: PageRequest, question: Message) -> Page:
     back = page_request.came_from or tab_of(page_request.installation, page_request.location) or "/"
     data = {"question": question.text(page_request.t), "action": page_request.location, "fields": fields, "back": back}
     return Page("confirm", "common.are_you_sure", data)
+
+
+class Bulkhead:
+    """Up to as many concurrent requests per server as its pool has connections; more are refused with 503.
+
+    All servers share the threads. With a single server there is no limit.
+    """
+
+    def __init__(self, servers: Mapping[str, Installation]) -> None:
+        sizes = {name: max(1, here.settings.client_pool_size) for name, here in servers.items()}
+        self._free = {name: threading.BoundedSemaphore(size) for name, size in sizes.items()} if len(sizes) > 1 else {}
+
+    @contextmanager
+    def slot(self, server: str) -> Generator[None]:
+        """Occupy a slot of a server. Raises Crowded if none is free in time."""
+        free = self._free.get(server)
+        if free is None:
+            yield
+            return
+        if not free.acquire(timeout=TIMEOUT_SECONDS):
+            raise Crowded("error.crowded")
+        try:
+            yield
+        finally:
+            free.release()

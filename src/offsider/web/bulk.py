@@ -18,8 +18,7 @@ from offsider.inspector import Counted, JobFilter, JobSet, Quarantine, Queue
 from offsider.web.csrf import is_foreign
 from offsider.web.filters import address, fields_of, filter_data, labels, wanted
 from offsider.web.page_request import PageRequest
-from offsider.web.result_messages import Message
-from offsider.web.results import Done, Forbidden, NotFound, Page
+from offsider.web.results import Done, Forbidden, Message, NotFound, Page
 from offsider.web.shown_job import moment
 
 COUNT_MS = 500

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
@@ -10,14 +11,26 @@ from typing import Any, Generic, TypeVar
 
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure
-from offsider.inspector import JobMetrics, ServerInfo, ServerLook, Stats, StrandedJobs, TopJobs, stranded_jobs
-from offsider.web.ttl_cache import cache_of
+from offsider.inspector import (
+    JobMetrics,
+    Process,
+    ProcessSet,
+    ServerInfo,
+    ServerLook,
+    Stats,
+    StrandedJobs,
+    TopJobs,
+    stranded_jobs,
+)
 
 T = TypeVar("T")
 SERVER_SECONDS = 5.0
 HOUR_SECONDS = 2.0
 #: Maximum wait for all hanging servers together.
 TIMEOUT_SECONDS = 1.5
+#: First major version that publishes its version, as our workers do.
+_FIRST_WITH_VERSION = 7
+TTL_SECONDS = 1.0
 
 
 class Glance(Generic[T]):
@@ -97,3 +110,60 @@ def stranded(here: Installation) -> Sequence[StrandedJobs]:
 def server(here: Installation) -> ServerInfo:
     """Return the output of INFO, up to five seconds old."""
     return cache_of(here, ServerInfo.read, SERVER_SECONDS).get()
+
+
+def ruby_processes(here: Installation) -> int:
+    """Return the number of running Sidekiq processes."""
+    return sum(map(_is_ruby, ProcessSet(here)))
+
+
+def _is_ruby(process: Process) -> bool:
+    # Sidekiq before 7 publishes no version. Our workers publish theirs, which is lower, unless they use wire version 6.
+    major = process.version.partition(".")[0]
+    return not process.version or (major.isascii() and major.isdigit() and int(major[:9]) >= _FIRST_WITH_VERSION)
+
+
+class TtlCache(Generic[T]):
+    """The result of ``read``, up to ``seconds`` old. One thread reads while the others wait for its result.
+
+    An error is cached too, so that a failing server gets one request in that time.
+    """
+
+    def __init__(self, read: Callable[[], T], seconds: float = TTL_SECONDS) -> None:
+        self._read = read
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._until = 0.0
+        self._value: T | None = None
+        self._error: Exception | None = None
+
+    def get(self) -> T:
+        """Return the value. Raises the error of ``read``."""
+        with self._lock:
+            if time.monotonic() >= self._until:
+                self._look()
+            if self._error is not None:
+                raise self._error.with_traceback(None)
+            return self._value  # type: ignore[return-value]  # without an error the value was read
+
+    def forget(self) -> None:
+        """Expire the value."""
+        self._until = 0.0
+
+    def _look(self) -> None:
+        self._value = self._error = None
+        try:
+            self._value = self._read()
+        except Exception as error:  # noqa: BLE001  # cached and raised to all callers
+            self._error = error
+        self._until = time.monotonic() + self._seconds
+
+
+class _Caches(dict[Callable[[Installation], Any], TtlCache[Any]]):
+    """The caches of one server."""
+
+
+def cache_of(here: Installation, read: Callable[[Installation], T], seconds: float = TTL_SECONDS) -> TtlCache[T]:
+    """Return the cache of a server for the result of a function, one for all threads."""
+    caches = here.shared.get(_Caches, _Caches)
+    return caches.get(read) or caches.setdefault(read, TtlCache(partial(read, here), seconds))

@@ -32,8 +32,7 @@ from offsider.logs.setup import describe, logger
 from offsider.web.assets import Assets
 from offsider.web.display import is_finite
 from offsider.web.page_request import PageRequest
-from offsider.web.result_messages import Message
-from offsider.web.results import Done, NotFound, Page, Text
+from offsider.web.results import Done, Message, NotFound, Page, Text
 from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import moment
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from offsider.web.page_request import PageRequest
     from offsider.web.request import Request
-    from offsider.web.result_messages import Message
+    from offsider.web.results import Message
 
 COOKIE = "offsider_flash"
 MOST_LETTERS = 300

@@ -10,10 +10,9 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from offsider.config.installation import Installation
 from offsider.logs.setup import logger
-from offsider.web.forms import Fields
 from offsider.web.options import WebOptions
 from offsider.web.redaction import redacted
-from offsider.web.request import Request
+from offsider.web.request import Fields, Request
 from offsider.web.results import BadRequest
 from offsider.web.segments import segment
 from offsider.web.translation import Locale

@@ -6,7 +6,7 @@ import json
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 from offsider.core.errors import RedisFailure
@@ -14,15 +14,12 @@ from offsider.inspector import Stats
 from offsider.logs.setup import describe
 from offsider.web import audit, flash
 from offsider.web.counters import counters
-from offsider.web.headers import NO_STORE
 from offsider.web.layout import layout_of
 from offsider.web.page_request import LOCALE_COOKIE
-from offsider.web.request import Request, Response
-from offsider.web.result_messages import Message
-from offsider.web.results import Answer, Done, NotAllowed, Page, Text, WebError
+from offsider.web.request import NO_STORE, Request, Response
+from offsider.web.results import Answer, Done, Message, NotAllowed, Page, Text, WebError
 from offsider.web.templates import render
 from offsider.web.translation import preferred
-from offsider.web.whole_paths import with_base
 
 if TYPE_CHECKING:
     from offsider.web.page_request import PageRequest
@@ -43,6 +40,12 @@ TITLES = {
     500: "error.title_500",
     503: "error.title_503",
 }
+#: Keys whose value is a path, besides those ending in ``_path``.
+_PATHS = frozenset({"path", "action", "back", "start", "previous", "next", "end", "more"})
+#: Keys whose value is a mapping of paths.
+_OF_PATHS = frozenset({"actions", "orders", "sorts", "every", "selected", "samples", "periods", "without"})
+#: Keys of mappings whose names are user data, so they are not checked.
+_FOREIGN = frozenset({"fields", "values", "kept"})
 
 
 class Rendering:
@@ -154,3 +157,33 @@ def _error_page(page_request: PageRequest, status: int, message: Message) -> Pag
 def _json(status: int, data: Mapping[str, object], base: str) -> Response:
     text = json.dumps(with_base(base, data), allow_nan=False, ensure_ascii=False)
     return Response(status, text.encode(errors="replace"), (JSON, NO_STORE, VARY))
+
+
+def with_base(base: str, data: Any) -> Any:
+    """Return the data of a page with ``base`` prepended to each path."""
+    if not base:
+        return data
+    if isinstance(data, Mapping):
+        named = cast("Mapping[str, Any]", data)
+        return {name: _member(base, name, value) for name, value in named.items()}
+    if isinstance(data, list | tuple):
+        return [with_base(base, each) for each in cast("list[Any]", data)]
+    return data
+
+
+def _member(base: str, name: str, value: Any) -> Any:
+    if name in _PATHS or name.endswith("_path"):
+        return _whole(base, value)
+    if name in _OF_PATHS and isinstance(value, Mapping):
+        paths = cast("Mapping[str, Any]", value)
+        return {key: _whole(base, path) for key, path in paths.items()}
+    return value if _is_foreign(name, value) else with_base(base, value)
+
+
+def _is_foreign(name: str, value: object) -> bool:
+    return name in _FOREIGN and isinstance(value, Mapping)
+
+
+def _whole(base: str, path: Any) -> Any:
+    # An empty path means that the page does not exist.
+    return base + path if isinstance(path, str) and path.startswith("/") else path

@@ -17,7 +17,7 @@ from offsider.web.segments import from_segment
 
 if TYPE_CHECKING:
     from offsider.web.page_request import PageRequest
-    from offsider.web.result_messages import Message
+    from offsider.web.results import Message
 
 #: The action of all pages, which every authorized user may see.
 LOOK = "page"

@@ -7,6 +7,10 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import hmac
 import signal
 import socket
 from collections.abc import Callable, Mapping
@@ -16,15 +20,16 @@ from types import FrameType
 from offsider.core.errors import ConfigurationError
 from offsider.web.allowed_hosts import is_loopback
 from offsider.web.asgi_adapter import AsgiApp
-from offsider.web.authentication import CHALLENGE, basic
 from offsider.web.mounting import web_app
 from offsider.web.options import WebOptions
+from offsider.web.request import Request
 
 USER = "OFFSIDER_WEB_USER"
 PASSWORD = "OFFSIDER_WEB_PASSWORD"  # noqa: S105  # the name of the variable
 STOP_SECONDS = 5
 #: Connections above this limit are refused, so that clients cannot exhaust the process's file descriptors.
 MOST_CONNECTIONS = 500
+CHALLENGE = 'Basic realm="offsider", charset="UTF-8"'
 
 
 def secured(options: WebOptions, host: str, environ: Mapping[str, str]) -> WebOptions:
@@ -111,3 +116,33 @@ def serve(options: WebOptions, listener: socket.socket, *, root_path: str = "", 
 
 def _do_nothing(number: int, frame: FrameType | None) -> None:
     """Ignore the signal: the server has already stopped."""
+
+
+def basic(user: str, password: str) -> Callable[[Request], str | None]:
+    """Return a hook for one user and password. Its duration does not depend on the credentials."""
+    known = _digest(user), _digest(password)
+
+    def authenticate(request: Request) -> str | None:
+        given = _credentials(request.header("authorization"))
+        fits = hmac.compare_digest(_digest(given[0]), known[0])
+        # Always compare both.
+        fits &= hmac.compare_digest(_digest(given[1]), known[1])
+        return user if fits else None
+
+    return authenticate
+
+
+def _credentials(header: str) -> tuple[str, str]:
+    scheme, _, encoded = header.partition(" ")
+    if scheme.lower() != "basic":
+        return "", ""
+    try:
+        text = base64.b64decode(encoded.strip(), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return "", ""
+    user, _, password = text.partition(":")
+    return user, password
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).digest()

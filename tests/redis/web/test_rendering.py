@@ -10,13 +10,11 @@ import pytest
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
 from offsider.web import rendering
-from offsider.web.forms import Fields
 from offsider.web.options import WebOptions
 from offsider.web.page_request import PageRequest
 from offsider.web.rendering import Rendering
-from offsider.web.request import Request
-from offsider.web.result_messages import Message
-from offsider.web.results import BadRequest, Done, NotFound, Page, Text
+from offsider.web.request import Fields, Request
+from offsider.web.results import BadRequest, Done, Message, NotFound, Page, Text
 from offsider.web.translation import locales
 
 

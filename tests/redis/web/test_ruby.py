@@ -8,7 +8,7 @@ import pytest
 
 from offsider import __version__
 from offsider.config.installation import Installation
-from offsider.web.ruby import ruby_processes
+from offsider.web.counters import ruby_processes
 from tests.redis.web.stored import WHEN, failed, jid
 
 NOT_COUNTED = b"Failures in Ruby processes are not counted here."

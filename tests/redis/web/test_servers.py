@@ -11,7 +11,7 @@ import pytest
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
-from offsider.web import bulkhead, counters
+from offsider.web import counters
 from offsider.web.app import WebApp
 from offsider.web.options import WebOptions
 from offsider.web.request import Request
@@ -38,7 +38,7 @@ def test_a_hanging_server_does_not_delay_the_page(config, hanging, monkeypatch):
 
 
 def test_requests_to_a_hanging_server_leave_threads_for_others(config, hanging, monkeypatch):
-    monkeypatch.setattr(bulkhead, "TIMEOUT_SECONDS", 0.01)
+    monkeypatch.setattr("offsider.web.app.TIMEOUT_SECONDS", 0.01)
     hanging.redis.client_pool_size = 1
     entered, go_on = threading.Event(), threading.Event()
 

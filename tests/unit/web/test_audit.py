@@ -8,10 +8,9 @@ from dataclasses import replace
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.web import audit
-from offsider.web.forms import Fields
 from offsider.web.options import WebOptions
 from offsider.web.page_request import PageRequest
-from offsider.web.request import Request
+from offsider.web.request import Fields, Request
 from offsider.web.translation import locales
 
 PAGE_REQUEST = PageRequest(

@@ -6,8 +6,8 @@ import base64
 
 import pytest
 
-from offsider.web.authentication import basic
 from offsider.web.request import Request
+from offsider.web.serving import basic
 
 
 def asked(header):

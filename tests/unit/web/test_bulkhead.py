@@ -8,8 +8,8 @@ import pytest
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
-from offsider.web import bulkhead
-from offsider.web.bulkhead import Bulkhead
+from offsider.web import app
+from offsider.web.app import Bulkhead
 from offsider.web.results import Crowded
 
 
@@ -20,7 +20,7 @@ def config(size):
 
 
 def test_a_server_has_a_slot_per_connection_and_uses_no_others(monkeypatch):
-    monkeypatch.setattr(bulkhead, "TIMEOUT_SECONDS", 0.01)
+    monkeypatch.setattr(app, "TIMEOUT_SECONDS", 0.01)
     kept = Bulkhead({"a": Installation.of(config(2)), "b": Installation.of(config(1))})
     with ExitStack() as stack:
         for _ in range(2):

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, strategies as some
 
-from offsider.web.forms import FORM_TYPE, Fields, form_fields, query_fields
+from offsider.web.request import FORM_TYPE, Fields, form_fields, query_fields
 from offsider.web.results import BadRequest
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsider.web.headers import ALWAYS, CONTENT_SECURITY_POLICY, NO_STORE
+from offsider.web.request import ALWAYS, CONTENT_SECURITY_POLICY, NO_STORE
 
 
 def test_the_policy_allows_nothing_inline_and_nothing_external():

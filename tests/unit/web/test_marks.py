@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsider.web.charts import marks
+from offsider.web.charts import figure
 from offsider.web.charts.axis import Columns
 from tests.unit.web.reading import read, texts, titles
 
@@ -10,7 +10,7 @@ HOUR = Columns(0.0, 60.0, 60)
 
 
 def drawn(*given):
-    return "".join(marks.draw([{"at": at, "label": label} for at, label in given], HOUR, bottom=200.0))
+    return "".join(figure.draw_marks([{"at": at, "label": label} for at, label in given], HOUR, bottom=200.0))
 
 
 def test_a_deploy_is_a_line_with_its_label():

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, strategies as some
 
 from offsider.config.config import Config
-from offsider.web.forms import Fields
 from offsider.web.options import WebOptions
 from offsider.web.page_request import PageRequest
-from offsider.web.request import Request
+from offsider.web.request import Fields, Request
 from offsider.web.results import BadRequest
 from offsider.web.translation import locales
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsider.web.result_messages import Message, with_gone
+from offsider.web.results import Message, with_gone
 from offsider.web.translation import locales
 
 GERMAN = locales()["de"].translate

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies
 from markupsafe import Markup
 
-from offsider.web.charts.svg import element, percent
+from offsider.web.charts.figure import element, percent
 
 EVIL = "\"'><script>alert(1)</script>&amp;"
 

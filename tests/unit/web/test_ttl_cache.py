@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from offsider.web.ttl_cache import TtlCache
+from offsider.web.counters import TtlCache
 
 
 def test_the_value_is_read_once_for_many_callers():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsider.web.whole_paths import with_base
+from offsider.web.rendering import with_base
 
 BASE = "/jobs/@b"
 

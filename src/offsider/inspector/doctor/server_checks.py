@@ -1,6 +1,6 @@
 """Check the server: version, role, scripts, persistence, memory, connections, latency, clock, replicas, Ruby.
 
-A worker runs `BOOT_CHECKS`, `check_scripts` and `check_wire_version` before it starts, and refuses to start if a finding
+A worker runs `BOOT_CHECKS`, `check_scripts` and `check_wire_version` before it starts. It refuses to start if a finding
 is fatal.
 """
 

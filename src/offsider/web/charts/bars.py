@@ -14,15 +14,16 @@ from offsider.web.charts.figure import (
     Translate,
     anchored,
     color,
+    element,
     empty_note,
+    exact,
     figure,
     height_grid,
     height_labels,
     legend,
     numbers,
+    percent,
 )
-from offsider.web.charts.readable import exact
-from offsider.web.charts.svg import element, percent
 
 _TOP = 18.0
 _ALL_LABELS = 32  # above this the labels are dates, and only some are drawn
@@ -63,6 +64,25 @@ def bars(
         legend=legend([each["name"] for each in series]),
         table=numbers(t, [axis, *(each["name"] for each in series)], _rows(series, labels)),
     )
+
+
+def history(t: Translate, days: Sequence[str], processed: Sequence[int], failed: Sequence[int]) -> Markup:
+    """Draw the runs per day, failed runs stacked on successful ones.
+
+    Args:
+        t: the page's translations.
+        days: ``YYYY-MM-DD``, oldest first.
+        processed: runs of each day, like Sidekiq including failed ones.
+        failed: failed runs of each day.
+    """
+    # The two counters of a day are not written together, so failures may exceed runs for a moment.
+    succeeded = [max(0, run - bad) for run, bad in zip(processed, failed, strict=True)]
+    series: list[Series] = [
+        {"name": t("term.succeeded"), "values": succeeded},
+        {"name": t("term.failed"), "values": failed},
+    ]
+    title = t("chart.runs_per_day")
+    return bars(t, series, [day[5:] for day in days], title=title, caption=title, axis=t("chart.day"))
 
 
 def _columns(series: Sequence[Series], labels: Sequence[str], heights: Heights) -> list[Markup]:

@@ -7,11 +7,21 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from offsider.web.charts import marks as deploys
 from offsider.web.charts.axis import Columns
-from offsider.web.charts.figure import Translate, empty_note, figure, numbers, time_labels
-from offsider.web.charts.readable import clock, exact, moment
-from offsider.web.charts.svg import element, percent
+from offsider.web.charts.figure import (
+    Mark,
+    Translate,
+    clock,
+    draw_marks,
+    element,
+    empty_note,
+    exact,
+    figure,
+    moment,
+    numbers,
+    percent,
+    time_labels,
+)
 
 _ROW = 22.0
 _TOP = 34.0
@@ -26,7 +36,7 @@ def heat(
     labels: Sequence[str],
     *,
     title: str,
-    marks: Sequence[deploys.Mark] = (),
+    marks: Sequence[Mark] = (),
 ) -> Markup:
     """Draw a cell for each column and duration with jobs.
 
@@ -49,7 +59,7 @@ def heat(
     return figure(
         title=title,
         summary=_summary(t, counts, used, labels),
-        drawing=[*drawing, *deploys.draw(marks, columns, bottom=bottom)],
+        drawing=[*drawing, *draw_marks(marks, columns, bottom=bottom)],
         legend="",
         table=_table(t, counts, columns, rows, labels),
         height=height,

@@ -7,24 +7,28 @@ from typing import TypedDict
 
 from markupsafe import Markup
 
-from offsider.web.charts import marks as deploys
 from offsider.web.charts.axis import Columns, Heights
 from offsider.web.charts.figure import (
     BOTTOM,
     HEIGHT,
     TOP,
+    Mark,
     Translate,
+    clock,
     color,
+    draw_marks,
+    element,
     empty_note,
+    exact,
     figure,
     height_grid,
     height_labels,
     legend,
+    moment,
     numbers,
+    percent,
     time_labels,
 )
-from offsider.web.charts.readable import clock, exact, moment
-from offsider.web.charts.svg import element, percent
 
 NOTHING = "\N{EN DASH}"
 _STRETCHED = 1000  # width of the drawing before it is stretched
@@ -52,7 +56,7 @@ def lines(
     *,
     title: str,
     unit: str = "",
-    marks: Sequence[deploys.Mark] = (),
+    marks: Sequence[Mark] = (),
     whole: bool = False,
     running: bool = False,
     zone: Zone | None = None,
@@ -82,7 +86,7 @@ def lines(
         *height_labels(heights),
         *_zone_name(zone, heights),
         *_read_outs(series, columns, unit),
-        *deploys.draw(marks, columns, bottom=BOTTOM),
+        *draw_marks(marks, columns, bottom=BOTTOM),
     ]
     return figure(
         title=title,
@@ -92,6 +96,15 @@ def lines(
         legend=legend([each["name"] for each in series]),
         table=_table(t, series, columns),
     )
+
+
+def live(t: Translate, columns: Columns, processed: Sequence[float], failed: Sequence[float]) -> Markup:
+    """Draw the runs in each column of the last minutes."""
+    series: list[Line] = [
+        {"name": t("term.processed"), "values": processed},
+        {"name": t("term.failed"), "values": failed},
+    ]
+    return lines(t, series, columns, title=t("chart.runs_per_minute"), whole=True, running=True)
 
 
 def _band(zone: Zone | None, heights: Heights) -> list[Markup]:

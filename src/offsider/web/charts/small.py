@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from offsider.web.charts.axis import Heights
-from offsider.web.charts.figure import color
-from offsider.web.charts.readable import exact
-from offsider.web.charts.svg import element, percent
+from offsider.web.charts.figure import color, element, exact, percent
 
 _WIDTH, _HEIGHT = 120.0, 24.0
 _BOTTOM = _HEIGHT - 1

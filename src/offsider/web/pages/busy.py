@@ -8,8 +8,7 @@ from typing import Any
 from offsider.core.errors import EmbeddedProcess
 from offsider.inspector import Process, ProcessSet, Work, WorkSet
 from offsider.web.page_request import PageRequest
-from offsider.web.result_messages import Message
-from offsider.web.results import BadRequest, Done, NotFound, Page
+from offsider.web.results import BadRequest, Done, Message, NotFound, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
 from offsider.web.shown_job import shown

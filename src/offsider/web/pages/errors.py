@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from offsider.inspector import ErrorGroup, ErrorGroups
+from offsider.web.counters import ruby_processes
 from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import MOST_PAGES, PAGE, address, pager
 from offsider.web.page_request import PageRequest
-from offsider.web.result_messages import Message
-from offsider.web.results import Done, NotFound, Page
+from offsider.web.results import Done, Message, NotFound, Page
 from offsider.web.routing import LOOK, Route
-from offsider.web.ruby import ruby_processes
 from offsider.web.segments import segment
 from offsider.web.shown_job import moment
 

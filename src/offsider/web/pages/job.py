@@ -11,6 +11,7 @@ from typing import Any
 from offsider.config.installation import Installation
 from offsider.core.errors import MalformedPayload, RedisRefused
 from offsider.inspector import Attempts, JobRecord, Quarantine
+from offsider.web.counters import ruby_processes
 from offsider.web.display import LINE_LETTERS, MOST_LETTERS, cut
 from offsider.web.extension_tabs import job_facts
 from offsider.web.filters import BUDGET_MS, address
@@ -32,10 +33,8 @@ from offsider.web.pages.job_sets import DEAD, SET_PAGES, VERBS
 from offsider.web.pages.queues import queue_path
 from offsider.web.pages.search import results
 from offsider.web.redaction import without_copies
-from offsider.web.result_messages import Message
-from offsider.web.results import BadRequest, Done, NotFound, Page
+from offsider.web.results import BadRequest, Done, Message, NotFound, Page
 from offsider.web.routing import LOOK, Route
-from offsider.web.ruby import ruby_processes
 from offsider.web.shown_job import MOST_ON_PAGES, arguments, moment, shown, start_of
 
 #: Maximum characters for "show all".

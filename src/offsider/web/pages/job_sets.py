@@ -13,8 +13,7 @@ from offsider.inspector import Counted, DeadSet, JobSet, Quarantine, RetrySet, S
 from offsider.web.bulk import Bulk
 from offsider.web.filters import address, fields_of, listed, wanted
 from offsider.web.page_request import PageRequest
-from offsider.web.result_messages import Message, with_gone
-from offsider.web.results import Done, Page
+from offsider.web.results import Done, Message, Page, with_gone
 from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import moment, shown
 

@@ -13,7 +13,7 @@ from offsider.inspector.job_metrics import HISTOGRAM_PERIODS
 from offsider.inspector.service_levels import cpu_bound
 from offsider.inspector.switches import switches_here
 from offsider.web.charts import Columns
-from offsider.web.charts.readable import duration
+from offsider.web.charts.figure import duration
 from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import address
 from offsider.web.page_request import PageRequest

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from offsider.web.page_request import LOCALE_COOKIE, THEME_COOKIE, THEMES, PageRequest
-from offsider.web.result_messages import Message
-from offsider.web.results import BadRequest, Done
+from offsider.web.results import BadRequest, Done, Message
 from offsider.web.routing import PREFER, Route
 from offsider.web.translation import locales
 

@@ -12,8 +12,7 @@ from offsider.web.filters import MOST_PAGES, PAGE, address, pager
 from offsider.web.job_lookup import QUARANTINE
 from offsider.web.page_request import PageRequest
 from offsider.web.pages.job_sets import sure_of_chosen
-from offsider.web.result_messages import with_gone
-from offsider.web.results import Done, Page
+from offsider.web.results import Done, Page, with_gone
 from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import moment, shown
 

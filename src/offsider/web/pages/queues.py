@@ -1,10 +1,10 @@
-"""The pages of queues, and of the jobs in a queue."""
+"""The pages of queues, of the jobs in a queue, and of the callers that fill it."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +12,11 @@ from offsider.config.installation import Installation
 from offsider.inspector import JobRecord, ProcessSet, Quarantine, Queue, Stats
 from offsider.web.bulk import Bulk
 from offsider.web.counters import counters
+from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import address, fields_of, listed, wanted
 from offsider.web.job_lookup import QUEUE, find_queued, queue_key
 from offsider.web.page_request import PageRequest
-from offsider.web.result_messages import Message, with_gone
-from offsider.web.results import Done, NotFound, Page
+from offsider.web.results import Done, Message, NotFound, Page, with_gone
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
 from offsider.web.shown_job import moment, shown
@@ -30,6 +30,11 @@ _SORTED: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 _ORDERS = ("next", "newest")
 _SERVERS_SHOWN = 20
+#: Sample sizes of callers; larger ones take longer than a page may.
+_SAMPLES = ("1000", "10000")
+_MOST_ROWS = 25
+_MOST_QUEUES = 100
+_LONGEST_FILTER = 100
 
 
 def index(request: PageRequest) -> Page:
@@ -171,10 +176,53 @@ def _served(here: Installation) -> defaultdict[str, list[str]]:
     return served
 
 
+def callers(request: PageRequest) -> Page:
+    """Show which callers and classes fill a queue; without a name, the longest queue."""
+    name = request.parts.get("name", "")
+    most = request.choice("most", _SAMPLES, _SAMPLES[0])
+    sizes = [(queue.name, len(queue)) for queue in Queue.all(request.installation)]
+    queues = sorted(sizes, key=lambda each: (-each[1], each[0]))
+    name = name or next((found for found, _ in queues), "")
+    path = f"/callers/{segment(name)}"
+    found = Queue(name, request.installation).callers(int(most))
+    data = {
+        "name": cut(name, MOST_LETTERS),
+        "queue_path": queue_path(name),
+        "queues": [_queue_size(each, size, each == name) for each, size in queues[:_MOST_QUEUES]],
+        "most": most,
+        "samples": {each: address(path, most=each) for each in _SAMPLES},
+        "sampled": found.sampled,
+        "total": found.total,
+        "by_caller": _rows(name, "caller", found.by_caller),
+        "by_class": _rows(name, "name", found.by_class),
+    }
+    return Page("callers", "callers.title", data, subject=cut(name), tab="/queues")
+
+
+def _queue_size(name: str, size: int, current: bool) -> dict[str, Any]:  # noqa: FBT001 - a plain value of the row
+    return {"name": cut(name), "size": size, "path": f"/callers/{segment(name)}", "current": current}
+
+
+def _rows(queue: str, field: str, counts: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return the largest counts first, each with the address of its jobs in the queue."""
+    largest = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:_MOST_ROWS]
+    path = queue_path(queue)
+    return [
+        {
+            "value": cut(value, MOST_LETTERS),
+            "count": count,
+            "path": address(path, **{field: value[:_LONGEST_FILTER]}) if value else "",
+        }
+        for value, count in largest
+    ]
+
+
 ROUTES = [
     Route("GET", "/queues", LOOK, index),
     Route("GET", "/queues/{name}", LOOK, show),
     Route("GET", "/queues/{name}/all", LOOK, ask),
+    Route("GET", "/callers", LOOK, callers),
+    Route("GET", "/callers/{name}", LOOK, callers),
     Route("POST", "/queues/{name}/pause", "queue.pause", pause),
     Route("POST", "/queues/{name}/unpause", "queue.unpause", unpause),
     Route("POST", "/queues/{name}/all/delete", "queue.clear", delete_all),

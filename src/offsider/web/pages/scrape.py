@@ -5,11 +5,11 @@ from __future__ import annotations
 from offsider.config.installation import Installation
 from offsider.prometheus.fleet import read_families
 from offsider.prometheus.text import CONTENT_TYPE, text_of
+from offsider.web.counters import cache_of
 from offsider.web.page_request import PageRequest
 from offsider.web.pages import metrics
 from offsider.web.results import Answer, Text
 from offsider.web.routing import Route
-from offsider.web.ttl_cache import cache_of
 
 _PAGES = ("text/html", "application/json")
 _SCRAPERS = ("application/openmetrics-text", "text/plain")

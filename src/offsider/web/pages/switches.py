@@ -9,8 +9,7 @@ from offsider.inspector.switches import known_jobs
 from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import address
 from offsider.web.page_request import PageRequest
-from offsider.web.result_messages import Message
-from offsider.web.results import BadRequest, Done, Page
+from offsider.web.results import BadRequest, Done, Message, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
 from offsider.web.shown_job import moment
