@@ -10,15 +10,19 @@ A client that POSTs without a count gets both steps in one request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from offsider.core.errors import MalformedPayload, RedisRefused
 from offsider.inspector import Counted, JobFilter, JobSet, Quarantine, Queue
 from offsider.web.csrf import is_foreign
 from offsider.web.filters import address, fields_of, filter_data, labels, wanted
 from offsider.web.page_request import PageRequest
-from offsider.web.results import Done, Forbidden, Message, NotFound, Page
+from offsider.web.results import Done, Forbidden, Message, NotFound, Page, with_gone
+from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import moment
 
 COUNT_MS = 500
@@ -29,33 +33,52 @@ Act: TypeAlias = Callable[[Any, Counted, "float | None"], int]
 
 
 @dataclass(frozen=True)
+class Verb:
+    """An action on jobs of a job set, a queue or the quarantine.
+
+    Attributes:
+        done: message id of the result, with a count.
+        one: acts on one job of a place; returns False if the job has left it.
+        every: acts on the counted jobs of a place.
+    """
+
+    done: str
+    one: Callable[[Any, Any], bool]
+    every: Act
+
+
+@dataclass(frozen=True)
 class Bulk:
-    """The bulk actions of a job set, a queue or the quarantine.
+    """The actions on several jobs of a job set, a queue or the quarantine.
 
     Attributes:
         jobs: the job set, queue or quarantine.
         path: path of its page.
         title, subject: heading of its page.
         tab: the tab to highlight.
-        actions: verb -> action name for the authorization hook.
+        verbs: the actions by name.
+        find: returns a job by its key, as `Verb.one` expects it; None if it has left.
+        actions: verb -> action name for the authorization hook, if it is not ``jobs.<verb>``.
         together: verbs that share one confirmation page.
     """
 
     jobs: JobSet | Queue | Quarantine
     path: str
     title: str
-    actions: Mapping[str, str]
     tab: str
+    verbs: Mapping[str, Verb]
+    find: Callable[[str], Any]
     subject: str = ""
+    actions: Mapping[str, str] = field(default_factory=dict[str, str])
     together: tuple[str, ...] = ("quarantine", "delete")
 
     def ask(self, request: PageRequest) -> Page:
         """Show the progress of the count, then the confirmation; during the action, a button for the next step."""
         asked = self._wanted(request)
-        verb = request.choice("verb", tuple(self.actions), next(iter(self.actions)))
-        offered = [each for each in self._beside(verb) if request.may(self.actions[each])]
+        verb = request.choice("verb", tuple(self.verbs), next(iter(self.verbs)))
+        offered = [each for each in self._beside(verb) if request.may(_action(each, self.actions))]
         if not offered:
-            raise Forbidden("error.not_authorized", action=self.actions[verb])
+            raise Forbidden("error.not_authorized", action=_action(verb, self.actions))
         name = request.text("counted", most=_NAME_LETTERS)
         if not name and is_foreign(request.http):  # another site must not start a scan
             raise NotFound("bulk.expired")
@@ -87,15 +110,15 @@ class Bulk:
         }
         return Page("bulk", self.title, data, subject=self.subject, tab=self.tab, live=False)
 
-    def act(self, request: PageRequest, verb: str, done: str, every: Act) -> Done:
+    def act(self, request: PageRequest, verb: str) -> Done:
         """Change the counted jobs; without a count, count the matching jobs first."""
         asked, name = self._wanted(request), request.text("counted", most=_NAME_LETTERS)
         counted = self._read(request, name) if name else self._count(asked, None)
         if not counted.finished:  # a form submitted twice acts once
-            every(self.jobs, counted, ACT_MS if name else None)
+            self.verbs[verb].every(self.jobs, counted, ACT_MS if name else None)
         if name:
             self.jobs.keep(counted, name)
-        message = Message(done, count=counted.done)
+        message = Message(self.verbs[verb].done, count=counted.done)
         data: dict[str, Any] = {"done_to": counted.done, "refused": counted.refused, "finished": counted.finished}
         if not counted.finished:
             to = address(f"{self.path}/all", **fields_of(asked), verb=verb, counted=name)
@@ -104,7 +127,37 @@ class Bulk:
             message += Message("done.refused", count=counted.refused)
         if counted.changed:
             message += Message("done.changed_since", count=counted.changed)
-        return Done(address(self.path, **fields_of(asked)), message, data | {"changed": counted.changed})
+        to = address(self.path, **fields_of(asked))
+        if isinstance(self.jobs, Queue) and verb == "delete" and asked.empty:  # all jobs: the queue itself, too
+            self.jobs.forget()
+            to = self.tab
+        return Done(to, message, data | {"changed": counted.changed})
+
+    def act_on_selected(self, request: PageRequest, verb: str) -> Done:
+        """Change the selected jobs."""
+        done = gone = 0
+        refused: list[str] = []
+        # Highest positions of a queue first, so that a removal does not shift jobs that are still to be removed.
+        for key in reversed(request.selected("key")):
+            try:
+                job = self.find(key)
+                acted = job is not None and self.verbs[verb].one(self.jobs, job)
+            except (MalformedPayload, RedisRefused) as error:
+                refused.insert(0, str(error))
+            else:
+                done, gone = done + acted, gone + (not acted)
+        message = with_gone(self.verbs[verb].done, done, gone)
+        if refused:
+            message += Message("done.refused_because", count=len(refused), reason=refused[0])
+        data: dict[str, Any] = {"done_to": done, "gone": gone}
+        if isinstance(self.jobs, JobSet):
+            data["refused"] = refused
+        return Done(address(self.path, **fields_of(self._wanted(request))), message, data)
+
+    def question(self, request: PageRequest) -> Message:
+        """Return the question before selected jobs are deleted."""
+        place = self.subject or request.t(self.title)
+        return Message("bulk.confirm_delete_selected", place=place, number=len(request.selected("key")))
 
     def _wanted(self, request: PageRequest) -> JobFilter:
         return JobFilter() if isinstance(self.jobs, Quarantine) else wanted(request)
@@ -120,3 +173,40 @@ class Bulk:
         if counted is None:
             raise NotFound("bulk.expired")
         return counted
+
+
+def bulk_routes(
+    path: str,
+    bulk: Callable[[PageRequest], Bulk],
+    verbs: Iterable[str],
+    actions: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Route]:
+    """Yield the routes of the actions on several jobs.
+
+    Args:
+        path: path of the page.
+        bulk: returns the actions for a request.
+        verbs: names of the actions.
+        actions: as in `Bulk`.
+    """
+    yield Route("GET", f"{path}/all", LOOK, lambda request: bulk(request).ask(request))
+    for verb in verbs:
+        asks = partial(_question, bulk) if verb == "delete" else None
+        yield Route("POST", f"{path}/all/{verb}", _action(verb, actions), partial(_act, bulk, verb))
+        yield Route("POST", f"{path}/selected/{verb}", f"job.{verb}", partial(_act_on_selected, bulk, verb), asks=asks)
+
+
+def _action(verb: str, actions: Mapping[str, str]) -> str:
+    return actions.get(verb, f"jobs.{verb}")
+
+
+def _act(bulk: Callable[[PageRequest], Bulk], verb: str, request: PageRequest) -> Done:
+    return bulk(request).act(request, verb)
+
+
+def _act_on_selected(bulk: Callable[[PageRequest], Bulk], verb: str, request: PageRequest) -> Done:
+    return bulk(request).act_on_selected(request, verb)
+
+
+def _question(bulk: Callable[[PageRequest], Bulk], request: PageRequest) -> Message:
+    return bulk(request).question(request)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from offsider.config.installation import Installation
 from offsider.inspector import (
@@ -22,11 +21,9 @@ from offsider.inspector import (
     JobRecord,
     JobSet,
     Quarantine,
-    QuarantinedJob,
     Queue,
     RetrySet,
     ScheduledSet,
-    SetEntry,
     Work,
     WorkSet,
     search_everywhere,
@@ -44,88 +41,27 @@ _BUDGET_MS = 30
 
 
 @dataclass(frozen=True)
-class JobOfSet:
-    """A job in a set."""
+class Place:
+    """A stored job and its location.
+
+    Attributes:
+        where: a set, ``queue:<name>``, ``held:<key>``, ``busy`` or ``quarantine``.
+        key: its key there.
+        record: the job; a `SetEntry` in a set.
+        at: when it is due, died or was quarantined, in epoch seconds; None elsewhere.
+        work: the run of a running job.
+    """
 
     where: str
-    record: SetEntry
-
-    @property
-    def key(self) -> str:
-        return self.record.key
-
-
-@dataclass(frozen=True)
-class QueuedJob:
-    """A job in a queue."""
-
-    queue: Queue
+    key: str
     record: JobRecord
-    position: int | None
-
-    @property
-    def where(self) -> str:
-        return QUEUE + self.queue.name
-
-    @property
-    def key(self) -> str:
-        return queue_key(self.record, self.position)
+    at: float | None = None
+    work: Work | None = None
 
 
-@dataclass(frozen=True)
-class RunningJob:
-    """A running job."""
-
-    work: Work
-    where: str = BUSY
-
-    @property
-    def record(self) -> JobRecord:
-        return self.work.record
-
-    @property
-    def key(self) -> str:
-        return self.work.record.jid
-
-
-@dataclass(frozen=True)
-class JobPutAside:
-    """A job in quarantine."""
-
-    job: QuarantinedJob
-    where: str = QUARANTINE
-
-    @property
-    def record(self) -> JobRecord:
-        return self.job.record
-
-    @property
-    def key(self) -> str:
-        return self.job.id
-
-
-@dataclass(frozen=True)
-class HeldJob:
-    """A job in a list of an extension."""
-
-    held: HeldList
-    record: JobRecord
-
-    @property
-    def where(self) -> str:
-        return HELD + self.held.key
-
-    @property
-    def key(self) -> str:
-        return queue_key(self.record, self.record.position)
-
-
-Place: TypeAlias = JobOfSet | QueuedJob | HeldJob | RunningJob | JobPutAside
-
-
-def queue_key(record: JobRecord, position: int | None) -> str:
-    """Return the key of a job in a queue; without a position, its id alone."""
-    return record.key_part if position is None else f"{position}|{record.key_part}"
+def queue_key(record: JobRecord) -> str:
+    """Return the key of a job in a queue or a list of an extension."""
+    return f"{record.position}|{record.key_part}"
 
 
 def jid_of(where: str, key: str) -> str:
@@ -138,17 +74,17 @@ def find(here: Installation, where: str, key: str) -> Place | None:
     """Return the job at a location and key; None if it is not there, or the location is unknown."""
     if where in SETS:
         entry = SETS[where](here).entry(key)
-        return None if entry is None else JobOfSet(where, entry)
-    if where.startswith(QUEUE):
-        return find_queued(Queue(where.removeprefix(QUEUE), here), key)
-    if where.startswith(HELD):
-        return find_held(HeldList(where.removeprefix(HELD), here), key)
+        return None if entry is None else Place(where, entry.key, entry, at=entry.at)
+    if where.startswith((QUEUE, HELD)):
+        kind = Queue if where.startswith(QUEUE) else HeldList
+        record = find_in_list(kind(where.partition(":")[2], here), key)
+        return None if record is None else Place(where, queue_key(record), record)
     if where == BUSY:
         work = WorkSet(here).find_work(key)
-        return None if work is None else RunningJob(work)
+        return None if work is None else Place(where, work.jid, work.record, work=work)
     if where == QUARANTINE:
         job = Quarantine(here).find(key)
-        return None if job is None else JobPutAside(job)
+        return None if job is None else Place(where, job.id, job.record, at=job.at)
     return None
 
 
@@ -161,40 +97,20 @@ def find_by_jid(here: Installation, jid: str, budget_ms: float) -> tuple[Place |
     return None, chunk
 
 
-def find_held(held: HeldList, key: str) -> HeldJob | None:
-    """Return a job in a list of an extension by its key."""
-    start, jid = _position_and_jid(key)
-    there = [] if start is None else held.page(start, 1)
-    if not any(record.key_part == jid for record in there):
-        there = held.scan(JobFilter(text=jid), budget_ms=_BUDGET_MS).entries if jid else []
-    return next((HeldJob(held, record) for record in there if record.key_part == jid), None)
-
-
-def _position_and_jid(key: str) -> tuple[int | None, str]:
+def find_in_list(jobs: Queue | HeldList, key: str) -> JobRecord | None:
+    """Return a job in a queue, or in a list of an extension, by its key."""
     position, bar, jid = key.partition("|")
     if not bar:
         position, jid = "", key
-    return (int(position[:9]) if position.isascii() and position.isdigit() else None), jid
+    start = int(position[:9]) if position.isascii() and position.isdigit() else None
+    return next((record for record in _candidates(jobs, start, jid) if record.key_part == jid), None)
 
 
-def find_queued(queue: Queue, key: str) -> QueuedJob | None:
-    """Return a job in a queue by its key."""
-    start, jid = _position_and_jid(key)
-    return next((found for found in _candidates(queue, start, jid) if found.record.key_part == jid), None)
-
-
-def _candidates(queue: Queue, start: int | None, jid: str) -> Iterator[QueuedJob]:
+def _candidates(jobs: Queue | HeldList, start: int | None, jid: str) -> Iterator[JobRecord]:
     if start is not None:
         # First at the old position, alone because jobs may be large; then at the positions before it.
-        yield from _slice(queue, start, 1)
+        yield from jobs.page(start, 1)
         nearest = max(0, start - _NEAR)
-        yield from reversed([*_slice(queue, nearest, start - nearest)])
+        yield from reversed(jobs.page(nearest, start - nearest) if start else [])
     if jid:
-        chunk = queue.scan(JobFilter(text=jid), budget_ms=_BUDGET_MS)
-        yield from (QueuedJob(queue, record, record.position) for record in chunk.entries)
-
-
-def _slice(queue: Queue, start: int, count: int) -> Iterator[QueuedJob]:
-    if count:
-        for offset, record in enumerate(queue.page(start, count)):
-            yield QueuedJob(queue, record, start + offset)
+        yield from jobs.scan(JobFilter(text=jid), budget_ms=_BUDGET_MS).entries

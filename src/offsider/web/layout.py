@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from offsider import __version__
 from offsider.config.installation import Installation
@@ -13,7 +12,7 @@ from offsider.web import flash
 from offsider.web.assets import own_assets
 from offsider.web.extension_tabs import current_tab, names_of_assets
 from offsider.web.page_request import THEMES, server_path
-from offsider.web.translation import Locale, locales
+from offsider.web.translation import locales
 
 if TYPE_CHECKING:
     from offsider.web.page_request import PageRequest
@@ -61,55 +60,8 @@ SCRIPT_TEXTS = (
 )
 
 
-@dataclass(frozen=True)
-class Tab:
-    """A link of the navigation bar."""
-
-    title: str
-    address: str
-    current: bool
-
-
-@dataclass(frozen=True)
-class Counter:
-    """A counter shown on every page."""
-
-    name: str
-    title: str
-    address: str
-    value: int
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Data of the template ``layout.html``."""
-
-    title: str
-    subject: str
-    root: str
-    server: str
-    servers: Sequence[tuple[str, str]]
-    tabs: Sequence[Tab]
-    strip: Sequence[Counter]
-    locale: Locale
-    languages: Sequence[Locale]
-    theme: str
-    themes: Sequence[str]
-    read_only: bool
-    who: str
-    app_url: str
-    version: str
-    redis_url: str
-    back: str
-    live: bool
-    flash: str
-    stylesheets: Sequence[str]
-    scripts: Sequence[str]
-    texts: Mapping[str, str]
-
-
-def layout_of(request: PageRequest, page: Page, stats: Stats | None) -> Layout:
-    """Build the frame of a page; without ``stats`` it has no counters."""
+def layout_of(request: PageRequest, page: Page, stats: Stats | None) -> dict[str, Any]:
+    """Return the data of the template ``layout.html``; without ``stats`` it has no counters."""
     assets = own_assets()
     tab = current_tab(request.installation, request.location)
     root = request.http.root
@@ -117,33 +69,33 @@ def layout_of(request: PageRequest, page: Page, stats: Stats | None) -> Layout:
     shown_by_get = request.http.method != "POST"
     options = request.options
     several = len(options.servers) > 1
-    return Layout(
-        title=request.t(page.title),
-        subject=page.subject,
-        root=root,
-        server=request.server if several else "",
-        servers=[(name, root + server_path(options, name)) for name in options.servers] if several else [],
-        tabs=_tabs(request, page),
-        strip=[] if stats is None else [
-            Counter(name, request.t(title), request.url(path), value)
-            for (name, title, path), value in zip(COUNTERS, counts(stats).values(), strict=True)
+    return {
+        "title": request.t(page.title),
+        "subject": page.subject,
+        "root": root,
+        "server": request.server if several else "",
+        "servers": [(name, root + server_path(options, name)) for name in options.servers] if several else [],
+        "tabs": _tabs(request, page),
+        "strip": [] if stats is None else [
+            {"name": name, "title": request.t(title), "address": request.url(path), "value": getattr(stats, name)}
+            for name, title, path in COUNTERS
         ],
-        locale=request.locale,
-        languages=list(locales().values()),
-        theme=request.theme,
-        themes=THEMES,
-        read_only=request.read_only,
-        who=request.who,
-        app_url=options.app_url,
-        version=__version__,
-        redis_url=request.installation.settings.redacted_url,
-        back=request.here() if shown_by_get else request.url("/"),
-        live=shown_by_get and page.status == OK and page.live,
-        flash=flash.message(request.http),
-        stylesheets=[*assets.of_kind(".css"), *names_of_assets(tab, ".css")],
-        scripts=[*assets.of_kind(".js"), *names_of_assets(tab, ".js")],
-        texts={text: request.t(text) for text in SCRIPT_TEXTS},
-    )  # fmt: skip
+        "locale": request.locale,
+        "languages": list(locales().values()),
+        "theme": request.theme,
+        "themes": THEMES,
+        "read_only": request.read_only,
+        "who": request.who,
+        "app_url": options.app_url,
+        "version": __version__,
+        "redis_url": request.installation.settings.redacted_url,
+        "back": request.here() if shown_by_get else request.url("/"),
+        "live": shown_by_get and page.status == OK and page.live,
+        "flash": flash.message(request.http),
+        "stylesheets": [*assets.of_kind(".css"), *names_of_assets(tab, ".css")],
+        "scripts": [*assets.of_kind(".js"), *names_of_assets(tab, ".js")],
+        "texts": {text: request.t(text) for text in SCRIPT_TEXTS},
+    }  # fmt: skip
 
 
 def counts(stats: Stats) -> Mapping[str, int]:
@@ -159,10 +111,11 @@ def tab_of(here: Installation, location: str) -> str:
     return max(fitting, key=len, default="")
 
 
-def _tabs(request: PageRequest, page: Page) -> list[Tab]:
+def _tabs(request: PageRequest, page: Page) -> list[dict[str, Any]]:
     current = page.tab or tab_of(request.installation, request.location)
     return [
-        Tab(request.t(title), request.url(path), path == current) for path, title in _every_tab(request.installation)
+        {"title": request.t(title), "address": request.url(path), "current": path == current}
+        for path, title in _every_tab(request.installation)
     ]
 
 

@@ -7,6 +7,7 @@ A template has ``data``, the data of the page, ``layout``, the frame of all page
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -19,7 +20,6 @@ from offsider.web.extension_tabs import tab_assets
 from offsider.web.segments import segment
 
 if TYPE_CHECKING:
-    from offsider.web.layout import Layout
     from offsider.web.page_request import PageRequest
 
 FOLDER = Path(__file__).with_name("templates")
@@ -56,13 +56,13 @@ def warm() -> None:
         environment().get_template(name)
 
 
-def render(template: str, request: PageRequest, layout: Layout, data: object) -> str:
+def render(template: str, request: PageRequest, layout: Mapping[str, Any], data: object) -> str:
     """Return the HTML of a page."""
     locale = request.locale
 
     def asset(name: str) -> str:
         shelf = own_assets() if name in own_assets() else tab_assets(request.installation)
-        return f"{layout.root}/assets/{shelf.name_of(name)}"
+        return f"{layout['root']}/assets/{shelf.name_of(name)}"
 
     return (
         environment()

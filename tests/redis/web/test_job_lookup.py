@@ -6,7 +6,7 @@ import pytest
 
 from offsider.config.installation import Installation
 from offsider.inspector import Queue, RetrySet
-from offsider.web.job_lookup import find, find_by_jid, find_queued, jid_of, queue_key
+from offsider.web.job_lookup import find, find_by_jid, find_in_list, jid_of, queue_key
 from tests.redis.web.stored import WHEN, failed, jid, job, push
 from tests.waiting import wait_for
 
@@ -20,24 +20,24 @@ def mail(config, raw_redis):
 
 @pytest.mark.parametrize("number", [0, 99, 250, 299])
 def test_a_job_of_a_queue_is_found_by_its_position_and_id(mail, number):
-    found = find_queued(mail, f"{number}|{jid(number)}")
-    assert (found.record.jid, found.position, found.key) == (jid(number), number, f"{number}|{jid(number)}")
+    found = find_in_list(mail, f"{number}|{jid(number)}")
+    assert (found.jid, found.position, queue_key(found)) == (jid(number), number, f"{number}|{jid(number)}")
 
 
 @pytest.mark.parametrize("taken", [1, 40, 100, 180])
 def test_a_job_is_found_after_workers_took_jobs_before_it(mail, raw_redis, taken):
     raw_redis.rpop("queue:mail", taken)
-    found = wait_for(lambda: find_queued(mail, f"250|{jid(250)}"))
-    assert (found.record.jid, found.position) == (jid(250), 250 - taken)
+    found = wait_for(lambda: find_in_list(mail, f"250|{jid(250)}"))
+    assert (found.jid, found.position) == (jid(250), 250 - taken)
 
 
 def test_a_job_of_a_queue_is_found_by_its_id_alone(mail):
-    assert wait_for(lambda: find_queued(mail, jid(270))).position == 270
+    assert wait_for(lambda: find_in_list(mail, jid(270))).position == 270
 
 
 @pytest.mark.parametrize("key", ["", "|", "5|", "x|y", "-1|x", "99999999999999999999|x", "5|nothing", "٣|x"])
 def test_an_unknown_key_finds_nothing(config, mail, key):
-    assert find_queued(mail, key) is None
+    assert find_in_list(mail, key) is None
     assert find(config, "retry", key) is None
     assert find(config, "busy", key) is None
     assert find(config, "quarantine", key) is None
@@ -47,8 +47,8 @@ def test_an_unknown_key_finds_nothing(config, mail, key):
 def test_bytes_without_an_id_are_found_by_their_digest(config, raw_redis):
     push(raw_redis, "mail", b"no job", b"none either")
     queue = Queue("mail", config)
-    keys = [queue_key(record, record.position) for record in queue.page(0, 2)]
-    assert [find_queued(queue, key).record.raw for key in keys] == [b"no job", b"none either"]
+    keys = [queue_key(record) for record in queue.page(0, 2)]
+    assert [find_in_list(queue, key).raw for key in keys] == [b"no job", b"none either"]
 
 
 def test_a_job_of_a_set_is_found_by_its_score_and_id(config, raw_redis):
@@ -72,7 +72,7 @@ def test_a_job_is_found_by_its_id_anywhere(config, raw_redis, mail):
     place, _ = find_by_jid(Installation.of(config), jid(1_000), 10_000)
     assert place.where == "dead"
     place, _ = find_by_jid(Installation.of(config), jid(200), 10_000)
-    assert (place.where, place.position) == ("queue:mail", 200)
+    assert (place.where, place.record.position) == ("queue:mail", 200)
     assert find_by_jid(Installation.of(config), "nothing", 10_000)[0] is None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
@@ -10,7 +10,8 @@ from typing import Any
 
 from offsider.config.installation import Installation
 from offsider.core.errors import MalformedPayload, RedisRefused
-from offsider.inspector import Attempts, JobRecord, Quarantine
+from offsider.inspector import Attempts, JobRecord, JobSet, Quarantine, Queue, SetEntry
+from offsider.web.bulk import Verb
 from offsider.web.counters import ruby_processes
 from offsider.web.display import LINE_LETTERS, MOST_LETTERS, cut
 from offsider.web.extension_tabs import job_facts
@@ -18,18 +19,15 @@ from offsider.web.filters import BUDGET_MS, address
 from offsider.web.job_lookup import (
     BUSY,
     QUARANTINE,
-    HeldJob,
-    JobOfSet,
-    JobPutAside,
+    QUEUE,
     Place,
-    QueuedJob,
-    RunningJob,
     find,
     find_by_jid,
     jid_of,
 )
 from offsider.web.page_request import PageRequest
-from offsider.web.pages.job_sets import DEAD, SET_PAGES, VERBS
+from offsider.web.pages import job_sets, quarantine, queues
+from offsider.web.pages.job_sets import DEAD, SET_PAGES
 from offsider.web.pages.queues import queue_path
 from offsider.web.pages.search import results
 from offsider.web.redaction import without_copies
@@ -43,9 +41,7 @@ _MOST_FIELDS = 200
 _LAST_MOMENT = 253_402_300_799
 _LONGEST_DELAY_MINUTES = 5_256_000  # ten years
 _PAGE_OF = {page.kind.name: page for page in SET_PAGES}
-_MESSAGES = {name: verb.done for name, verb in VERBS.items()} | {"restore": "done.restored"}
-_OF_QUEUES = ("quarantine", "delete")
-_OF_THE_QUARANTINE = ("restore", "delete")
+_MESSAGES = {name: verb.done for name, verb in (job_sets.VERBS | quarantine.VERBS).items()}
 #: Payload fields with their own row.
 _SHOWN_BY_NAME = frozenset(
     {
@@ -88,7 +84,7 @@ def _page(request: PageRequest, place: Place) -> Page:
     payload = _payload(request, record, args, kwargs)
     most = _MOST_IN_ALL if request.choice("all", ("0", "1"), "0") == "1" else MOST_ON_PAGES
     short = shown(record, request.redacted, where=place.where, key=place.key)
-    at = moment(_at(place))
+    at = moment(place.at)
     texts = {
         "args": "".join(map(str, args)) if record.malformed else start_of(args, most + 1, pretty=True),
         "kwargs": start_of(kwargs, most + 1, pretty=True) if kwargs else "",
@@ -96,11 +92,12 @@ def _page(request: PageRequest, place: Place) -> Page:
         "error_message": record.error_message,
     }
     attempts = [*_attempts(request, record.jid)]
+    verbs = [*_actions(request.installation, place), *(["reschedule"] if _reschedulable(place) else [])]
     data: dict[str, Any] = short | {
         "stored_name": record.name,
         "at": at,
         "at_input": "" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M"),
-        "position": place.position if isinstance(place, QueuedJob) else None,
+        "position": record.position if place.where.startswith(QUEUE) else None,
         "latency_seconds": record.latency_seconds,
         **{name: cut(text, most) for name, text in texts.items()},
         "cut": any(len(text) > most for text in texts.values()),
@@ -112,20 +109,10 @@ def _page(request: PageRequest, place: Place) -> Page:
         "ruby_processes": ruby_processes(request.installation) if record.error_class and not attempts else 0,
         "same_class": [*_same(request, name=record.display_class)],
         "same_error": [*_same(request, error=record.error_class)],
-        "actions": {verb: f"{short['path']}/{verb}" for verb in _verbs(place)},
+        "actions": {verb: f"{short['path']}/{verb}" for verb in verbs},
         "facts": job_facts(request.installation, payload),
     }
     return Page("job", "term.job", data, subject=record.display_class or record.jid, tab=_list_path(place.where))
-
-
-def _at(place: Place) -> float | None:
-    match place:
-        case JobOfSet(record=entry):
-            return entry.at
-        case JobPutAside(job=job):
-            return job.at
-        case _:
-            return None
 
 
 def _attempts(request: PageRequest, jid: str) -> Iterator[dict[str, Any]]:
@@ -162,9 +149,9 @@ def _text(value: object) -> str:
 
 
 def _running(place: Place) -> dict[str, Any] | None:
-    if not isinstance(place, RunningJob):
-        return None
     work = place.work
+    if work is None:
+        return None
     return {
         "process": work.process,
         "thread": work.tid,
@@ -180,16 +167,26 @@ def _same(request: PageRequest, **asked: str) -> Iterator[dict[str, str]]:
             yield {"title": request.t(page.title), "path": address(page.path, **asked)}
 
 
-def _verbs(place: Place) -> tuple[str, ...]:
-    match place:
-        case JobOfSet(where=where):
-            return (*_PAGE_OF[where].verbs, *(("reschedule",) if where != DEAD.kind.name else ()))
-        case QueuedJob():
-            return _OF_QUEUES
-        case JobPutAside():
-            return _OF_THE_QUARANTINE
-        case RunningJob() | HeldJob():
-            return ()
+def _actions(here: Installation, place: Place) -> dict[str, Callable[[], bool]]:
+    """Return the actions that are possible with a job where it is."""
+    verbs: Mapping[str, Verb] = {}
+    jobs: JobSet | Queue | Quarantine | None = None
+    job: JobRecord | str = place.record
+    if place.where in _PAGE_OF:
+        page = _PAGE_OF[place.where]
+        jobs, verbs = page.kind(here), {verb: job_sets.VERBS[verb] for verb in page.verbs}
+    elif place.where.startswith(QUEUE):
+        jobs, verbs = Queue(place.where.removeprefix(QUEUE), here), queues.VERBS
+    elif place.where == QUARANTINE:
+        jobs, job, verbs = Quarantine(here), place.key, quarantine.VERBS
+    return {name: partial(verb.one, jobs, job) for name, verb in verbs.items()}
+
+
+def _reschedulable(place: Place | None) -> SetEntry | None:
+    """Return the job as one whose time can be changed; None if it is in the dead set, or in no set."""
+    if place is None or place.where == DEAD.kind.name or not isinstance(place.record, SetEntry):
+        return None
+    return place.record
 
 
 def _list_path(where: str) -> str:
@@ -209,15 +206,16 @@ def act(name: str, request: PageRequest) -> Done:
     place = find(request.installation, where, key)
     if place is None:
         raise NotFound("job.gone")
-    if name not in _verbs(place):
+    action = _actions(request.installation, place).get(name)
+    if action is None:
         raise BadRequest("job.cannot", where=cut(where))
     try:
-        done = _done(request.installation, place, name)
+        done = action()
     except (MalformedPayload, RedisRefused) as error:
         raise BadRequest(str(error)) from error
     if not done:
         raise NotFound("job.gone")
-    back = queue_path(place.queue.name) if isinstance(place, QueuedJob) else _list_path(where)
+    back = queue_path(where.removeprefix(QUEUE)) if where.startswith(QUEUE) else _list_path(where)
     return Done(back, Message(_MESSAGES[name], count=1), {"jid": place.record.jid})
 
 
@@ -229,17 +227,6 @@ def _sure(request: PageRequest) -> Message | None:
     return Message("job.confirm_delete", name=name, jid=jid)
 
 
-def _done(here: Installation, place: Place, name: str) -> bool:
-    if isinstance(place, JobOfSet):
-        return VERBS[name].one(place.record)
-    if isinstance(place, QueuedJob):
-        return (place.queue.delete if name == "delete" else place.queue.quarantine)(place.record)
-    if isinstance(place, JobPutAside):
-        quarantine = Quarantine(here)
-        return (quarantine.delete if name == "delete" else quarantine.restore)(place.key)
-    return False
-
-
 def reschedule(request: PageRequest) -> Done:
     """Reschedule a job: ``at`` a time (UTC, ``2026-11-21T15:00``), or in ``minutes``.
 
@@ -248,13 +235,13 @@ def reschedule(request: PageRequest) -> Done:
         NotFound: the job has left its set.
     """
     where, key = request.path("where"), request.path("key")
-    place = find(request.installation, where, key)
-    if not isinstance(place, JobOfSet) or "reschedule" not in _verbs(place):
+    entry = _reschedulable(find(request.installation, where, key))
+    if entry is None:
         raise NotFound("job.not_reschedulable")
     at = _time(request)
-    if not place.record.reschedule(at):
+    if not entry.reschedule(at):
         raise NotFound("job.gone")
-    return Done(_list_path(where), Message("done.rescheduled", count=1), {"jid": place.record.jid, "at": at})
+    return Done(_list_path(where), Message("done.rescheduled", count=1), {"jid": entry.jid, "at": at})
 
 
 def _time(request: PageRequest) -> float:

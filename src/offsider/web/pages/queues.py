@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from offsider.config.installation import Installation
 from offsider.inspector import JobRecord, ProcessSet, Quarantine, Queue, Stats
-from offsider.web.bulk import Bulk
+from offsider.web.bulk import Bulk, Verb, bulk_routes
 from offsider.web.counters import counters
 from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import address, fields_of, listed, wanted
-from offsider.web.job_lookup import QUEUE, find_queued, queue_key
+from offsider.web.job_lookup import QUEUE, find_in_list, queue_key
 from offsider.web.page_request import PageRequest
-from offsider.web.results import Done, Message, NotFound, Page, with_gone
+from offsider.web.results import Done, Message, NotFound, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
 from offsider.web.shown_job import moment, shown
@@ -29,6 +29,11 @@ _SORTED: dict[str, Callable[[dict[str, Any]], Any]] = {
     "name": lambda row: row["name"],
 }
 _ORDERS = ("next", "newest")
+VERBS = {
+    "quarantine": Verb("done.quarantined", Queue.quarantine, Queue.quarantine_matching),
+    "delete": Verb("done.deleted", Queue.delete, Queue.delete_matching),
+}
+_ACTIONS = {"quarantine": "queue.quarantine", "delete": "queue.clear"}
 _SERVERS_SHOWN = 20
 #: Sample sizes of callers; larger ones take longer than a page may.
 _SAMPLES = ("1000", "10000")
@@ -82,7 +87,7 @@ def show(request: PageRequest) -> Page:
     }
 
     def row(record: JobRecord) -> dict[str, Any]:
-        shown_job = shown(record, request.redacted, where=where, key=queue_key(record, record.position))
+        shown_job = shown(record, request.redacted, where=where, key=queue_key(record))
         return shown_job | {"position": record.position, "latency_seconds": record.latency_seconds}
 
     data |= listed(request, queue, path, size=data["size"], orders=_ORDERS, order=order, row=row)
@@ -105,53 +110,10 @@ def unpause(request: PageRequest) -> Done:
 
 def _bulk(request: PageRequest) -> Bulk:
     queue = _queue(request)
-    actions = {"quarantine": "queue.quarantine", "delete": "queue.clear"}
-    return Bulk(queue, queue_path(queue.name), "term.queue", actions, tab="/queues", subject=queue.name)
-
-
-def ask(request: PageRequest) -> Page:
-    """Count all or matching jobs and ask for confirmation."""
-    return _bulk(request).ask(request)
-
-
-def delete_all(request: PageRequest) -> Done:
-    """Permanently delete the counted jobs; without a filter also the queue, once it is empty."""
-    bulk = _bulk(request)
-    done = bulk.act(request, "delete", "done.deleted", Queue.delete_matching)
-    if done.data["finished"] and wanted(request).empty:
-        _queue(request).forget()
-        return replace(done, to="/queues")
-    return done
-
-
-def quarantine_all(request: PageRequest) -> Done:
-    """Move the counted jobs to the quarantine."""
-    return _bulk(request).act(request, "quarantine", "done.quarantined", Queue.quarantine_matching)
-
-
-def delete_selected(request: PageRequest) -> Done:
-    """Permanently delete the selected jobs."""
-    return _selected(request, "done.deleted", Queue.delete)
-
-
-def _sure_of_chosen(request: PageRequest) -> Message:
-    count = len(request.selected("key"))
-    return Message("bulk.confirm_delete_selected", place=request.path("name"), number=count)
-
-
-def quarantine_selected(request: PageRequest) -> Done:
-    """Move the selected jobs to the quarantine."""
-    return _selected(request, "done.quarantined", Queue.quarantine)
-
-
-def _selected(request: PageRequest, done: str, act: Callable[[Queue, JobRecord], bool]) -> Done:
-    queue = _queue(request)
-    keys = request.selected("key")
-    # Highest positions first, so that a removal does not shift jobs that are still to be removed.
-    places = [find_queued(queue, key) for key in reversed(keys)]
-    acted = sum(act(queue, place.record) for place in places if place is not None)
-    gone = len(keys) - acted
-    return Done(queue_path(queue.name), with_gone(done, acted, gone), {"done_to": acted, "gone": gone})
+    find = partial(find_in_list, queue)
+    return Bulk(
+        queue, queue_path(queue.name), "term.queue", "/queues", VERBS, find, subject=queue.name, actions=_ACTIONS
+    )
 
 
 def queue_path(name: str) -> str:
@@ -220,13 +182,9 @@ def _rows(queue: str, field: str, counts: Mapping[str, int]) -> list[dict[str, A
 ROUTES = [
     Route("GET", "/queues", LOOK, index),
     Route("GET", "/queues/{name}", LOOK, show),
-    Route("GET", "/queues/{name}/all", LOOK, ask),
+    *bulk_routes("/queues/{name}", _bulk, VERBS, _ACTIONS),
     Route("GET", "/callers", LOOK, callers),
     Route("GET", "/callers/{name}", LOOK, callers),
     Route("POST", "/queues/{name}/pause", "queue.pause", pause),
     Route("POST", "/queues/{name}/unpause", "queue.unpause", unpause),
-    Route("POST", "/queues/{name}/all/delete", "queue.clear", delete_all),
-    Route("POST", "/queues/{name}/all/quarantine", "queue.quarantine", quarantine_all),
-    Route("POST", "/queues/{name}/selected/delete", "job.delete", delete_selected, asks=_sure_of_chosen),
-    Route("POST", "/queues/{name}/selected/quarantine", "job.quarantine", quarantine_selected),
 ]
