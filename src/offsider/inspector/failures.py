@@ -11,6 +11,7 @@ from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.storage import attempts, error_groups
 from offsider.storage.error_groups import StoredGroup
+from offsider.storage.hashes import json_object
 
 _HOUR_SECONDS = 3600
 
@@ -82,7 +83,7 @@ class ErrorGroups:
 
 
 def _group(stored: StoredGroup) -> ErrorGroup:
-    info = _info(stored.info)
+    info = json_object(stored.info)
     text: Callable[[str], str] = lambda key: str(info.get(key, ""))  # noqa: E731  # used only below
     return ErrorGroup(
         id=stored.id,
@@ -96,14 +97,6 @@ def _group(stored: StoredGroup) -> ErrorGroup:
         last_jid=stored.jid,
         recent={hour * _HOUR_SECONDS: count for hour, count in sorted(stored.hours.items())},
     )
-
-
-def _info(raw: bytes) -> dict[str, Any]:
-    try:
-        info: object = json.loads(raw)
-    except (ValueError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", info) if isinstance(info, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ A signal is stored in Redis until the process reads it: Ruby processes at each h
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from offsider.config.installation import Installation
 from offsider.config.routing import MAIN
 from offsider.core.errors import EmbeddedProcess, RedisUnavailable
 from offsider.storage import processes
+from offsider.storage.hashes import json_object
 
 if TYPE_CHECKING:
     from offsider.storage.redis import Redis
@@ -176,7 +176,7 @@ class ProcessSet:
 
 
 def _process(redis: Redis, identity: str, fields: Mapping[str, bytes], leaders: Collection[str]) -> Process:
-    info = _info(fields.get("info", b""))
+    info = json_object(fields.get("info", b""))
     hostname, _, rest = identity.partition(":")
     capsules = _capsules(info)
     threads = int(_number(info.get("concurrency"))) or sum(each.concurrency for each in capsules.values())
@@ -210,19 +210,11 @@ def _process(redis: Redis, identity: str, fields: Mapping[str, bytes], leaders: 
 
 def version_of(info: bytes) -> str | None:
     """Return the version that a process reports; empty before Sidekiq 7, None if it is unreadable."""
-    found = _info(info)
+    found = json_object(info)
     return _text(found.get("version")) if found else None
 
 
 # Malformed fields are read as empty: one malformed process must not hide the others.
-
-
-def _info(raw: bytes) -> dict[str, Any]:
-    try:
-        info: object = json.loads(raw)
-    except (ValueError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", info) if isinstance(info, dict) else {}
 
 
 def _capsules(info: Mapping[str, Any]) -> dict[str, CapsuleShown]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
@@ -18,12 +18,13 @@ _PAGE = 50
 
 
 @dataclass(frozen=True, slots=True)
-class QuarantinedJob:
+class QuarantinedJob(Quarantined):
     """A job in quarantine.
 
     Attributes:
         id: ID of its entry in the quarantine.
         record: the job.
+        raw: its stored bytes.
         where: its previous place: ``"retry"``, ``"schedule"``, ``"dead"`` or ``"queue:<name>"``.
         score: its score there, in epoch seconds; 0 in a queue.
         at: time at which it was quarantined, in epoch seconds.
@@ -31,14 +32,9 @@ class QuarantinedJob:
         how: action that quarantined it.
     """
 
-    id: str
-    record: JobRecord = field(compare=False)
-    where: str
-    score: float
-    at: float
-    until: float
-    how: str
-    _stored: Quarantined = field(repr=False, compare=False)
+    @property
+    def record(self) -> JobRecord:
+        return JobRecord(self.raw)
 
 
 class Quarantine(KeepsCounts):
@@ -79,12 +75,15 @@ class Quarantine(KeepsCounts):
             count: maximum number of jobs.
             newest_first: latest first.
         """
-        return [_job(stored) for stored in quarantine.page(self._redis, start, count, newest_first=newest_first)]
+        return [
+            QuarantinedJob(*astuple(stored))
+            for stored in quarantine.page(self._redis, start, count, newest_first=newest_first)
+        ]
 
     def find(self, identifier: str) -> QuarantinedJob | None:
         """Return the job with this ID; None if it does not exist."""
         stored = quarantine.find(self._redis, identifier)
-        return None if stored is None else _job(stored)
+        return None if stored is None else QuarantinedJob(*astuple(stored))
 
     def restore(self, identifier: str) -> bool:
         """Move a job back: to the tail of its queue, or into its set with its previous score.
@@ -134,16 +133,3 @@ class Quarantine(KeepsCounts):
                 return counted.done
         counted.cursor, counted.finished = "", True
         return counted.done
-
-
-def _job(stored: Quarantined) -> QuarantinedJob:
-    return QuarantinedJob(
-        id=stored.id,
-        record=JobRecord(stored.raw),
-        where=stored.where,
-        score=stored.score,
-        at=stored.at,
-        until=stored.until,
-        how=stored.how,
-        _stored=stored,
-    )

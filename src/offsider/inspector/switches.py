@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 
 from offsider.config.config import Config
@@ -14,7 +14,7 @@ from offsider.inspector.all_servers import query_all, split
 from offsider.inspector.process import ProcessSet
 from offsider.storage import processes, switches
 from offsider.storage.redis import Redis
-from offsider.storage.switches import Action, Switch
+from offsider.storage.switches import Switch
 
 DEFER_SECONDS = 300.0
 #: With a shorter delay a job would return to its queue all the time.
@@ -41,7 +41,7 @@ class SwitchedInPart(RedisFailure):
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchInForce:
+class SwitchInForce(Switch):
     """The kill switch of one class.
 
     Attributes:
@@ -58,15 +58,7 @@ class SwitchInForce:
         differs_on: servers that have another switch for this class, because they were unreachable when it was set.
     """
 
-    name: str
-    action: Action
-    delay_seconds: float
-    keep: bool
-    since: float
-    until: float | None
-    by: str
-    reason: str
-    acted: int
+    acted: int = 0
     missing_on: tuple[str, ...] = ()
     differs_on: tuple[str, ...] = ()
 
@@ -181,7 +173,7 @@ class Switches:
 def switches_here(here: Installation) -> list[SwitchInForce]:
     """Return the switches of the configuration's own server, without waiting for other servers."""
     board = _board(here)
-    return [_in_force(board.on[name], board.acted.get(name, 0)) for name in sorted(board.on)]
+    return [SwitchInForce(**asdict(board.on[name]), acted=board.acted.get(name, 0)) for name in sorted(board.on)]
 
 
 def known_jobs(here: Installation) -> frozenset[str]:
@@ -216,11 +208,11 @@ def _merged(name: str, boards: Mapping[str, _Board]) -> SwitchInForce:
     """Merge the switches of all servers for a class."""
     having = {server: board.on[name] for server, board in boards.items() if name in board.on}
     first = next(iter(having.values()))
-    return _in_force(
-        first,
-        sum(board.acted.get(name, 0) for board in boards.values()),
-        tuple(server for server in boards if server not in having),
-        tuple(server for server, other in having.items() if _content(other) != _content(first)),
+    return SwitchInForce(
+        **asdict(first),
+        acted=sum(board.acted.get(name, 0) for board in boards.values()),
+        missing_on=tuple(server for server in boards if server not in having),
+        differs_on=tuple(server for server, other in having.items() if _content(other) != _content(first)),
     )
 
 
@@ -228,24 +220,6 @@ def _content(switch: Switch) -> tuple[object, ...]:
     """Return the fields to compare between servers, without times, since their clocks may differ."""
     lasting = None if switch.until is None else round(switch.until - switch.since)
     return switch.action, switch.delay_seconds, switch.keep, lasting, switch.by, switch.reason
-
-
-def _in_force(
-    switch: Switch, acted: int, missing_on: tuple[str, ...] = (), differs_on: tuple[str, ...] = ()
-) -> SwitchInForce:
-    return SwitchInForce(
-        name=switch.name,
-        action=switch.action,
-        delay_seconds=switch.delay_seconds,
-        keep=switch.keep,
-        since=switch.since,
-        until=switch.until,
-        by=switch.by,
-        reason=switch.reason,
-        acted=acted,
-        missing_on=missing_on,
-        differs_on=differs_on,
-    )
 
 
 def _seconds(field: str, value: float | timedelta, *, least: float = 0.0) -> float:

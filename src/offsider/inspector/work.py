@@ -7,10 +7,8 @@ missing. For Ruby processes the list is that of their last heartbeat, up to ten 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
@@ -18,6 +16,7 @@ from offsider.core.payload import encode_text
 from offsider.inspector.job_record import JobRecord
 from offsider.storage import activity, clocks, processes
 from offsider.storage.activity import Activity
+from offsider.storage.hashes import json_object
 
 #: Larger numbers are not a valid time.
 _NO_TIME = 1e12
@@ -92,7 +91,7 @@ class WorkSet:
 
 
 def _work(identity: str, tid: str, raw: bytes, now: float) -> Work:
-    fields = _fields(raw)
+    fields = json_object(raw)
     queue = fields.get("queue")
     run_at = _seconds(fields.get("run_at"))
     return Work(
@@ -103,14 +102,6 @@ def _work(identity: str, tid: str, raw: bytes, now: float) -> Work:
         elapsed_seconds=max(0.0, now - run_at) if run_at else 0.0,
         record=JobRecord(_payload(fields.get("payload")), queue if isinstance(queue, str) else ""),
     )
-
-
-def _fields(raw: bytes) -> dict[str, Any]:
-    try:
-        fields: object = json.loads(raw)
-    except (ValueError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
 
 
 def _payload(value: object) -> bytes:

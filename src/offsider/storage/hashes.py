@@ -1,9 +1,10 @@
-"""Parses HGETALL replies of RESP2 and RESP3."""
+"""Parses HGETALL replies of RESP2 and RESP3, and stored JSON objects."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
-from typing import cast
+from typing import Any, cast
 
 
 def pairs(reply: object) -> Iterable[tuple[bytes, bytes]]:
@@ -18,3 +19,12 @@ def texts(reply: object) -> Iterator[tuple[str, str]]:
     """Like `pairs`, decoded; invalid UTF-8 is replaced."""
     for field, value in pairs(reply):
         yield field.decode("utf-8", "replace"), value.decode("utf-8", "replace")
+
+
+def json_object(raw: bytes) -> dict[str, Any]:
+    """Parse a JSON object; anything else is empty: one malformed value must not hide the others."""
+    try:
+        found: object = json.loads(raw)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}

@@ -10,8 +10,8 @@ import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
+from offsider.storage.hashes import json_object
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, RunsScripts, Script
 from offsider.storage.working import Entry, own_keys
@@ -200,7 +200,7 @@ def _with_jobs(redis: Redis, listed: Sequence[tuple[bytes, float]]) -> list[Quar
 
 def _parse(identifier: bytes, until: float, stored: bytes) -> Quarantined:
     head, _, raw = stored.partition(b"\n")
-    fields = _fields(head)
+    fields = json_object(head)
     return Quarantined(
         id=identifier.decode("utf-8", "replace"),
         raw=raw,
@@ -210,14 +210,6 @@ def _parse(identifier: bytes, until: float, stored: bytes) -> Quarantined:
         until=until,
         how=_text(fields.get("how")),
     )
-
-
-def _fields(head: bytes) -> dict[str, object]:
-    try:
-        fields: object = json.loads(head)
-    except ValueError:
-        return {}
-    return cast("dict[str, object]", fields) if isinstance(fields, dict) else {}
 
 
 def _text(value: object) -> str:

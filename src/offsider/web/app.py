@@ -22,7 +22,7 @@ from urllib.parse import unquote
 
 from offsider.config.installation import Installation
 from offsider.logs.setup import describe
-from offsider.web import allowed_hosts, audit, counters, flash, templates
+from offsider.web import allowed_hosts, audit, counters, flash, rendering, templates
 from offsider.web.assets import own_assets
 from offsider.web.csrf import is_same_origin
 from offsider.web.extension_tabs import tab_assets, tab_routes
@@ -30,7 +30,6 @@ from offsider.web.layout import tab_of
 from offsider.web.options import WebOptions
 from offsider.web.page_request import AUTO, LOCALE_COOKIE, THEME_COOKIE, THEMES, PageRequest
 from offsider.web.pages import routes
-from offsider.web.rendering import Rendering
 from offsider.web.request import ALWAYS, FOR_EVER, LARGEST_BODY_BYTES, Request, Response, form_fields, query_fields
 from offsider.web.results import (
     Answer,
@@ -81,7 +80,6 @@ class WebApp:
         self.options = options
         own = routes()
         self._routers = {name: Router([*own, *tab_routes(here, own)]) for name, here in options.servers.items()}
-        self._rendering = Rendering()
         self._bulkhead = Bulkhead(options.servers)
 
     def warm(self) -> None:
@@ -94,9 +92,9 @@ class WebApp:
             response = self._admitted(request, wait)
         except WebError as error:
             audit.refused(request, self._action(request), error)
-            response = self._rendering.plain(error, request, self.options.challenge)
+            response = rendering.plain(error, request, self.options.challenge)
         except Exception as error:  # noqa: BLE001  # the client gets an error page, and the log the traceback
-            response = self._rendering.broken(error, request)
+            response = rendering.broken(error, request)
         length = ("content-length", str(len(response.body)))
         body = b"" if request.method == "HEAD" else response.body
         return Response(response.status, body, (*response.headers, *ALWAYS, length))
@@ -109,9 +107,9 @@ class WebApp:
         page_request = self._page_request(request, who)
         try:
             with self._bulkhead.slot(page_request.server):
-                return self._rendering.response(page_request, partial(self._handle, page_request))
+                return rendering.response(page_request, partial(self._handle, page_request))
         except Crowded as error:
-            return self._rendering.refused(page_request, error)
+            return rendering.refused(page_request, error)
 
     def _check(self, request: Request) -> None:
         """Check everything that does not depend on the user. Raises a WebError."""

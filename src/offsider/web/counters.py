@@ -28,7 +28,7 @@ SERVER_SECONDS = 5.0
 HOUR_SECONDS = 2.0
 #: Maximum wait for all hanging servers together.
 TIMEOUT_SECONDS = 1.5
-#: First major version that publishes its version, as our workers do.
+#: First major version of Sidekiq that publishes its version, as our workers do. Ruby processes store fewer details.
 _FIRST_WITH_VERSION = 7
 TTL_SECONDS = 1.0
 

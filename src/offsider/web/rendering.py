@@ -40,6 +40,7 @@ TITLES = {
     500: "error.title_500",
     503: "error.title_503",
 }
+# Pages return paths relative to a server's root. Templates complete them with `url`; for JSON `with_base` does.
 #: Keys whose value is a path, besides those ending in ``_path``.
 _PATHS = frozenset({"path", "action", "back", "start", "previous", "next", "end", "more"})
 #: Keys whose value is a mapping of paths.
@@ -48,65 +49,64 @@ _OF_PATHS = frozenset({"actions", "orders", "sorts", "every", "selected", "sampl
 _FOREIGN = frozenset({"fields", "values", "kept"})
 
 
-class Rendering:
-    """Build responses."""
+def response(page_request: PageRequest, page: Callable[[], Answer]) -> Response:
+    """Call ``page`` and return its answer, or an error page, as a response."""
+    try:
+        return _written(page_request, page())
+    except WebError as error:
+        allow = (("allow", error.allowed),) if isinstance(error, NotAllowed) else ()
+        return _written(page_request, _error_page(page_request, error.status, error.message)).with_headers(*allow)
+    except RedisFailure as error:
+        log.warning("cannot show %s: %s", audit.shown(page_request.location), describe(error))
+        return _failed(page_request, Message(str(error)))
+    except Exception as error:  # noqa: BLE001  # the client gets an error page, and the log the traceback
+        return _broken(page_request, error)
 
-    def response(self, page_request: PageRequest, page: Callable[[], Answer]) -> Response:
-        """Call ``page`` and return its answer, or an error page, as a response."""
-        try:
-            return self._written(page_request, page())
-        except WebError as error:
-            allow = (("allow", error.allowed),) if isinstance(error, NotAllowed) else ()
-            return self._written(page_request, _error_page(page_request, error.status, error.message)).with_headers(
-                *allow
-            )
-        except RedisFailure as error:
-            log.warning("cannot show %s: %s", audit.shown(page_request.location), describe(error))
-            return self._failed(page_request, Message(str(error)))
-        except Exception as error:  # noqa: BLE001  # the client gets an error page, and the log the traceback
-            return self._broken(page_request, error)
 
-    def refused(self, page_request: PageRequest, error: WebError) -> Response:
-        """Return the page of an error that occurs before any request to the server: without counters."""
-        return _shown(page_request, _error_page(page_request, error.status, error.message)).with_headers(RETRY_AFTER)
+def refused(page_request: PageRequest, error: WebError) -> Response:
+    """Return the page of an error that occurs before any request to the server: without counters."""
+    return _shown(page_request, _error_page(page_request, error.status, error.message)).with_headers(RETRY_AFTER)
 
-    def plain(self, error: WebError, request: Request, challenge: str = "") -> Response:
-        """Return an error from before authentication: text in the browser's language, or JSON."""
-        status = 403 if error.status == 401 and not challenge else error.status
-        response = _plain(error, request, status)
-        if isinstance(error, NotAllowed):
-            return response.with_headers(("allow", error.allowed))
-        return response.with_headers(("www-authenticate", challenge)) if status == 401 else response
 
-    def broken(self, error: Exception, request: Request) -> Response:
-        """Return an internal error as text: the log has the traceback, the response its reference number."""
-        return Response(500, f"{_logged(error, request)}\n".encode(), (PLAIN, NO_STORE))
+def plain(error: WebError, request: Request, challenge: str = "") -> Response:
+    """Return an error from before authentication: text in the browser's language, or JSON."""
+    status = 403 if error.status == 401 and not challenge else error.status
+    response = _plain(error, request, status)
+    if isinstance(error, NotAllowed):
+        return response.with_headers(("allow", error.allowed))
+    return response.with_headers(("www-authenticate", challenge)) if status == 401 else response
 
-    def _broken(self, page_request: PageRequest, error: Exception) -> Response:
-        """Return an internal error as a page, or as text if the error page fails too."""
-        message = _logged(error, page_request.http)
-        try:
-            return _shown(page_request, _error_page(page_request, 500, message))
-        except Exception as again:  # noqa: BLE001  # must not hide the first error
-            return self.broken(again, page_request.http)
 
-    def _failed(self, page_request: PageRequest, message: Message) -> Response:
-        return _shown(page_request, _error_page(page_request, 503, message)).with_headers(RETRY_AFTER)
+def broken(error: Exception, request: Request) -> Response:
+    """Return an internal error as text: the log has the traceback, the response its reference number."""
+    return Response(500, f"{_logged(error, request)}\n".encode(), (PLAIN, NO_STORE))
 
-    def _written(self, page_request: PageRequest, answer: Answer) -> Response:
-        match answer:
-            case Text():
-                return Response(answer.status, answer.body.encode(), (("content-type", answer.media_type), NO_STORE))
-            case Done() if page_request.wants_json:
-                return _json(200, {"done": str(answer.message), **answer.data}, page_request.base)
-            case Done():
-                return Response(
-                    303, b"", (("location", _address(page_request.url(answer.to))), NO_STORE, *answer.headers)
-                )
-            case Page() if page_request.wants_json:
-                return _json(answer.status, answer.data, page_request.base)
-            case Page():
-                return _html(page_request, answer, _counters(page_request))
+
+def _broken(page_request: PageRequest, error: Exception) -> Response:
+    """Return an internal error as a page, or as text if the error page fails too."""
+    message = _logged(error, page_request.http)
+    try:
+        return _shown(page_request, _error_page(page_request, 500, message))
+    except Exception as again:  # noqa: BLE001  # must not hide the first error
+        return broken(again, page_request.http)
+
+
+def _failed(page_request: PageRequest, message: Message) -> Response:
+    return _shown(page_request, _error_page(page_request, 503, message)).with_headers(RETRY_AFTER)
+
+
+def _written(page_request: PageRequest, answer: Answer) -> Response:
+    match answer:
+        case Text():
+            return Response(answer.status, answer.body.encode(), (("content-type", answer.media_type), NO_STORE))
+        case Done() if page_request.wants_json:
+            return _json(200, {"done": str(answer.message), **answer.data}, page_request.base)
+        case Done():
+            return Response(303, b"", (("location", _address(page_request.url(answer.to))), NO_STORE, *answer.headers))
+        case Page() if page_request.wants_json:
+            return _json(answer.status, answer.data, page_request.base)
+        case Page():
+            return _html(page_request, answer, _counters(page_request))
 
 
 def _plain(error: WebError, request: Request, status: int) -> Response:

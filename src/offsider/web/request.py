@@ -1,4 +1,4 @@
-"""HTTP requests and responses, independent of ASGI and WSGI."""
+"""HTTP requests, their fields, and responses with their headers, independent of ASGI and WSGI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Results of pages, and the errors that pages raise."""
+"""Results of pages, the errors that pages raise, and the messages about both.
+
+Messages are translated for users, and in English for programs and the log. The texts of all pages are in
+``locales/*.po``.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ from offsider.core.errors import RedisUnavailable
 from offsider.web import rendering
 from offsider.web.options import WebOptions
 from offsider.web.page_request import PageRequest
-from offsider.web.rendering import Rendering
 from offsider.web.request import Fields, Request
 from offsider.web.results import BadRequest, Done, Message, NotFound, Page, Text
 from offsider.web.translation import locales
@@ -26,7 +25,7 @@ def answered(config):
         request = Request("GET", "/x", root="/jobs", headers={"accept": accept})
         options = WebOptions({"main": Installation.of(config)}, **options)
         page_request = PageRequest(request, options, "main", "/x", Fields(), Fields(), locales()[language])
-        return Rendering().response(page_request, page)
+        return rendering.response(page_request, page)
 
     return answer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from offsider.core.errors import EmbeddedProcess
@@ -41,23 +42,12 @@ def show(request: PageRequest) -> Page:
     return Page("busy", "term.busy", data)
 
 
-def quiet(request: PageRequest) -> Done:
-    return _signalled(request, Process.quiet, "busy.quieted")
-
-
-def stop(request: PageRequest) -> Done:
-    return _signalled(request, Process.stop, "busy.stopped")
-
-
-def dump(request: PageRequest) -> Done:
-    return _signalled(request, Process.dump, "busy.dumped")
-
-
-def _signalled(request: PageRequest, signal: Callable[[Process], None], message: str) -> Done:
+def signal(send: Callable[[Process], None], message: str, request: PageRequest) -> Done:
+    """Send a signal to one process, or to all that can be signaled."""
     targets = _targets(request)
     for process in targets:
         try:
-            signal(process)
+            send(process)
         except EmbeddedProcess as error:
             raise BadRequest(str(error)) from error
     identities = [process.identity for process in targets]
@@ -65,16 +55,10 @@ def _signalled(request: PageRequest, signal: Callable[[Process], None], message:
     return Done("/busy", result, {"processes": identities})
 
 
-def _sure_to_quiet(request: PageRequest) -> Message:
+def _question(name: str, request: PageRequest) -> Message:
     if request.path("identity") == EVERYBODY:
-        return Message("busy.confirm_quiet_all", count=len(_targets(request)))
-    return Message("busy.confirm_quiet", name=request.path("identity"))
-
-
-def _sure_to_stop(request: PageRequest) -> Message:
-    if request.path("identity") == EVERYBODY:
-        return Message("busy.confirm_stop_all", count=len(_targets(request)))
-    return Message("busy.confirm_stop", name=request.path("identity"))
+        return Message(f"busy.confirm_{name}_all", count=len(_targets(request)))
+    return Message(f"busy.confirm_{name}", name=request.path("identity"))
 
 
 def _targets(request: PageRequest) -> Sequence[Process]:
@@ -154,9 +138,14 @@ def _work(request: PageRequest, work: Work) -> Mapping[str, Any]:
     }
 
 
+def _route(name: str, send: Callable[[Process], None], message: str, *, asks: bool = True) -> Route:
+    question = partial(_question, name) if asks else None
+    return Route("POST", f"/busy/{{identity}}/{name}", f"process.{name}", partial(signal, send, message), asks=question)
+
+
 ROUTES = [
     Route("GET", "/busy", LOOK, show),
-    Route("POST", "/busy/{identity}/quiet", "process.quiet", quiet, asks=_sure_to_quiet),
-    Route("POST", "/busy/{identity}/stop", "process.stop", stop, asks=_sure_to_stop),
-    Route("POST", "/busy/{identity}/dump", "process.dump", dump),
+    _route("quiet", Process.quiet, "busy.quieted"),
+    _route("stop", Process.stop, "busy.stopped"),
+    _route("dump", Process.dump, "busy.dumped", asks=False),
 ]

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from offsider.config.installation import Installation
-from offsider.inspector import History, Queue, RulesInUse, ServerInfo, Stats, TopJobs, rules_in_use
+from offsider.inspector import History, Queue, ServerInfo, Stats, TopJobs, rules_in_use
 from offsider.inspector.switches import switches_here
 from offsider.web.counters import counters, last_hour, looked, server, stranded
 from offsider.web.layout import counts
@@ -40,13 +40,7 @@ def show(request: PageRequest) -> Answer:
             "silent_processes": stats.silent_processes,
         },
         "switched": [switch.name for switch in switches_here(here)[:MOST_SWITCHES]],
-        "attention": [
-            request.t(message)
-            for message in (
-                *_attention(stats, info, rules_in_use(request.installation)),
-                *_unserved(stats, request.installation),
-            )
-        ],
+        "attention": [request.t(message) for message in _attention(here, stats, info)],
         "stranded": [
             {**asdict(jobs), "path": f"/metrics/{segment(jobs.name)}"} for jobs in stranded(request.installation)
         ],
@@ -105,7 +99,7 @@ def _history(request: PageRequest, days: int) -> Mapping[str, Sequence[object]]:
     }
 
 
-def _attention(stats: Stats, info: ServerInfo, rules: Sequence[RulesInUse]) -> list[str]:
+def _attention(here: Installation, stats: Stats, info: ServerInfo) -> list[str]:
     """Return message ids of problems."""
     found: list[str] = []
     if not stats.processes and stats.enqueued:
@@ -116,13 +110,8 @@ def _attention(stats: Stats, info: ServerInfo, rules: Sequence[RulesInUse]) -> l
         found.append("dashboard.no_persistence")
     if info.max_memory_bytes and (info.used_memory_bytes or 0) > MUCH_MEMORY * info.max_memory_bytes:
         found.append("dashboard.memory_full")
-    if len(rules) > 1:
+    if len(rules_in_use(here)) > 1:
         found.append("dashboard.different_rules")
-    return found
-
-
-def _unserved(stats: Stats, here: Installation) -> list[str]:
-    found: list[str] = []
     # Queues and processes must be from one snapshot.
     if stats.processes and stats.enqueued and looked(here).unserved:
         found.append("dashboard.unserved")
