@@ -19,7 +19,7 @@ from typing import Protocol
 
 from offsider.core.errors import ConfigurationError
 from offsider.logs.setup import describe, logger
-from offsider.prometheus.runs import concurrency_family, running_family, series_families
+from offsider.prometheus.family import concurrency_family, running_family, series_families
 from offsider.worker.totals import Totals
 
 REQUEST_BYTES = 8192

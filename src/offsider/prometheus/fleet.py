@@ -21,8 +21,7 @@ from offsider.inspector.server_info import ServerInfo
 from offsider.inspector.shard_load import QueueTargets, ShardLoad, loads_of
 from offsider.inspector.stranded import stranded_counts, stranded_jobs
 from offsider.inspector.switches import switches_here
-from offsider.prometheus.family import Family, Sample
-from offsider.prometheus.runs import concurrency_family, running_family, series_families
+from offsider.prometheus.family import Family, Sample, concurrency_family, running_family, series_families
 from offsider.storage import stats
 from offsider.storage.sample import scheduler_lag_seconds
 

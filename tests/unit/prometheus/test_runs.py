@@ -3,7 +3,7 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from offsider.core.series import Series
-from offsider.prometheus.runs import concurrency_family, running_family, series_families
+from offsider.prometheus.family import concurrency_family, running_family, series_families
 from offsider.prometheus.text import text_of
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offsider.web.results import NotAllowed, NotFound, Text
-from offsider.web.routing import LOOK, PREFER, Route, Router
-from offsider.web.segments import segment
+from offsider.web.routing import LOOK, PREFER, Route, Router, segment
 
 
 def answer(request):

@@ -7,7 +7,7 @@ import re
 import pytest
 from hypothesis import given, settings, strategies
 
-from offsider.web.charts.small import share, sparkline
+from offsider.web.charts.bars import share, sparkline
 from tests.unit.web.reading import classed, read, titles
 
 

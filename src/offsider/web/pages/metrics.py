@@ -19,8 +19,7 @@ from offsider.web.filters import address
 from offsider.web.page_request import PageRequest
 from offsider.web.pages.switches import switches_path
 from offsider.web.results import BadRequest, Page
-from offsider.web.routing import LOOK, Route
-from offsider.web.segments import segment
+from offsider.web.routing import LOOK, Route, segment
 
 #: Number of lines by default, and at most.
 _TOP = 5
