@@ -139,7 +139,8 @@ def decode_object(raw: bytes) -> Any:
     """
     try:
         payload = _read(raw.decode("utf-8"))
-        _check_rewritable(raw, payload)
+        if len(raw) > _MAX_READ_NESTING or b"\\u" in raw:  # each job runs this: most do not need the call
+            _check_rewritable(raw, payload)
     except (ValueError, RecursionError) as error:
         raise MalformedPayload(raw, _reason(error)) from error
     if not isinstance(payload, dict):

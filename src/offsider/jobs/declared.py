@@ -172,7 +172,8 @@ class Declared:
 
         Only the returned object shows that a job is ``async def``: decorators can hide it.
         """
-        args, kwargs = self.decoded(args, kwargs)
+        if self._codec is not None:
+            args, kwargs = self._codec.decode(args, kwargs)
         return self._run(*args, **kwargs) if self._make is None else self._run(instance, *args, **kwargs)
 
     def decoded(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:

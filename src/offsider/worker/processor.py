@@ -113,10 +113,11 @@ class Processor:
 
     def _run(self) -> None:
         isolation, seats = self._parts.isolation, self._parts.seats
+        ident, retrieve = threading.get_ident(), self._fetcher.retrieve
         try:
             with pushing_with(self._parts.clients):
                 self._tid = thread_id()
-                while seats.wait() and (unit := self._fetcher.retrieve()) is not None:
+                while (ident in seats.seated or seats.wait()) and (unit := retrieve()) is not None:
                     if isolation is not None and isolation.is_suspect(unit):
                         self._process_alone(unit, isolation)
                     else:

@@ -132,6 +132,7 @@ class Executor:
             queue=unit.queue,
             raw=unit.raw,
             declared=registry.peek(known["class"]),
+            log={},  # the default is the result of a call
             is_stopping=self._stopping,
             owner=unit.owner,
             alone_in=unit.alone_in,

@@ -84,9 +84,9 @@ class Window:
         self._aimed: type[BaseException] | None = None
 
     def __enter__(self) -> None:
-        with self._lock:
-            self._thread_id = threading.get_ident()
-            self._aimed = None
+        # In this order, and without the lock: `interrupt` does nothing before it sees the thread.
+        self._aimed = None
+        self._thread_id = threading.get_ident()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

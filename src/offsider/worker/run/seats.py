@@ -24,14 +24,18 @@ class Seats:
     Args:
         threads: number of thread seats.
         coroutines: number of coroutine seats.
+
+    Attributes:
+        seated: idents of the threads that have a thread seat, for reading. Only the thread itself gives its seat up,
+            or another one takes it while the thread waits for a coroutine; so a thread that runs no job may look here
+            instead of calling `wait`.
     """
 
     def __init__(self, threads: int, coroutines: int) -> None:
         self._free = threads
         self._most_coroutines = coroutines
         self._changed = threading.Condition()
-        #: Idents of threads.
-        self._seated: set[int] = set()
+        self.seated: set[int] = set()
         self._in_coroutine: set[int] = set()
         #: Those that have a thread seat and wait for a coroutine, because all coroutine seats are taken.
         self._crowded: set[int] = set()
@@ -45,12 +49,12 @@ class Seats:
 
     def is_seated(self) -> bool:
         """Return whether the thread has a thread seat, and will take another job."""
-        return threading.get_ident() in self._seated
+        return threading.get_ident() in self.seated
 
     def wait(self) -> bool:
         """Wait for a thread seat; False if the thread has to end. After `close` each thread may ask the fetcher."""
         ident = threading.get_ident()
-        if ident in self._seated:
+        if ident in self.seated:
             return True
         with self._changed:
             self._in_coroutine.discard(ident)
@@ -66,7 +70,7 @@ class Seats:
         """Give up the thread seat for a coroutine seat, if one is free; True if another thread has to be started."""
         ident = threading.get_ident()
         with self._changed:
-            if not self._closed and ident in self._seated:
+            if not self._closed and ident in self.seated:
                 self._crowded.add(ident)
                 self._relieve()
             return self._spare < self._free and ident in self._in_coroutine
@@ -89,8 +93,8 @@ class Seats:
         with self._changed:
             self._in_coroutine.discard(ident)
             self._crowded.discard(ident)
-            if ident in self._seated:
-                self._seated.remove(ident)
+            if ident in self.seated:
+                self.seated.remove(ident)
                 self._free += 1
                 self._changed.notify()
             self._relieve()
@@ -107,7 +111,7 @@ class Seats:
         """Move crowded threads to free coroutine seats, which frees their thread seats."""
         while self._crowded and len(self._in_coroutine) < self._most_coroutines and not self._closed:
             ident = self._crowded.pop()
-            self._seated.remove(ident)
+            self.seated.remove(ident)
             self._in_coroutine.add(ident)
             self._free += 1
             self._changed.notify()
@@ -116,5 +120,5 @@ class Seats:
         if self._closed or not self._free:
             return False
         self._free -= 1
-        self._seated.add(ident)
+        self.seated.add(ident)
         return True
