@@ -69,6 +69,8 @@ class Loop:
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
+        if self._thread is not None:
+            return
         with self._ticked:
             if self._thread is None and not self._stopping.is_set():
                 self._pid = here.pid

@@ -11,17 +11,17 @@ from bench.stress import jobs
 from offsider.worker.fetch.leading_thread import LeadingThread
 
 _client = redis.Redis.from_url(os.environ["REDIS_URL"])
-_take_in = LeadingThread._take_in
+_offer = LeadingThread._offer
 
 
-def take_in(self, request, result):
-    _take_in(self, request, result)
+def offer(self, units):
+    _offer(self, units)
     for unit in list(self._state.prefetched.ready):
         with suppress(redis.RedisError):
             _client.lrem(f"offsider:working:{unit.owner.identity}:default:{unit.queue}", 1, unit.raw)
 
 
-LeadingThread._take_in = take_in
+LeadingThread._offer = offer
 
 
 def configure(config):  # the worker calls only a function of the application's own

@@ -81,9 +81,11 @@ class Acknowledger:
                 waiter.acquire(timeout=AWAIT_LEADER_SECONDS)
 
     def _lead_for(self, finished: Finished) -> None:
-        with self._leader.passing_lead():
+        try:
             if not finished.sent:
                 if self._line.prefetch.per_second >= CROWDED:
                     time.sleep(GATHER_SECONDS)
                 self._leader.attempt(self._leader.acknowledge)
+        finally:
+            self._leader.pass_lead()
         self._unacknowledged.wake_oldest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -56,11 +56,12 @@ class IdleThreads:
         Both happen under one lock: if the leader counted a thread that already has a job, it would claim one too many.
         """
         with self._counting:
-            with suppress(IndexError):
+            try:
                 unit = ready.popleft()
-                self.count -= 1
-                return unit
-            return None
+            except IndexError:
+                return None
+            self.count -= 1
+            return unit
 
     # --- the lead ---------------------------------------------------------------------------------
 
@@ -75,11 +76,9 @@ class IdleThreads:
     def lead(self) -> None:
         self._lead.acquire()
 
-    def pass_lead(self, wake: Callable[[], int] | None = None) -> None:
-        """Release the lead, and wake as many sleepers as ``wake`` returns."""
+    def release_lead(self) -> None:
+        """Release the lead. The caller then wakes sleepers, if there are any and there is work for them."""
         self._lead.release()
-        if self._listening and wake is not None:
-            self.ring(wake())
 
     # --- the bell ---------------------------------------------------------------------------------
 
@@ -91,7 +90,7 @@ class IdleThreads:
     def listen(self, may_sleep: Callable[[], bool]) -> None:
         """Sleep until there is a job to take, or until the lead is free."""
         with self._bell:
-            # Increment first: `pass_lead` reads the count after it has released the lead.
+            # Increment first: `LeadingThread.pass_lead` reads the count after it has released the lead.
             self._listening += 1
             try:
                 if self._lead.locked() and may_sleep():

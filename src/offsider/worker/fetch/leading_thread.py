@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from offsider.core.errors import RedisFailure, RedisUnavailable
 from offsider.storage import working
 from offsider.worker import outage
-from offsider.worker.fetch.line import MANY, NOTHING, Line, Request
+from offsider.worker.fetch.line import MANY, Line, Request
 from offsider.worker.outage import Outage
 from offsider.worker.unit_of_work import UnitOfWork
 
 if TYPE_CHECKING:
-    from offsider.storage.working import ClaimReply
+    from offsider.storage.working import ClaimReply, Owner
     from offsider.worker.fetch.fetcher import FetcherContext
     from offsider.worker.fetch.state import FetcherState
 
@@ -68,27 +67,21 @@ class LeadingThread:
         self._outage.over()
         return True
 
-    @contextmanager
-    def passing_lead(self) -> Generator[None]:
-        """Pass the lead on at the end of the block; the caller has the lead."""
-        try:
-            yield
-        finally:
-            self.pass_lead()
-
-    def pass_lead(self) -> None:
-        """Release the lead, and wake as many sleepers as there is work for."""
-        self._idle.pass_lead(self._to_wake)
-
-    def _to_wake(self) -> int:
-        """Return the number of sleepers to wake: one to lead, and one for each job that is ready.
+    def pass_lead(self, takes: int = 0) -> None:
+        """Release the lead, and wake as many sleepers as there is work for: one to lead, and one for each ready job.
 
         If jobs take microseconds, one thread runs several of them before another could wake up. If one of these jobs
         takes longer than expected, the ticker wakes the others.
+
+        Args:
+            takes: number of ready jobs that the caller takes itself, right afterwards.
         """
-        prefetched = self._state.prefetched
-        ready = len(prefetched.ready)
-        return 0 if prefetched.rapid and ready >= MANY else 1 + ready
+        self._idle.release_lead()
+        if self._idle.listening:
+            prefetched = self._state.prefetched
+            ready = len(prefetched.ready)
+            if not (prefetched.rapid and ready >= MANY):
+                self._idle.ring(1 + max(0, ready - takes))
 
     def fetch(self) -> None:
         """Wait until a thread has work: a job, or replies to report."""
@@ -102,8 +95,7 @@ class LeadingThread:
             while not result.refused and self._may_sleep() and not self._has_news():
                 self._sleep(result)
                 if self._may_start_at_once():
-                    self.line.note_start()
-                    self._take_in(Request(self.line.owner(), (), (), 0, self.line.answered_at, leading=True), NOTHING)
+                    self._start_popped()
                     break
                 result = self.line.ack_and_claim()
             self.top_up()
@@ -189,24 +181,36 @@ class LeadingThread:
         """
         pops = self._wait.pops
         told = pops.brought and self._wait.knows_pauses
-        if not told or self._state.reconciler.due or not self.line.wanted():
+        if not told or self._state.reconciler.due or not self.line.may_claim():
             return False
         return self._idle.count - len(pops.brought) >= len(pops.waiting)
+
+    def _start_popped(self) -> None:
+        """Make jobs from pops available to threads, each of which has an idle thread."""
+        self.line.note_start()
+        units = self._popped(self.line.owner(), self.line.answered_at)
+        if units:
+            self._state.in_flight.add(units)
+            self._offer(units)
 
     def _take_in(self, request: Request, result: ClaimReply) -> None:
         """Make jobs available to threads: jobs from pops first, because they arrived before those of the claim."""
         self._heed_pops()
-        now, owner, state = request.at, request.owner, self._state
-        popped = self._wait.pops.take()
-        units = [UnitOfWork(entry.queue, entry.raw, owner, now) for entry in popped if entry.owner == owner]
-        units += [UnitOfWork(queue, raw, owner, now) for queue, raw in result.claimed]
-        if not units:
-            return
-        state.in_flight.add(units)
+        now, owner = request.at, request.owner
+        popped = self._popped(owner, now)
+        units = popped + [UnitOfWork(queue, raw, owner, now) for queue, raw in result.claimed]
+        if units:
+            self._state.in_flight.add(units)
+            self._offer(self._allowed(units, result.paused, request.order) if popped else units)
+
+    def _popped(self, owner: Owner, now: float) -> list[UnitOfWork]:
+        """Return the jobs that pops have moved; those of a fenced identity belong to other processes."""
+        entries = self._wait.pops.take()
+        return [UnitOfWork(entry.queue, entry.raw, owner, now) for entry in entries if entry.owner == owner]
+
+    def _offer(self, units: Sequence[UnitOfWork]) -> None:
         self._wait.found()
-        if popped:
-            units = self._allowed(units, result.paused, request.order)
-        state.prefetched.ready.extend(units)
+        self._state.prefetched.ready.extend(units)
         self._wake_ticker()
 
     def _allowed(self, units: list[UnitOfWork], paused: frozenset[str], order: Sequence[str]) -> list[UnitOfWork]:

@@ -131,10 +131,13 @@ class Line:
         except IndexError:
             return False
 
+    def may_claim(self) -> bool:
+        """Return whether jobs may be claimed and started now."""
+        return not self._state.quiet.is_set() and self._context.claims_allowed()
+
     def wanted(self, more: int = 0) -> int:
         """Return how many jobs to claim next: one for each waiting thread, and some to prefetch."""
-        # Checked with the turn, so that `busy` shows this claim to others.
-        if self._state.quiet.is_set() or not self._context.claims_allowed():
+        if not self.may_claim():  # checked with the turn, so that `busy` shows this claim to others
             return 0
         ahead = self._room() - len(self._state.prefetched.ready)
         return max(0, min(self._idle.count + more + ahead, working.BATCH))

@@ -98,8 +98,10 @@ class ReliableFetcher(Fetcher):
         ready = prefetched.ready
         if ready and not self._state.quiet.is_set() and not self._unacknowledged.stuck:
             if len(ready) <= prefetched.low and self._idle.try_lead():
-                with self._leader.passing_lead():
+                try:
                     self._leader.attempt(self._leader.top_up)
+                finally:
+                    self._leader.pass_lead(takes=1)
             try:  # `suppress` takes a tenth of the time of a no-op's fetch
                 return ready.popleft()
             except IndexError:  # another thread was faster
@@ -151,7 +153,7 @@ class ReliableFetcher(Fetcher):
         if self._idle.try_lead(0.1):
             self._wait.close()
             self._line.close()
-            self._idle.pass_lead()
+            self._idle.release_lead()
 
     def wake(self) -> None:
         """Look for jobs now: queues were added, or `claims_allowed` has changed."""
@@ -210,9 +212,11 @@ class ReliableFetcher(Fetcher):
                     if unit is not None:
                         return unit
                 if self._idle.try_lead():
-                    with self._leader.passing_lead():
+                    try:
                         if not self._runnable() and not self._state.quiet.is_set():
                             self._leader.fetch()
+                    finally:
+                        self._leader.pass_lead(takes=1)
                     self._acknowledger.follow_up()
                 else:
                     self._idle.listen(lambda: not (self._state.quiet.is_set() or self._runnable()))
@@ -240,11 +244,13 @@ class ReliableFetcher(Fetcher):
         # Busy: another thread may have taken the acknowledgements, and returns them if its request fails.
         while unsent or self._line.busy or pops.waiting:
             self._idle.lead()
-            with self._leader.passing_lead():
+            try:
                 self._leader.attempt(self._leader.catch_up)
                 if not unsent:
                     # Jobs that they still deliver stay in our lists, where a sweep finds them.
                     pops.close()
+            finally:
+                self._leader.pass_lead()
             self._acknowledger.follow_up()
             if unsent and self._context.abandoned.wait(outage.RETRY_SECONDS):
                 logger.error("%d finished jobs could not be acknowledged: they will run again", len(unsent))

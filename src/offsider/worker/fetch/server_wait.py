@@ -152,7 +152,6 @@ class ServerWait:
             self._sleep(owner, [queue for queue in queues if queue not in paused], bool(paused), may_sleep)
         finally:
             self.asleep = False
-            self._drain_pipe()
             self.stirred = time.monotonic()
 
     def _sleep(self, owner: Owner, queues: Sequence[str], some_paused: bool, may_sleep: Callable[[], bool]) -> None:  # noqa: FBT001
@@ -262,6 +261,7 @@ class ServerWait:
             elif isinstance(key.data, Tracking):
                 woken = self._heed_changes() or woken
             else:
+                self._drain_pipe()
                 woken = True
         return self._heed_failure() or woken or bool(self.pops.brought)
 
