@@ -7,7 +7,8 @@ Fixtures
     server          that server itself (an EmbeddedServer: folder, pid, url)
     embedded_url    URL of the empty Valkey alone, where one server is sufficient
     cluster         an empty Cluster of three primaries with replicas, of the first kind of OFFSIDER_TEST_SERVERS
-    make_server     creates more servers: make_server(maxmemory="2mb"), make_server(kind="valkey", port=0)
+    make_server     creates more servers: make_server(maxmemory="2mb"), make_server(kind="valkey", port=0),
+                    make_server(without=["CONFIG", "INFO"])
     postgresql_host the host of the session's PostgreSQL, for psycopg: the user is `postgres`; make your database
     tls_server      a redis7 that speaks TLS: .url, .ca_file, .cert_file, .key_file
 
@@ -21,7 +22,7 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
@@ -166,13 +167,24 @@ def emptied(server: EmbeddedServer) -> EmbeddedServer:
 
 @pytest.fixture
 def make_server() -> Iterator[Callable[..., EmbeddedServer]]:
-    """Further servers, stopped after the test. Keywords become lines of its configuration (`_` is read as `-`)."""
+    """Further servers, stopped after the test. Keywords become lines of its configuration (`_` is read as `-`).
+
+    ``without`` names commands that the server shall not have.
+    """
     with ExitStack() as stack:
 
-        def make(*, kind: str = "redis7", port: int | None = None, persist: bool = True, **config: str):
+        def make(
+            *,
+            kind: str = "redis7",
+            port: int | None = None,
+            persist: bool = True,
+            without: Iterable[str] = (),
+            **config: str,
+        ):
             binary = binary_of(kind)
             folder = stack.enter_context(short_folder())
             lines = {key.replace("_", "-"): value for key, value in config.items()}
+            lines |= {f"rename-command {name}": '""' for name in without}
             server = EmbeddedServer(folder, binary=binary, port=port, persist=persist, config=lines)
             return stack.enter_context(server)
 

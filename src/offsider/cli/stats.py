@@ -175,11 +175,12 @@ def _title(text: str) -> str:
 
 def _memory(here: Installation) -> tuple[Mapping[str, Any], str]:
     found, complete = memory_by_family(here, SCAN_SECONDS)
-    rows = [(one.name, grouped(one.count), f"{one.estimated_bytes / 1e6:,.1f} MB") for one in found]
+    sizes = [f"{one.estimated_bytes / 1e6:,.1f} MB" if one.measured else "unknown" for one in found]
+    rows = [(one.name, grouped(one.count), size) for one, size in zip(found, sizes, strict=True)]
     lines = aligned([("KEYS", "COUNT", "MEMORY"), *rows], numbers=(1, 2))
     if not complete:
         lines.append(f"The scan stopped after {SCAN_SECONDS:g} s: there are more keys.")
-    families = {one.name: {"keys": one.count, "bytes": one.estimated_bytes} for one in found}
+    families = {one.name: {"keys": one.count, "bytes": one.estimated_bytes if one.measured else None} for one in found}
     return {"complete": complete, "families": families}, "\n".join(lines)
 
 

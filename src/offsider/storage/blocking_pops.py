@@ -27,6 +27,10 @@ GRACE_SECONDS = 2.0
 #: Timeout for a reply that the server has sent, and the number of attempts to cancel a pop it has not received yet.
 ON_ITS_WAY_SECONDS = 0.01
 CALLS = 100
+#: Timeout of the pop with which `BlockingPops.may_call_back` asks.
+PROBE_SECONDS = 0.001
+#: Error codes of a command that the ACL forbids or the server lacks. Others pass, for example OOM of a full server.
+FORBIDDEN = frozenset({"NOPERM", "ERR"})
 
 
 class BlockingPop:
@@ -108,16 +112,15 @@ class BlockingPops:
         return [pop for pop in self._pops.values() if pop.waiting]
 
     def may_call_back(self) -> bool:
-        """Whether this user may cancel a blocking pop.
+        """Whether this user may block in a pop, and cancel it. The server or a proxy can lack the commands.
 
         Raises:
             RedisUnavailable: the server cannot be reached.
         """
-        try:
-            self._redis.pipeline([("CLIENT", "ID"), ("CLIENT", "UNBLOCK", 0)])
-        except RedisRefused:
-            return False
-        return True
+        nothing = self._redis.keys.working("", "", "")  # no owner has this list
+        pop = ("BLMOVE", nothing, nothing, "RIGHT", "LEFT", PROBE_SECONDS)
+        replies = self._redis.pipeline([pop, ("CLIENT", "ID"), ("CLIENT", "UNBLOCK", 0)], raise_errors=False)
+        return not any(isinstance(reply, RedisRefused) and reply.code in FORBIDDEN for reply in replies)
 
     def start(self, owner: Owner, queues: Sequence[str], timeout_seconds: float) -> None:
         """Block one pop on each queue, for up to ``timeout_seconds``.

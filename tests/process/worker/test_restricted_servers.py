@@ -12,16 +12,18 @@ from tests.waiting import wait_for
 @pytest.mark.parametrize(
     "missing, message",
     [
-        ("CLIENT", "polling"),  # no CLIENT UNBLOCK, and no CLIENT TRACKING
+        ("CLIENT", "idle threads poll"),  # no CLIENT UNBLOCK, and no CLIENT TRACKING
+        ("HELLO", "no notifications when jobs are scheduled; polling each second"),
+        ("BLMOVE", "idle threads wait for notifications from CLIENT TRACKING"),
         ("INFO", "this user may not call INFO: not checked"),
         ("CONFIG", "running <Capsule"),
     ],
 )
 def test_jobs_run_on_a_server_without_a_command(workers, ledger, make_server, missing, message):
-    server = make_server(rename_command=f'{missing} ""')
+    server = make_server(without=[missing])
     workers.url = server.url
     worker = workers.start("-c", "1")
-    with redis.Redis.from_url(server.url) as client:
+    with redis.Redis.from_url(server.url, protocol=2) as client:
         first = push(client, "Short")
         wait_for(lambda: ledger.notes("end", jid=first))
         second = push(client, "Short")

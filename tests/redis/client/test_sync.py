@@ -250,7 +250,7 @@ def test_a_blocking_push_on_an_event_loop_warns(redis_url, monkeypatch, caplog):
 
 
 def test_a_server_without_hello_accepts_pushes(make_server, make_client):
-    server = make_server(rename_command="HELLO ''")
+    server = make_server(without=["HELLO"])
     make_client(config_for(server.url)).push({"class": "X", "args": []})
     with redis.Redis.from_url(server.url, protocol=2) as raw:
         assert raw.llen("queue:default") == 1

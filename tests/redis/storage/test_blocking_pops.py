@@ -183,6 +183,8 @@ def test_may_call_back_asks_the_server_about_this_user(consumer, redis_url, raw_
     limited = Redis(RedisSettings(url=redis_url, username="limited", password="secret"), size=1)
     scene = Consumer(limited)
     assert not scene.pops.may_call_back()
+    raw_redis.execute_command("ACL", "SETUSER", "limited", "+client|unblock", "+client|id", "-blmove")
+    assert not scene.pops.may_call_back()
     scene.close()
     limited.close()
     raw_redis.execute_command("ACL", "DELUSER", "limited")

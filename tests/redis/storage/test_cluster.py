@@ -103,7 +103,7 @@ def test_a_cluster_that_does_not_serve_the_slot_is_unavailable(make_server, run_
 
 def test_a_server_that_refuses_the_cluster_command_is_used(make_server, run_async):
     """The nodes of a restricted Cluster redirect the first command; a proxy needs no redirection."""
-    server = make_server(port=0, rename_command='CLUSTER ""')
+    server = make_server(port=0, without=["CLUSTER"])
     url = server.url.replace("redis://", "redis+cluster://")
     pool = Redis(RedisSettings(url=url), size=1)
     assert pool.call("SET", "{offsider}:k", 1) == b"OK"

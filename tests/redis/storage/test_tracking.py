@@ -246,7 +246,7 @@ def test_a_user_who_may_not_track_is_refused(redis_url, raw_redis):
 
 
 def test_a_server_without_hello_refuses(make_server):
-    server = make_server(rename_command='HELLO ""')
+    server = make_server(without=["HELLO"])
     with tracked(server.url) as tracking, pytest.raises(RedisRefused):
         tracking.open()
 

@@ -104,7 +104,11 @@ class Sweeper(LoopService):
 
     def _scan(self) -> None:
         self._scan_at = time.monotonic() + SCAN_SECONDS
-        found = owners.adopt_strays(self._redis)
+        try:
+            found = owners.adopt_strays(self._redis)
+        except RedisRefused as error:  # some servers have no SCAN
+            logger.info("not looking for private lists without an owner: %s", error)
+            return
         if found:
             logger.warning("found and registered %s without an owner", counted(found, "private list"))
 
