@@ -16,6 +16,7 @@ from typing import Any
 import redis
 from redis.crc import key_slot
 
+from tests.certificates import Certificates
 from tests.waiting import wait_for
 
 SLOTS = 16_384
@@ -26,13 +27,14 @@ PORTS = range(12_000, 22_000)
 
 
 class Node:
-    """One server process of a Cluster."""
+    """One server process of a Cluster. With certificates it speaks only TLS, with clients and with other nodes."""
 
-    def __init__(self, folder: Path, binary: Path) -> None:
+    def __init__(self, folder: Path, binary: Path, tls: Certificates | None) -> None:
         self.id = secrets.token_hex(20)
-        self.folder, self._binary = folder, binary
+        self.folder, self._binary, self._tls = folder, binary, tls
         self.port = _free_port()
-        self.raw: Any = redis.Redis(port=self.port)
+        secure: dict[str, Any] = {"ssl": True, "ssl_ca_certs": str(tls.ca_file)} if tls else {}
+        self.raw: Any = redis.Redis(port=self.port, **secure)
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -42,7 +44,7 @@ class Node:
     def start(self) -> None:
         self.folder.mkdir(exist_ok=True)
         options = {
-            "port": self.port,
+            **({"port": self.port} if self._tls is None else self._tls_options(self._tls)),
             "bind": "127.0.0.1",
             "dir": self.folder,
             "save": "",
@@ -55,6 +57,21 @@ class Node:
         }
         given = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
         self.process = subprocess.Popen([self._binary, *given], stdout=subprocess.DEVNULL)
+
+    def _tls_options(self, tls: Certificates) -> dict[str, object]:
+        return {
+            "port": 0,
+            "tls-port": self.port,
+            "tls-cluster": "yes",
+            "tls-replication": "yes",
+            "tls-auth-clients": "optional",
+            "tls-cert-file": tls.cert_file,
+            "tls-key-file": tls.key_file,
+            "tls-ca-cert-file": tls.ca_file,
+            # Clients verify the name in the certificate; nodes announce it instead of their address.
+            "cluster-announce-hostname": "localhost",
+            "cluster-preferred-endpoint-type": "hostname",
+        }
 
     def kill(self) -> None:
         assert self.process is not None
@@ -82,10 +99,11 @@ class Cluster:
         url: with the addresses of all nodes.
     """
 
-    def __init__(self, folder: Path, binary: Path, primaries: int = 3) -> None:
-        self.nodes = [Node(folder / str(number), binary) for number in range(2 * primaries)]
+    def __init__(self, folder: Path, binary: Path, primaries: int = 3, tls: Certificates | None = None) -> None:
+        self.nodes = [Node(folder / str(number), binary, tls) for number in range(2 * primaries)]
         self._primaries = primaries
-        self.url = f"redis+cluster://{','.join(node.address for node in self.nodes)}"
+        scheme = "rediss" if tls else "redis"
+        self.url = f"{scheme}+cluster://{','.join(node.address for node in self.nodes)}"
 
     def start(self) -> None:
         for node in self.nodes:
@@ -207,8 +225,8 @@ def _serves(slots: list[Any], slot: int) -> bool:
 
 
 @contextmanager
-def running(folder: Path, binary: Path) -> Iterator[Cluster]:
-    cluster = Cluster(folder, binary)
+def running(folder: Path, binary: Path, primaries: int = 3, tls: Certificates | None = None) -> Iterator[Cluster]:
+    cluster = Cluster(folder, binary, primaries, tls)
     with ExitStack() as stack:
         stack.callback(cluster.close)
         cluster.start()

@@ -9,6 +9,7 @@ Fixtures
     cluster         an empty Cluster of three primaries with replicas, of the first kind of OFFSIDER_TEST_SERVERS
     make_server     creates more servers: make_server(maxmemory="2mb"), make_server(kind="valkey", port=0),
                     make_server(without=["CONFIG", "INFO"])
+    tls_cluster     a redis7 Cluster of two primaries with replicas that speaks only TLS
     postgresql_host the host of the session's PostgreSQL, for psycopg: the user is `postgres`; make your database
     tls_server      a redis7 that speaks TLS: .url, .ca_file, .cert_file, .key_file
 
@@ -202,6 +203,13 @@ def cluster(_cluster: Cluster) -> Cluster:
     _cluster.wait()
     _cluster.empty()
     return _cluster
+
+
+@pytest.fixture(scope="session")
+def tls_cluster(certificates: Certificates) -> Iterator[Cluster]:
+    """Two primaries with replicas that speak TLS."""
+    with short_folder() as folder, running(Path(folder), binary_of("redis7"), 2, certificates) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

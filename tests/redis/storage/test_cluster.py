@@ -8,12 +8,16 @@ import time
 import pytest
 import redis as redis_py
 
+from offsider import Config, job
+from offsider.config.default import set_default_config
 from offsider.core.errors import ConfigurationError, RedisRefused, RedisUnavailable
+from offsider.jobs import registry
 from offsider.storage.async_redis import AsyncRedis
 from offsider.storage.cluster import Nodes, redirected
 from offsider.storage.redis import Redis, RedisSettings
 from offsider.storage.scripts import Script
 from offsider.storage.tracking import Tracking
+from offsider.worker.embed import EmbeddedWorker
 from tests.redis.storage.every_verb import left_behind, seed, walk
 from tests.snapshot import snapshot
 from tests.waiting import wait_for
@@ -314,13 +318,6 @@ def test_addresses_that_nodes_leave_out_are_those_of_the_node_that_replied():
     assert (nodes.primary, nodes.addresses[-1]) == (None, ("a", 1))
 
 
-def test_tls_is_used_with_the_nodes(tls_server):
-    url = tls_server.url.replace("rediss://", "rediss+cluster://")
-    pool = Redis(RedisSettings(url=url, tls_ca_file=str(tls_server.ca_file)), size=1)
-    assert pool.call("SET", "{offsider}:k", 1) == b"OK"
-    pool.close()
-
-
 def test_a_seed_that_never_replies_costs_the_timeouts(cluster):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = cluster.url.replace("://", f"://127.0.0.1:{silent.getsockname()[1]},")
@@ -329,3 +326,54 @@ def test_a_seed_that_never_replies_costs_the_timeouts(cluster):
         assert pool.call("SET", "{offsider}:k", 1) == b"OK"
         assert time.monotonic() - started < 3
         pool.close()
+
+
+# ------------------------------------------------------------------------------------------ TLS
+
+
+def test_over_tls_all_kinds_of_connections_follow_the_slot(tls_cluster, certificates, run_async):
+    settings = RedisSettings(url=tls_cluster.url, tls_ca_file=str(certificates.ca_file))
+    pool, tracking = Redis(settings, size=1), Tracking(settings)
+
+    async def count_and_move(other):
+        before = await other.call("INCR", "{offsider}:k")
+        await asyncio.to_thread(tls_cluster.migrate)
+        return before, await other.call("INCR", "{offsider}:k")
+
+    assert pool.call("INCR", "{offsider}:k") == 1
+    tracking.watch("{offsider}:k")
+    assert run_async(count_and_move, url=settings.url, tls_ca_file=settings.tls_ca_file) == (2, 3)
+    assert pool.call("INCR", "{offsider}:k") == 4
+    assert pool.cluster_place.endswith(f"localhost:{tls_cluster.primary().port}")  # the name in the certificate
+    tracking.watch("{offsider}:k")
+    pool.call("DEL", "{offsider}:k")
+    assert tracking.wait(10) == {"{offsider}:k"}
+    tracking.close()
+    pool.close()
+
+
+def test_over_tls_a_job_runs_and_fails_and_runs_again(tls_cluster, certificates):
+    config = Config()
+    config.redis.url, config.redis.tls_ca_file = tls_cluster.url, str(certificates.ca_file)
+    before = set_default_config(config)
+    ended, failed = threading.Event(), []
+    with registry.isolated():
+
+        @job(retry_in=lambda count, error, payload: 1)
+        def fails_once():
+            if not failed:
+                failed.append(1)
+                raise ValueError("once")
+            ended.set()
+
+        with EmbeddedWorker(config):
+            fails_once.enqueue()
+            assert ended.wait(20)
+    set_default_config(before)
+
+
+def test_over_tls_a_certificate_of_another_authority_is_refused(tls_cluster, run_async):
+    with pytest.raises(RedisUnavailable, match="certificate verify failed"):
+        Redis(RedisSettings(url=tls_cluster.url), size=1).call("PING")
+    with pytest.raises(RedisUnavailable, match="certificate verify failed"):
+        run_async(lambda other: other.call("PING"), url=tls_cluster.url)
