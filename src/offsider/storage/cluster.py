@@ -2,7 +2,7 @@
 
 1. The key prefix contains a hash tag, so all keys of a server of the configuration are in one slot.
 2. A connection goes to the primary of this slot. The nodes return it (``CLUSTER SLOTS``); if they refuse the question,
-   the redirection of the first command does.
+   the redirection of a command with a key does.
 3. A redirection (`REDIRECTIONS`) means that nothing was executed. The connection is closed, and the next one goes to
    the new primary. `redirected` lists the commands to send again, for a pool, which does so until its timeout.
 """
@@ -127,6 +127,7 @@ class Nodes:
     def __init__(self, seeds: Sequence[Address], prefix: str) -> None:
         from redis.crc import key_slot
 
+        self.prefix = prefix
         self.tag = tag_of(prefix)
         self.slot: int = key_slot(self.tag.encode())
         self.addresses = list(seeds)
@@ -143,6 +144,13 @@ class Nodes:
                 self.primary = served[0]
         self.addresses = list(dict.fromkeys([asked, *found, *self.addresses]))
         return self.primary
+
+    def learn_from_key(self, asked: Address, error: Exception | None) -> Address:
+        """Read the reply to a command with a key. A node that is not the primary of the slot redirects it."""
+        self.primary = asked
+        if error is not None:
+            self.read(error, asked)
+        return self.primary or asked
 
     def put_last(self, address: Address) -> None:
         """Ask this node after the others next time."""
@@ -257,10 +265,7 @@ def sync_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is imported
                 node = base(**self._options | {"host": address[0], "port": address[1]})
                 try:
                     node.connect()
-                    node.send_command("CLUSTER", "SLOTS")
-                    primary = self._nodes.learn(address, node.read_response())
-                except ResponseError:
-                    return address  # forbidden, or a proxy: the first command is redirected
+                    primary = self._asked(node, address)
                 except (NoConnection, TooLate) as error:
                     failure = error
                     primary = None
@@ -270,6 +275,18 @@ def sync_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is imported
                     return primary
                 self._nodes.put_last(address)
             raise _no_node(self._nodes, failure)
+
+        def _asked(self, node: Any, address: Address) -> Address | None:
+            try:
+                node.send_command("CLUSTER", "SLOTS")
+                return self._nodes.learn(address, node.read_response())
+            except ResponseError:  # forbidden, or a proxy
+                node.send_command("EXISTS", self._nodes.prefix)
+            try:
+                node.read_response()
+            except ResponseError as error:
+                return self._nodes.learn_from_key(address, error)
+            return self._nodes.learn_from_key(address, None)
 
         def read_response(self, *args: Any, **options: Any) -> Any:
             try:
@@ -322,10 +339,7 @@ def async_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is importe
                 node = base(**self._options | {"host": address[0], "port": address[1]})
                 try:
                     await node.connect()
-                    await node.send_command("CLUSTER", "SLOTS")
-                    primary = self._nodes.learn(address, await node.read_response())
-                except ResponseError:
-                    return address
+                    primary = await self._asked(node, address)
                 except (NoConnection, TooLate) as error:
                     failure = error
                     primary = None
@@ -335,6 +349,18 @@ def async_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is importe
                     return primary
                 self._nodes.put_last(address)
             raise _no_node(self._nodes, failure)
+
+        async def _asked(self, node: Any, address: Address) -> Address | None:
+            try:
+                await node.send_command("CLUSTER", "SLOTS")
+                return self._nodes.learn(address, await node.read_response())
+            except ResponseError:
+                await node.send_command("EXISTS", self._nodes.prefix)
+            try:
+                await node.read_response()
+            except ResponseError as error:
+                return self._nodes.learn_from_key(address, error)
+            return self._nodes.learn_from_key(address, None)
 
         async def read_response(self, *args: Any, **options: Any) -> Any:
             try:

@@ -16,6 +16,7 @@ from offsider.storage.async_redis import AsyncRedis
 from offsider.storage.cluster import Nodes, redirected
 from offsider.storage.redis import Redis, RedisSettings
 from offsider.storage.scripts import Script
+from offsider.storage.server_info import server_info
 from offsider.storage.tracking import Tracking
 from offsider.worker.embed import EmbeddedWorker
 from tests.redis.storage.every_verb import left_behind, seed, walk
@@ -113,6 +114,23 @@ def test_a_server_that_refuses_the_cluster_command_is_used(make_server, run_asyn
     assert pool.call("SET", "{offsider}:k", 1) == b"OK"
     pool.close()
     assert run_async(lambda other: other.call("GET", "{offsider}:k"), url=url) == b"1"
+
+
+def test_nodes_that_refuse_the_cluster_command_redirect_to_the_primary(cluster, run_async):
+    for node in cluster.nodes:
+        node.raw.execute_command("ACL", "SETUSER", "default", "-cluster|slots")
+    try:
+        for node in cluster.nodes:  # also replicas, and primaries of other slots
+            url = f"redis+cluster://{node.address}"
+            pool = Redis(RedisSettings(url=url), size=1)
+            info = server_info(pool)
+            assert info.role == "master"
+            assert info.cluster.endswith(cluster.primary().address)
+            pool.close()
+            assert run_async(lambda other: other.call("ROLE"), url=url)[0] == b"master"
+    finally:
+        for node in cluster.nodes:
+            node.raw.execute_command("ACL", "SETUSER", "default", "+@all")
 
 
 def test_a_migrated_slot_is_followed(cluster, pool, run_async):
