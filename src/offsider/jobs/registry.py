@@ -6,7 +6,7 @@ import logging
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
 from offsider.config.config import Config
@@ -75,8 +75,9 @@ def find(name: str) -> Declared:
         ) from None
 
 
-#: Returns the job registered under a name, or None. Each run calls it.
-peek: Callable[[str], Declared | None] = _jobs.get
+def peek(name: str) -> Declared | None:
+    """Return the job registered under ``name``, or None."""
+    return _jobs.get(name)
 
 
 def names() -> frozenset[str]:

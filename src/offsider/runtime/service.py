@@ -69,8 +69,10 @@ class Loop:
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
-        if self._thread is not None:
-            return
+        if self._thread is None:
+            self._begin()
+
+    def _begin(self) -> None:
         with self._ticked:
             if self._thread is None and not self._stopping.is_set():
                 self._pid = here.pid

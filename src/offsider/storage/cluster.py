@@ -145,12 +145,12 @@ class Nodes:
         self.addresses = list(dict.fromkeys([asked, *found, *self.addresses]))
         return self.primary
 
-    def learn_from_key(self, asked: Address, error: Exception | None) -> Address:
+    def learn_from_key(self, asked: Address, error: Exception | None) -> Address | None:
         """Read the reply to a command with a key. A node that is not the primary of the slot redirects it."""
         self.primary = asked
         if error is not None:
             self.read(error, asked)
-        return self.primary or asked
+        return self.primary
 
     def put_last(self, address: Address) -> None:
         """Ask this node after the others next time."""
