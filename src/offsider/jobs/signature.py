@@ -55,8 +55,8 @@ class JobSignature:
         self._rest = next(
             (parameter.name for parameter in parameters if parameter.kind is parameter.VAR_POSITIONAL), ""
         )
-        #: The numbers of positional arguments that fit without keyword arguments. A comparison with them is ten times as
-        #: fast as binding, and sufficient for most calls.
+        #: The numbers of positional arguments that fit without keyword arguments. A comparison with them is ten times
+        #: as fast as binding, and sufficient for most calls.
         self._fewest = sum(parameter.default is parameter.empty for parameter in positional)
         self._most = sys.maxsize if self._rest else len(positional)
         self.keyword_only = [

@@ -1,6 +1,6 @@
 """Puts the parts of one worker together, by constructors only.
 
-Nothing here has started yet: `Launcher` starts and stops the parts. A new service of the engine belongs into `services`.
+Nothing here has started yet: `Launcher` starts and stops the parts. Add a new service of the engine to `services`.
 """
 
 from __future__ import annotations

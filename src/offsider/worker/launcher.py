@@ -92,7 +92,9 @@ class Launcher:
     @property
     def parts(self) -> Assembly:
         """The parts of a worker whose start has begun."""
-        assert self._parts is not None
+        if self._parts is None:
+            msg = "the worker has not been started"
+            raise RuntimeError(msg)
         return self._parts
 
     @property
