@@ -124,9 +124,10 @@ class Preparer:
         entries = [entry for entry in self.config.push_effects if entry.concerns(template)]
         push = Push(payload=template.payload, reason="push", job=job, server=server)
         effects: Sequence[Effect] = ()
+        own_effects = bool(entries)
         jobs: list[Prepared] = []
-        for args, jid in zip(pushes.calls, pushes.jids, strict=True):
-            if are_plain(args):  # most jobs: nothing to check, and nothing that cannot be encoded
+        for args, jid, is_plain in zip(pushes.calls, pushes.jids, pushes.plain, strict=True):
+            if is_plain:  # most jobs: nothing to check, and nothing that cannot be encoded
                 raw = bytes_of.fill(args, jid)
             else:
                 payload = filled(shared, args, jid)
@@ -134,9 +135,10 @@ class Preparer:
                 raw = self._fill(bytes_of, payload)
             if len(raw) > SMALL_BYTES:
                 raw = self._large.looked_at(filled(shared, args, jid), raw, job)
-            if entries and not are_shared(effects):
+            if own_effects:
                 push.payload = filled(shared, args, jid)
                 effects = effects_of(entries, push, None)
+                own_effects = not are_shared(effects)
             jobs.append(Prepared(shared, raw, queue, None, False, server, effects, args, jid))
         return jobs
 
