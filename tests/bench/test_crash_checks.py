@@ -20,7 +20,7 @@ from offsider.ext import results
 from offsider.ext.batches.status import make_status
 from offsider.ext.batches.store import ADVANCE
 from offsider.storage import working
-from offsider.storage.effects import Effect, joined
+from offsider.storage.effects import Effect, EffectCalls, joined
 from tests.waiting import wait_for
 
 #: A batch with two members and a child that fails once, and a batch with a child whose job dies.
@@ -181,7 +181,7 @@ def test_a_note_has_its_words_and_the_time():
 
 
 def test_the_name_of_a_crash_point_has_the_effects_of_the_outcome():
-    script, _, _ = joined(working.ACK_AND_CLAIM, [], [], [(0, Effect(ADVANCE, []))])
+    script, _, _ = joined(working.ACK_AND_CLAIM, [], [], EffectCalls([[Effect(ADVANCE, [])]]))
     request = f"*3\r\n$7\r\nEVALSHA\r\n$40\r\n{script.sha}\r\n$1\r\n0\r\n"
     assert label(request.encode()) == "ack_and_claim+advance"
     assert label(request.replace(script.sha, ADVANCE.sha).encode()) == "advance"

@@ -18,7 +18,7 @@ from offsider.client.prepared import Prepared
 from offsider.config.push_guard import PushGuard
 from offsider.core.errors import ConfigurationError, NotReplicated, OffsiderError, RedisRefused
 from offsider.logs.structured import about_payload
-from offsider.storage.effects import Placed, joined, placed
+from offsider.storage.effects import EffectCalls, joined
 from offsider.storage.keys import Keys
 from offsider.storage.queues import push_commands, schedule_commands, store_call, wait_command
 from offsider.storage.redis_errors import REROUTE
@@ -166,24 +166,29 @@ def storing_call(keys: Keys, jobs: Sequence[Prepared], guard: PushGuard | None) 
         raise ConfigurationError("the push guard that prepared this job is not installed: call config.use(Unique())")
     else:
         call = guard.call(keys, jobs)
-    effects = _effects(jobs)
-    return joined(*call, effects) if effects else call
+    return joined(*call, _effects(jobs)) if any(job.effects for job in jobs) else call
 
 
-def _effects(jobs: Sequence[Prepared]) -> Placed:
-    return placed([[effect.of_push(job.jid) for effect in job.effects] for job in jobs])
+def _effects(jobs: Sequence[Prepared]) -> EffectCalls:
+    return EffectCalls([job.effects for job in jobs], [job.jid for job in jobs])
 
 
 def read_reply(jobs: Sequence[Prepared], reply: Any, guard: PushGuard | None) -> Sequence[int]:
     """Return the indexes of the jobs that the push guard refused, and log failed effects of the others."""
-    if any(job.effects for job in jobs):
-        reply, replies = reply
-        failures = [(at, told) for at, told in enumerate(replies) if isinstance(told, bytes)]
-        effects = _effects(jobs) if failures else ()
-        for at, told in failures:
-            place, effect = effects[at]
-            job = jobs[place]
-            message = "the job is stored, but an effect of its push failed: %s: %s"
-            fields = about_payload(job.payload, job.queue)
-            logger.error(message, effect.script.name, told.decode(errors="replace"), extra={"fields": fields})
+    if not any(job.effects for job in jobs):
+        return _refused(jobs, reply, guard)
+    reply, replies = reply
+    refused = _refused(jobs, reply, guard)
+    if any(isinstance(told, bytes) for told in replies):
+        effects = _effects(jobs)
+        for place, job in enumerate(jobs):
+            for effect, told in zip(job.effects, effects.replies_of(place, replies), strict=True):
+                if isinstance(told, bytes) and place not in refused:
+                    message = "the job is stored, but an effect of its push failed: %s: %s"
+                    fields = about_payload(job.payload, job.queue)
+                    logger.error(message, effect.script.name, told.decode(errors="replace"), extra={"fields": fields})
+    return refused
+
+
+def _refused(jobs: Sequence[Prepared], reply: Any, guard: PushGuard | None) -> Sequence[int]:
     return guard.refused(jobs, reply) if jobs[0].guarded and guard is not None else ()

@@ -4,8 +4,8 @@
    the same script removes the job from its private list. A void run has no effects.
 2. `joined` combines a script with the effects of its jobs. Each combination is composed once. A script without
    effects is sent unchanged.
-3. Effects of several jobs with the same keys and ``common`` arguments, the same objects, run as one call. `placed` puts
-   them next to each other; their order among other effects is not promised.
+3. Effects of several jobs with the same keys and ``common`` arguments, the same objects, run as one call, at the place
+   of the first.
 4. A failed effect does not prevent the outcome from being written, or the job from being stored: its error becomes its
    reply.
 """
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from offsider.storage.scripts import Argument, Call, RunsScripts, Script
+from offsider.storage.scripts import Argument, Call, Command, RunsScripts, Script
 
 if TYPE_CHECKING:
     from offsider.core.outcome import Destination, Outcome
@@ -58,10 +58,6 @@ class Effect:
             return found
         return Effect(self.script, self.keys, found, self.done, self.common)
 
-    def of_push(self, jid: str) -> Effect:
-        """Return the effect with its arguments for the push of this job."""
-        return self if self.arguments is not None else Effect(self.script, self.keys, (jid,), self.done, self.common)
-
 
 def at_end(*arguments: Argument) -> ArgumentsOf:
     """Apply an effect only if the job ends: succeeded, skipped, discarded or dead."""
@@ -70,7 +66,10 @@ def at_end(*arguments: Argument) -> ArgumentsOf:
 
 def are_urgent(effects: Iterable[Effect]) -> bool:
     """Return whether the outcome is written before its thread starts another job, which may need a freed slot."""
-    return any(effect.common is None for effect in effects)
+    for effect in effects:  # noqa: SIM110  # any() takes twice as long
+        if effect.common is None:
+            return True
+    return False
 
 
 def are_shared(effects: Sequence[Effect]) -> bool:
@@ -78,16 +77,60 @@ def are_shared(effects: Sequence[Effect]) -> bool:
     return bool(effects) and all(effect.arguments is None for effect in effects)
 
 
-Placed: TypeAlias = "Sequence[tuple[int, Effect]]"
-"""Effects, each with the index of its job in the script, from 0."""
+@dataclass(slots=True, eq=False)
+class _EffectCall:
+    """One call of an effect.
+
+    Attributes:
+        effect: the effect, of the first job.
+        places: the indexes of its jobs in the script, from 0.
+        arguments: their arguments, one job after the other.
+    """
+
+    effect: Effect
+    places: list[int]
+    arguments: list[Argument]
+
+    def by_text(self) -> Command:
+        """Return the command that makes this call alone."""
+        return self.effect.script.by_text(self.effect.keys, [*(self.effect.common or ()), *self.arguments])
 
 
-def placed(jobs: Iterable[Sequence[Effect]]) -> Placed:
-    """Return the effects of jobs, those that can run as one call next to each other."""
-    found = [(place, effect) for place, effects in enumerate(jobs) for effect in effects]
-    if any(effect.common is not None for _, effect in found):
-        found.sort(key=lambda one: (0, 0) if one[1].common is None else (id(one[1].keys), id(one[1].common)))
-    return found
+class EffectCalls:
+    """The effects of the jobs of one script, as calls: one for all with the same keys and common arguments.
+
+    Args:
+        jobs: the effects of each job, with arguments for its outcome.
+        jids: the ids of pushed jobs, for effects without arguments.
+
+    Attributes:
+        calls: the calls; the script returns one reply for each.
+    """
+
+    def __init__(self, jobs: Iterable[Sequence[Effect]], jids: Sequence[str] = ()) -> None:
+        self.calls: list[_EffectCall] = []
+        self._of_jobs: list[Sequence[int]] = []
+        shared: dict[tuple[int, int] | None, int] = {}
+        for place, effects in enumerate(jobs):
+            of_job: list[int] = []
+            for effect in effects:
+                key = None if effect.common is None else (id(effect.keys), id(effect.common))
+                index = shared.get(key)
+                if index is None:
+                    index = len(self.calls)
+                    self.calls.append(_EffectCall(effect, [], []))
+                    if key is not None:
+                        shared[key] = index
+                call = self.calls[index]
+                call.places.append(place)
+                arguments = cast("Sequence[Argument] | None", effect.arguments)
+                call.arguments += (jids[place],) if arguments is None else arguments
+                of_job.append(index)
+            self._of_jobs.append(of_job)
+
+    def replies_of(self, place: int, replies: Sequence[Any]) -> Sequence[Any]:
+        """Return the replies to the effects of one job, in their order."""
+        return [replies[index] for index in self._of_jobs[place]]
 
 
 #: A script returns 1 or 0; or a list of these for its jobs; or (`ack_and_claim`) a list that starts with the indexes of
@@ -98,6 +141,7 @@ local function outcome(KEYS, ARGV)
 end
 local effects = {{{effects}}}
 local function part(list, first, count)
+  if tonumber(count) <= 4000 then return {{unpack(list, first, first + count - 1)}} end -- more do not fit on the stack
   local found = {{}}
   for i = 1, count do found[i] = list[first + i - 1] end
   return found
@@ -107,33 +151,37 @@ local written = outcome(part(KEYS, 1, ARGV[1]), part(ARGV, 3, ARGV[2]))
 if type(written) == 'table' and written.err then return written end
 local gone = {{}}
 if type(written) == 'number' then
-  gone[1] = written ~= 1
+  gone[1] = written ~= 1 or nil
 elseif written and type(written[1]) == 'table' then
   for _, place in ipairs(written[1]) do gone[place] = true end
 elseif written then
-  for i, one in ipairs(written) do gone[i] = one ~= 1 and one ~= '' and string.sub(one, 1, 1) ~= '\\0' end
+  for i, one in ipairs(written) do gone[i] = one ~= 1 and one ~= '' and string.sub(one, 1, 1) ~= '\\0' or nil end
 end
-local replies, none_gone, told = {{}}, next(gone) == nil, 0
+local replies, none_gone = {{}}, next(gone) == nil
 while at <= #ARGV do
-  local effect, keys, jobs, own, common = tonumber(ARGV[at]), ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
-  local arguments, here, reply = part(ARGV, at + 5, common), {{}}, false
-  at = at + 5 + common
-  local count = tonumber(common)
-  for job = 1, jobs do
-    local is_here = none_gone or not gone[tonumber(ARGV[at])]
-    for i = at + 1, is_here and at + own or 0 do
-      count = count + 1
-      arguments[count] = ARGV[i]
+  local effect, keys, common, own, each = tonumber(ARGV[at]), ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
+  local places, arguments, is_here, reply = ARGV[at + 5], nil, none_gone, false
+  at = at + 6
+  if none_gone then
+    arguments = part(ARGV, at, common + own)
+  else
+    arguments = part(ARGV, at, common)
+    local first = at + common
+    for place in string.gmatch(places, '%d+') do
+      if not gone[place + 1] then
+        is_here = true
+        for i = first, first + each - 1 do arguments[#arguments + 1] = ARGV[i] end
+      end
+      first = first + each
     end
-    here[job], reply, at = is_here, reply or is_here, at + 1 + own
   end
-  if reply then
+  at = at + common + own
+  if is_here then
     local succeeded
     succeeded, reply = pcall(effects[effect], part(KEYS, key, keys), arguments)
     if not succeeded then reply = type(reply) == 'table' and reply.err or tostring(reply) end
   end
-  for job = 1, jobs do replies[told + job] = here[job] and reply or false end
-  told = told + jobs
+  replies[#replies + 1] = reply or false
   key = key + keys
 end
 return {{written or false, replies}}
@@ -147,24 +195,17 @@ def _composed(script: Script, *effects: Script) -> Script:
     return Script(script.name, source=_COMPOSED.format(flags=flags, outcome=outcome, effects=functions))
 
 
-def joined(script: Script, keys: Sequence[str], arguments: Sequence[Argument], effects: Placed) -> Call:
+def joined(script: Script, keys: Sequence[str], arguments: Sequence[Argument], effects: EffectCalls) -> Call:
     """Combine a script and the effects of its jobs. The call returns the script's reply and those of the effects."""
-    scripts = sorted({effect.script for _, effect in effects}, key=lambda one: (one.name, one.sha))
+    scripts = sorted({call.effect.script for call in effects.calls}, key=lambda one: (one.name, one.sha))
     all_keys = [*keys]
     all_arguments: list[Argument] = [len(keys), len(arguments), *arguments]
-    last, jobs_at, jobs = None, 0, 0
-    for place, effect in effects:
-        own = cast("Sequence[Argument]", effect.arguments)
-        if last is not None and effect.common is last.common and effect.keys is last.keys:
-            jobs += 1
-            all_arguments[jobs_at] = jobs
-        else:
-            last, jobs_at, jobs = effect if effect.common is not None else None, len(all_arguments) + 2, 1
-            common = effect.common or ()
-            all_keys += effect.keys
-            numbers = (scripts.index(effect.script) + 1, len(effect.keys), jobs, len(own), len(common))
-            all_arguments += (*numbers, *common)
-        all_arguments += (place + 1, *own)
+    for call in effects.calls:
+        effect, own, common = call.effect, call.arguments, call.effect.common or ()
+        each = len(own) // len(call.places)
+        all_keys += effect.keys
+        all_arguments += (scripts.index(effect.script) + 1, len(effect.keys), len(common), len(own), each)
+        all_arguments += (",".join(map(str, call.places)), *common, *own)
     return _composed(script, *scripts), all_keys, all_arguments
 
 
@@ -184,7 +225,9 @@ class Together:
     def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument] = ()) -> Any:
         if not self._effects:
             return self._redis.run(script, keys, arguments)
-        written, self.replies = self._redis.run(*joined(script, keys, arguments, [(0, one) for one in self._effects]))
+        effects = EffectCalls([self._effects])
+        written, replies = self._redis.run(*joined(script, keys, arguments, effects))
+        self.replies = effects.replies_of(0, replies)
         return written
 
 

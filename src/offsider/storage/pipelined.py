@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from offsider.core.errors import OffsiderError
 from offsider.storage import working
-from offsider.storage.effects import Placed
+from offsider.storage.effects import EffectCalls
 from offsider.storage.redis import Redis, Wire
 from offsider.storage.working import ClaimReply, Owner
 
@@ -33,7 +33,7 @@ class Pipelined:
         queues: Sequence[str],
         limit: int,
         finished: Sequence[tuple[str, bytes]],
-        effects: Placed = (),
+        effects: EffectCalls | None = None,
     ) -> None:
         """Write the request of `working.ack_and_claim`.
 
@@ -60,7 +60,7 @@ class Pipelined:
         """Whether a reply has arrived, or the connection has failed."""
         return self._wire is not None and self._wire.readable(0)
 
-    def answer(self, queues: Sequence[str], effects: Placed = ()) -> ClaimReply:
+    def answer(self, queues: Sequence[str], effects: EffectCalls | None = None) -> ClaimReply:
         """Read the oldest reply, to a request with these queues and effects.
 
         Raises:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from offsider.core.errors import Fenced, RedisRefused
-from offsider.storage.effects import Placed, joined
+from offsider.storage.effects import EffectCalls, joined
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Call, Command, RunsScripts, Script
@@ -73,7 +73,7 @@ class ClaimReply:
         claimed: queue and payload of each claimed job, in the order in which they run.
         paused: the paused queues.
         refused: why an existing queue could not be read; empty without an error.
-        replies: replies of the effects.
+        replies: replies of the effects' calls.
     """
 
     gone: Sequence[int]
@@ -102,7 +102,7 @@ def ack_and_claim(
     limit: int,
     finished: Sequence[tuple[str, bytes]] = (),
     *,
-    effects: Placed = (),
+    effects: EffectCalls | None = None,
     pops: CalledBack | None = None,
 ) -> ClaimReply:
     """Acknowledge finished jobs and claim up to ``limit`` jobs, in one round trip.
@@ -132,7 +132,7 @@ def ack_and_claim_call(
     limit: int,
     finished: Sequence[tuple[str, bytes]],
     *,
-    effects: Placed = (),
+    effects: EffectCalls | None = None,
 ) -> Call:
     """Return the script call of `ack_and_claim`."""
     served = list(queues)
@@ -150,7 +150,7 @@ def ack_and_claim_call(
     return joined(ACK_AND_CLAIM, all_keys, arguments, effects) if effects else (ACK_AND_CLAIM, all_keys, arguments)
 
 
-def parse_reply(reply: Any, queues: Sequence[str], effects: Placed = ()) -> ClaimReply:
+def parse_reply(reply: Any, queues: Sequence[str], effects: EffectCalls | None = None) -> ClaimReply:
     """Parse the reply of the `ack_and_claim` script."""
     replies: Sequence[Any] = ()
     if effects:

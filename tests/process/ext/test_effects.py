@@ -10,7 +10,7 @@ from offsider.config.installation import Installation
 from offsider.ext.concurrency_limits import ConcurrencyLimits, Limits, store as limits
 from offsider.ext.unique import Locks, Unique, store as unique
 from offsider.storage import working
-from offsider.storage.effects import Effect, joined
+from offsider.storage.effects import Effect, EffectCalls, joined
 from tests.waiting import wait_for
 
 FAST = {"OFFSIDER_WORKER_LIVENESS_SECONDS": "3"}
@@ -56,7 +56,7 @@ REQUESTS = 3
 
 def load_scripts(stored):
     """Else each is sent twice, first by its hash."""
-    effects = [(0, Effect(unique.RELEASE, [])), (0, Effect(limits.RELEASE, []))]
+    effects = EffectCalls([[Effect(unique.RELEASE, []), Effect(limits.RELEASE, [])]])
     for script in (limits.ENTER, unique.BEGIN, joined(working.ACK_AND_CLAIM, [], [], effects)[0]):
         stored.script_load(script.text)
 

@@ -6,7 +6,7 @@ import pytest
 
 from offsider.core.errors import Fenced
 from offsider.storage import quarantine, scripts, working
-from offsider.storage.effects import Effect, Together, placed, run_alone
+from offsider.storage.effects import Effect, EffectCalls, Together, run_alone
 from offsider.storage.pipelined import Pipelined
 from offsider.storage.redis import Redis, RedisSettings
 from offsider.storage.scripts import Script
@@ -73,7 +73,7 @@ def test_a_fenced_owner_has_no_effects(pool, raw_redis, claimed, verb):
 def test_effects_of_several_jobs_in_one_round_trip(pool, raw_redis, claimed):
     claimed(b"a", b"c")
     raw_redis.lpush("queue:q", b"next")
-    effects = [(0, add(1)), (1, add(10)), (2, add(100)), (2, Effect(NOTE, ["note"]))]
+    effects = EffectCalls([[add(1)], [add(10)], [add(100), Effect(NOTE, ["note"])]])
     result = working.ack_and_claim(pool, OWNER, ["q"], 5, [("q", b"a"), ("q", b"gone"), ("q", b"c")], effects=effects)
     assert result.replies == [1, None, 101, None]
     assert (result.gone, result.claimed, result.paused, result.refused) == ([1], [("q", b"next")], frozenset(), "")
@@ -94,31 +94,28 @@ def test_effects_with_the_same_keys_and_common_arguments_run_as_one_call(pool, r
         return Effect(APPEND, to, (number, "x"), common=common)
 
     jobs = [[add(1), append(1)], [append(2)], [append(3, others), append(4)], [add(10), append(5)]]
-    effects = placed(jobs)
-    assert sorted(place for place, _ in effects) == [0, 0, 1, 2, 2, 3, 3]
+    effects = EffectCalls(jobs)
     finished = [("q", raw) for raw in (b"a", b"gone", b"c", b"d")]
     result = working.ack_and_claim(pool, OWNER, [], 0, finished, effects=effects)
-    replies = {
-        (place, effect.script.name, *effect.keys): reply
-        for (place, effect), reply in zip(effects, result.replies, strict=True)
-    }
-    assert replies == {
-        (0, "add", "counter"): 1,
-        (3, "add", "counter"): 11,
-        (0, "append", "list"): 1,
-        (1, "append", "list"): None,
-        (2, "append", "list"): 1,
-        (3, "append", "list"): 1,
-        (2, "append", "others"): 1,
-    }
+    assert len(result.replies) == 4
+    assert effects.replies_of(0, result.replies) == [1, 1]
+    assert effects.replies_of(2, result.replies) == [1, 1]
+    assert effects.replies_of(3, result.replies) == [11, 1]
     assert raw_redis.lrange("list", 0, -1) == [b"common 7 1 x 4 x 5 x"]
     assert raw_redis.lrange("others", 0, -1) == [b"common 7 3 x"]
 
 
+def test_replies_are_in_the_order_of_the_effects_of_a_job(pool, claimed):
+    (entry,) = claimed(b"a")
+    together = Together(pool, [Effect(APPEND, ["list"], ("x",), common=()), add(5), Effect(NOTE, ["note"])])
+    assert working.acknowledge(together, entry)
+    assert together.replies == [1, 5, None]
+
+
 def test_effects_with_common_arguments_of_missing_jobs_do_not_run(pool, raw_redis):
-    effects = [(place, Effect(APPEND, (), (), common=())) for place in range(2)]
+    effects = EffectCalls([[Effect(APPEND, (), (), common=())]] * 2)
     result = working.ack_and_claim(pool, OWNER, [], 0, [("q", b"a"), ("q", b"b")], effects=effects)
-    assert result.replies == [None, None]
+    assert result.replies == [None]
 
 
 def test_common_arguments_are_first_in_an_effect_that_runs_alone(pool, raw_redis):
@@ -129,11 +126,12 @@ def test_common_arguments_are_first_in_an_effect_that_runs_alone(pool, raw_redis
 def test_an_effect_that_fails_does_not_keep_the_outcome_from_being_written(pool, raw_redis, claimed):
     claimed(b"a", b"b")
     raw_redis.lpush("list", 1)
-    effects = [(0, add(key="list")), (0, Effect(Script("bad", source="#!lua\nlocal x = nil + 1\n"), [])), (1, add())]
+    bad = Effect(Script("bad", source="#!lua\nlocal x = nil + 1\n"), [])
+    effects = EffectCalls([[add(key="list"), bad], [add()]])
     result = working.ack_and_claim(pool, OWNER, [], 0, [("q", b"a"), ("q", b"b")], effects=effects)
-    wrongtype, bad, counted = result.replies
+    wrongtype, arithmetic, counted = result.replies
     assert wrongtype.startswith(b"WRONGTYPE")
-    assert b"arithmetic" in bad
+    assert b"arithmetic" in arithmetic
     assert counted == 1
     assert raw_redis.llen(pool.keys.working(OWNER.identity, OWNER.capsule, "q")) == 0
 
@@ -148,7 +146,7 @@ def test_a_queue_that_refuses_its_job_has_no_effects(pool, raw_redis, claimed):
 
 def test_without_effects_not_one_byte_more_is_sent(pool, claimed):
     finished = [("q", b"a"), ("p", b"b")]
-    script, keys, arguments = working.ack_and_claim_call(pool.keys, OWNER, ["q"], 5, finished, effects=[])
+    script, keys, arguments = working.ack_and_claim_call(pool.keys, OWNER, ["q"], 5, finished)
     assert script is working.ACK_AND_CLAIM
     assert len(keys) == 2 + 4
     assert arguments == [5, 1, "q", 1, b"a", 2, b"b"]
@@ -172,14 +170,15 @@ def test_a_text_is_composed_once_and_sent_once_on_each_connection(pool, raw_redi
     for round_ in range(3):
         claimed(b"a", b"b")
         before = raw_redis.info("commandstats").get("cmdstat_eval", {"calls": 0})["calls"]
-        effects = [(0, add()), (1, add())]
+        effects = EffectCalls([[add()], [add()]])
         ahead.ask(OWNER, [], 0, [("q", b"a"), ("q", b"b")], effects)
         assert ahead.answer([], effects).replies == [2 * round_ + 1, 2 * round_ + 2]
         after = raw_redis.info("commandstats").get("cmdstat_eval", {"calls": 0})["calls"]
         assert after - before == (0 if round_ else 1)
     ahead.close()
-    ahead.ask(OWNER, [], 0, [("q", b"a")], [(0, add())])
-    assert ahead.answer([], [(0, add())]).replies == [None]
+    effects = EffectCalls([[add()]])
+    ahead.ask(OWNER, [], 0, [("q", b"a")], effects)
+    assert ahead.answer([], effects).replies == [None]
     ahead.close()
 
 

@@ -15,7 +15,7 @@ from offsider.ext.unique import Unique
 from offsider.inspector import DeadSet, RetrySet, Stats
 from offsider.jobs import registry
 from offsider.storage import effects, working
-from offsider.storage.effects import Effect, at_end, joined
+from offsider.storage.effects import Effect, EffectCalls, at_end, joined
 from offsider.storage.scripts import Script
 from offsider.testing import RunningWorker
 from tests.faults import FaultProxy
@@ -190,8 +190,8 @@ def test_effects_of_many_short_jobs_each_run_once(config, stage, raw_redis):
 def test_acknowledgements_with_effects_travel_together(config, stage, raw_redis, monkeypatch):
     real, sizes = working.ack_and_claim_call, []
 
-    def counting(keys, owner, queues, limit, finished, *, effects=()):
-        sizes.append((len(finished), len(effects)))
+    def counting(keys, owner, queues, limit, finished, *, effects=None):
+        sizes.append((len(finished), 0 if effects is None else len(effects.calls)))
         return real(keys, owner, queues, limit, finished, effects=effects)
 
     monkeypatch.setattr(working, "ack_and_claim_call", counting)
@@ -243,7 +243,7 @@ def test_an_error_of_an_extension_after_the_write_is_reported(config, stage, raw
 @pytest.mark.parametrize("fault", ["lose_reply", "lose_request"])
 def test_effects_with_a_lost_reply_run_once(redis_url, declared, raw_redis, error, fault):
     script = working.POSTPONE if error else working.ACK_AND_CLAIM
-    composed = joined(script, [], [], [(0, Effect(ADD, []))])[0]
+    composed = joined(script, [], [], EffectCalls([[Effect(ADD, [])]]))[0]
     raw_redis.script_load(composed.text)
     with FaultProxy(redis_url) as proxy:
         config = Config()

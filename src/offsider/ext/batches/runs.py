@@ -19,7 +19,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from offsider.config.installation import Installation
 from offsider.core.errors import MalformedPayload, RedisFailure, RedisUnavailable, Shutdown
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.core.outcome import Destination, Outcome
     from offsider.core.payload import JobPayload
-    from offsider.ext.batches.store import Lineages, Lives
+    from offsider.ext.batches.store import Lives
     from offsider.runtime.context import JobContext
     from offsider.runtime.events import JobRemoved
     from offsider.runtime.middleware import Push
@@ -71,27 +71,13 @@ class Joins:
         return self._joining(push.server, bid)
 
 
-class _Worker(NamedTuple):
-    """What the members of all batches share in a worker."""
-
-    here: Installation
-    prefix: str
-    lives: Lives
-    lineages: Lineages
-
-    @classmethod
-    def of(cls, config: Config) -> _Worker:
-        here = Installation.of(config)
-        return cls(here, here.redis.keys.prefix, Installed.of(config).lives(config), lineages(here))
-
-
 class Runs:
     """The admission of members and callbacks, and a listener for jobs that die or are removed without a run."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        # Of the worker, whose configuration is frozen when its first job runs.
-        self._worker: _Worker | None = None
+        # Of a worker, whose configuration is frozen when its first job runs.
+        self._outcomes = lru_cache(1_000)(self._read_outcomes)
 
     def install(self) -> None:
         self._config.push_effects.append(Joins(self._config))
@@ -105,24 +91,21 @@ class Runs:
         bid, is_member = _batch_of(payload)
         if not bid or not job.process:
             return call_next(job)
-        if self._worker is None:
-            self._worker = _Worker.of(self._config)
-        here, prefix, lives, known = self._worker
         try:
-            lineage = self._lineage(known, bid, job)
-            if "interrupted_count" in payload or "retry_count" in payload:
-                self._abandon(here, lineage, job)
-            step = steps.step_of(here, job, bid, lives) if steps.FOLLOWED in payload else None
+            outcomes = self._outcomes_of(bid, job)
+            if outcomes is not None and ("interrupted_count" in payload or "retry_count" in payload):
+                self._abandon(outcomes.lineage, job)
+            step = steps.step_of(self._here, job, bid, self._lives()) if steps.FOLLOWED in payload else None
         except RedisFailure as error:
             self._config.handle_error(error, {"context": "reading the batch of a job", "job": job.payload})
             return Rescheduled(REFUSED_SECONDS, "cannot read its batch")
-        if lineage:
-            outcomes, jid = store.outcomes(prefix, lineage, lives), job.jid
+        if outcomes is not None:
+            jid = job.jid
 
-            def chosen(outcome: Outcome, goes: Destination) -> Effect | None:
+            def chosen(outcome: Outcome, goes: Destination) -> Sequence[str] | Effect | None:
                 event = _event(outcome, goes, is_member=is_member)
                 if event == "succeeded":  # most runs
-                    return outcomes.success(jid)
+                    return (jid,)
                 about = f"{job.name}: {type(outcome.error).__name__}" if isinstance(outcome, Failed) else job.name
                 return None if event is None else outcomes.other(event, jid, about)
 
@@ -131,9 +114,9 @@ class Runs:
                 job.effects += (step.effect(),)
         return call_next(job)
 
-    def _abandon(self, here: Installation, lineage: store.Lineage, job: JobContext) -> None:
+    def _abandon(self, lineage: store.Lineage, job: JobContext) -> None:
         """Delete the children that an earlier run of the job left half filled: nothing would ever close them."""
-        for child in store.abandon(here.redis, lineage, job.jid):
+        for child in store.abandon(self._here.redis, lineage, job.jid):
             logger.warning(
                 "%s JID-%s: an earlier run left batch %s half filled; deleted it, its jobs run without a batch",
                 job.name,
@@ -142,11 +125,12 @@ class Runs:
                 extra={"fields": about_here(job)},
             )
 
-    def _lineage(self, known: Lineages, bid: str, job: JobContext) -> store.Lineage:
+    def _outcomes_of(self, bid: str, job: JobContext) -> store.Outcomes | None:
+        """Return the calls for the members of a batch, waiting for an unavailable server; None if it does not exist."""
         reported = False
         while True:
             try:
-                return known.of(bid)
+                return self._outcomes(bid)
             except RedisUnavailable as error:
                 if not reported:
                     self._config.handle_error(error, {"context": "reading the batch of a job", "job": job.payload})
@@ -154,6 +138,18 @@ class Runs:
                 if job.stopping:
                     raise Shutdown from None
                 time.sleep(OUTAGE_SECONDS)
+
+    def _read_outcomes(self, bid: str) -> store.Outcomes | None:
+        here = self._here
+        lineage = lineages(here).of(bid)
+        return store.outcomes(here.redis.keys.prefix, lineage, self._lives()) if lineage else None
+
+    @property
+    def _here(self) -> Installation:
+        return Installation.of(self._config)
+
+    def _lives(self) -> Lives:
+        return Installed.of(self._config).lives(self._config)
 
     def _died(self, payload: JobPayload, error: BaseException | None) -> None:
         why = "" if error is None else f": {type(error).__name__}"
@@ -179,10 +175,9 @@ class Runs:
         try:
             lineage = lineages(here).of(bid)
             if lineage:
-                lives = Installed.of(self._config).lives(self._config)
                 event = "died" if is_member else "broken"
                 about = f"{payload.get('class')}{why}"
-                here.redis.run(*store.outcomes(here.redis.keys.prefix, lineage, lives).call(event, jid, about))
+                here.redis.run(*store.outcomes(here.redis.keys.prefix, lineage, self._lives()).call(event, jid, about))
                 if followed:
                     steps.stop(here, bid, jid)
         except RedisFailure as error:

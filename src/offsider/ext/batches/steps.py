@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from offsider.client.base import take_replicas
 from offsider.client.deferred import Deferred
+from offsider.client.prepared import Prepared
 from offsider.config import test_mode
 from offsider.core.arguments import StepResult, encode_result
 from offsider.core.errors import InvalidArguments, InvalidOptions
@@ -32,11 +33,10 @@ from offsider.ext.batches.block import Block
 from offsider.jobs.clients import Clients
 from offsider.jobs.enqueuer import Enqueuer
 from offsider.runtime.events import JobRemoved
-from offsider.storage.effects import Effect
+from offsider.storage.effects import Effect, EffectCalls
 from offsider.storage.scripts import Argument, Command
 
 if TYPE_CHECKING:
-    from offsider.client.prepared import Prepared
     from offsider.config.installation import Installation
     from offsider.core.outcome import Destination, Outcome
     from offsider.ext.batches.block import Opens
@@ -133,22 +133,21 @@ class WaitingSteps(Block):
         super()._send([job for job in jobs if not self._plans[job.jid].after], replicas)
 
     def _keep(self, jobs: Sequence[Prepared], queues: Mapping[str, str]) -> None:
-        here, fields, effects, waiting = self.batch.here, list[Argument](), list[Command](), 0
+        here, fields, waits = self.batch.here, list[Argument](), list[Prepared]()
         for job in jobs:
             plan = self._plans[job.jid]
             if plan.followers:
                 takes = any(self._plans[jid].takes for jid in plan.followers)
                 fields += (f"next:{job.jid}", json.dumps([takes, [[jid, queues[jid]] for jid in plan.followers]]))
             if plan.after:
-                waiting += 1
                 step = _kept(job, plan, here.settings.wire_version)
                 fields += (f"step:{job.jid}", step, f"left:{job.jid}", len(plan.after))
-                for effect in (one.of_push(job.jid) for one in job.effects):
-                    effects.append(effect.script.by_text(effect.keys, cast("Sequence[Argument]", effect.arguments)))
+                waits.append(job)
         if fields:
             key = store.batch_key(here.redis.keys, self.batch.bid, store.STEPS)
-            ends: list[Command] = [("HINCRBY", key, "waiting", waiting), ("EXPIRE", key, self._life_seconds)]
-            here.redis.pipeline([("HSET", key, *fields), *ends, *effects])
+            ends: list[Command] = [("HINCRBY", key, "waiting", len(waits)), ("EXPIRE", key, self._life_seconds)]
+            calls = EffectCalls([job.effects for job in waits], [job.jid for job in waits]).calls
+            here.redis.pipeline([("HSET", key, *fields), *ends, *(call.by_text() for call in calls)])
 
 
 def _mark(payload: dict[str, Any]) -> bool:

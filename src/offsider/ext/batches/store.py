@@ -29,7 +29,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from importlib.resources import files
 from itertools import islice
 from typing import NamedTuple, TypeAlias
@@ -117,21 +116,20 @@ class Outcomes(NamedTuple):
     """The calls of ``advance.lua`` for the members of one batch.
 
     Attributes:
+        lineage: the batch and its ancestors.
         names: its keys.
         each: its first arguments, before event, id, class and error of each outcome.
         succeeded: its first arguments before the ids of succeeded members.
     """
 
+    lineage: Lineage
     names: Sequence[str]
     each: Sequence[Argument]
     succeeded: Sequence[Argument]
 
     def effect(self, chosen: ArgumentsOf) -> Effect:
-        """Return the effect of a run; ``chosen`` returns one of the two below, or None."""
-        return Effect(ADVANCE, self.names, chosen)
-
-    def success(self, jid: str) -> Effect:
-        return Effect(ADVANCE, self.names, (jid,), None, self.succeeded)
+        """Return the effect of a run; ``chosen`` returns the id of a success, or `other`, or None."""
+        return Effect(ADVANCE, self.names, chosen, None, self.succeeded)
 
     def other(self, event: str, jid: str, about: str) -> Effect:
         return Effect(ADVANCE, self.names, (event, jid, about), None, self.each)
@@ -141,7 +139,6 @@ class Outcomes(NamedTuple):
         return ADVANCE, self.names, [*self.each, event, jid, about]
 
 
-@lru_cache(1_000)
 def outcomes(prefix: str, lineage: Lineage, lives: Lives) -> Outcomes:
     """Return the calls for the members of the first batch of the lineage."""
     keys = Keys(prefix)
@@ -152,7 +149,7 @@ def outcomes(prefix: str, lineage: Lineage, lives: Lives) -> Outcomes:
         names += [start + part for part in _PARTS]
         names += [keys.queue(queue) for queue in level.queues]
         levels += (level.bid, len(level.queues), *level.queues)
-    return Outcomes(tuple(names), (*levels, ""), (*levels, "succeeded"))
+    return Outcomes(lineage, tuple(names), (*levels, ""), (*levels, "succeeded"))
 
 
 def open_block(  # noqa: PLR0917 - those of the script

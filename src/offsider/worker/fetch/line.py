@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING
 
 from offsider.core.errors import Fenced, RedisFailure, RedisRefused, RedisUnavailable
 from offsider.storage import working
-from offsider.storage.effects import placed
+from offsider.storage.effects import EffectCalls
 from offsider.storage.pipelined import Pipelined
 from offsider.worker.fetch.prefetch_size import PrefetchSize
 
 if TYPE_CHECKING:
-    from offsider.storage.effects import Placed
     from offsider.storage.working import ClaimReply, Owner
     from offsider.worker.fetch.fetcher import FetcherContext
     from offsider.worker.fetch.state import FetcherState
@@ -64,7 +63,7 @@ class Request:
     limit: int
     at: float
     leading: bool
-    effects: Placed = ()
+    effects: EffectCalls | None = None
 
     @property
     def done(self) -> list[tuple[str, bytes]]:
@@ -285,8 +284,9 @@ class Line:
         # Before a comparison nothing is acknowledged: the server may have executed the acknowledgement already.
         finished = () if self._state.reconciler.due else self._state.unacknowledged.take(owner)
         self._note_rate(finished)
-        effects = placed([one.disposition.effects for one in finished])
-        return Request(owner, finished, order, limit, time.monotonic(), leading, effects)
+        effects = [one.disposition.effects for one in finished]
+        calls = EffectCalls(effects) if any(effects) else None
+        return Request(owner, finished, order, limit, time.monotonic(), leading, calls)
 
     def _answered(self, request: Request, ask: Callable[[], ClaimReply], *, timed: bool = True) -> ClaimReply:
         began, idle = time.monotonic(), self._idle.count
@@ -302,8 +302,9 @@ class Line:
                 self._context.ownership.renew(request.owner.identity)
             return NOTHING
         self.answered_at = now = time.monotonic()
-        for (place, _), reply in zip(request.effects, result.replies, strict=True):
-            request.finished[place].replies = (*request.finished[place].replies, reply)
+        if request.effects is not None:
+            for place, one in enumerate(request.finished):
+                one.replies = request.effects.replies_of(place, result.replies)
         state.unacknowledged.confirm(request.finished, result.gone)
         state.unacknowledged.stuck = state.reconciler.due and bool(state.unacknowledged.unsent)
         # Estimate the time without a job from the average number of idle threads during the wait for this reply.

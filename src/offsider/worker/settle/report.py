@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from offsider.config.config import NEXT
 from offsider.core.errors import NoCapableWorker, RedisRefused
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.core.payload import JobPayload
     from offsider.runtime.context import JobContext
+    from offsider.storage.effects import Effect
     from offsider.worker.fetch.fetcher import Settled
     from offsider.worker.run.stranded import StrandedJobs
     from offsider.worker.settle.failures import Failures
@@ -141,15 +142,14 @@ class Reporter:
 
     def _effects_written(self, settled: Settled, run: Run) -> None:
         for effect, reply in zip_longest(settled.disposition.effects, settled.replies):
-            failed = RedisRefused(reply.decode(errors="replace")) if isinstance(reply, bytes) else None
-            context = {"context": f"an effect of the outcome: {effect.script.name}"}
-            if failed is not None:
-                self._config.handle_error(failed, context)
+            failed = isinstance(reply, bytes)
+            if failed:
+                self._config.handle_error(RedisRefused(reply.decode(errors="replace")), _about(effect))
             if effect.done is not None:
                 try:
                     forks.call(effect.done, None if failed else reply, run.outcome)
                 except BaseException as error:  # noqa: BLE001 - raised by an extension; the outcome is written
-                    self._config.handle_error(error, context)
+                    self._config.handle_error(error, _about(effect))
 
     def _tally(self, units: Sequence[UnitOfWork]) -> None:
         if self._run_counts is not None:
@@ -210,6 +210,10 @@ def _span(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = seconds / 60
     return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
+
+
+def _about(effect: Effect) -> dict[str, Any]:
+    return {"context": f"an effect of the outcome: {effect.script.name}"}
 
 
 def _context(run: Run) -> dict[str, object]:

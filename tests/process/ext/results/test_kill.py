@@ -9,7 +9,7 @@ from offsider.client import Client
 from offsider.config.installation import Installation
 from offsider.ext.results import Results, store as results
 from offsider.storage import working
-from offsider.storage.effects import Effect, joined
+from offsider.storage.effects import Effect, EffectCalls, joined
 from tests.waiting import wait_for
 
 FAST = {"OFFSIDER_WORKER_LIVENESS_SECONDS": "3"}
@@ -52,7 +52,10 @@ REQUESTS = 2
 
 def load_scripts(stored):
     """Else each is sent twice, first by its hash."""
-    for script in (results.BEGIN, joined(working.ACK_AND_CLAIM, [], [], [(0, Effect(results.SETTLE, []))])[0]):
+    for script in (
+        results.BEGIN,
+        joined(working.ACK_AND_CLAIM, [], [], EffectCalls([[Effect(results.SETTLE, [])]]))[0],
+    ):
         stored.script_load(script.text)
 
 

@@ -15,7 +15,7 @@ from offsider.ext.batches import Batch, Batches, current_batch, store
 from offsider.ext.concurrency_limits import ConcurrencyLimits
 from offsider.inspector import DeadSet, Queue, RetrySet, Switches
 from offsider.storage import working
-from offsider.storage.effects import joined
+from offsider.storage.effects import EffectCalls, joined
 from offsider.testing import RunningWorker
 from tests.faults import FaultProxy
 from tests.waiting import wait_for
@@ -254,7 +254,7 @@ def test_a_job_without_a_batch_has_none(config, client, declared):
 def test_outcomes_with_a_lost_reply_count_once(redis_url, raw_redis, member, callbacks, *, fault, act, pushed):
     """The worker loses its connection at the step that writes the outcome, and writes it again."""
     script = working.POSTPONE if act == "fail" else working.ACK_AND_CLAIM
-    composed = joined(script, [], [], [(0, store.Effect(store.ADVANCE, []))])[0]
+    composed = joined(script, [], [], EffectCalls([[store.Effect(store.ADVANCE, [])]]))[0]
     raw_redis.script_load(composed.text)
     with FaultProxy(redis_url) as proxy:
         config = Config()
