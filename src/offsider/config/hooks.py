@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from random import Random
 from types import MappingProxyType
@@ -27,6 +27,8 @@ from offsider.runtime.service import Service
 if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.config.installation import Installation
+    from offsider.runtime.events import JobRemoved
+    from offsider.storage.effects import Effect
 
 ErrorHandler: TypeAlias = Callable[[BaseException, Mapping[str, object]], None]
 DeathHandler: TypeAlias = Callable[[JobPayload, "BaseException | None"], None]
@@ -34,6 +36,8 @@ DeathHandler: TypeAlias = Callable[[JobPayload, "BaseException | None"], None]
 DoctorCheck: TypeAlias = Callable[["Installation"], Iterable[Any]]
 #: Reads one server and returns metric families; see `offsider.prometheus`.
 MetricFamilies: TypeAlias = Callable[["Installation"], Iterable[Any]]
+#: See `Hooks.removal_effects`.
+RemovalEffects: TypeAlias = "Callable[[JobRemoved], Sequence[Effect]]"
 MetricLabels: TypeAlias = Callable[[str, str], Mapping[str, str]]
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
@@ -83,6 +87,8 @@ class Hooks:
             the metrics, `offsider doctor` and the web UI. Each has a method that adds one.
         queue_resolver: returns the queue of a push, or None to keep it; runs before client middleware.
         push_effects: scripts that run in the script that stores a job; see `offsider.config.push_effects`.
+        removal_effects: called for each job that an operator is about to delete, kill or quarantine; return effects
+            (`offsider.storage.effects.Effect`), which run in the script that removes the job.
         push_guard: stores jobs with a script that may refuse them; called after client middleware.
         results: returns the object that reads the states and results of the jobs of a server; see `JobId`.
         clock, random: replaceable in tests.
@@ -109,6 +115,7 @@ class Hooks:
         self.services: Listing[Callable[[Config], Service]] = Listing("config.services")
         self.info_fields: Listing[Callable[[], Mapping[str, Any]]] = Listing("config.info_fields")
         self.push_effects: Listing[PushEffects] = Listing("config.push_effects")
+        self.removal_effects: Listing[RemovalEffects] = Listing("config.removal_effects")
         self.admissions: Listing[Admission] = Listing("config.admissions")
         self.web_tabs: Listing[WebTab] = Listing("config.web_tabs")
         self.metric_labels: Listing[MetricLabels] = Listing("config.metric_labels")

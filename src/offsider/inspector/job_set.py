@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from itertools import islice
 
 from offsider.client import Client
@@ -21,11 +20,13 @@ from offsider.core.payload import JobPayload, decode, stamp
 from offsider.inspector.counted import Counted, CountedByScan
 from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_record import JobRecord
-from offsider.inspector.scan import Chunk, deadline, drained, steps
+from offsider.inspector.removal import removing
+from offsider.inspector.scan import Chunk, deadline, first_pages, steps
 from offsider.runtime.events import JobRemoved
 from offsider.storage import attempts, job_sets, quarantine
 from offsider.storage.job_sets import Move, MoveResult
 from offsider.storage.queue_walk import digest
+from offsider.storage.scripts import RunsScripts
 
 KILLED = "killed by hand"
 _BATCH = 100
@@ -236,9 +237,8 @@ class JobSet(CountedByScan):
         """Delete every job, and return their number."""
         removed = 0
         if self._here.config.events.listened("job_removed"):
-            for member in drained(len(self), _SCANNED_AT_ONCE, partial(job_sets.take_earliest, self._redis, self._key)):
-                self._announce(member, "clear")
-                removed += 1
+            for page in first_pages(len(self), _SCANNED_AT_ONCE, self._first):
+                removed += self._delete_many(page, "clear").count(MoveResult.DONE)
         return removed + job_sets.clear(self._redis, self._key)
 
     def pop_each(self) -> Iterator[SetEntry]:
@@ -246,9 +246,9 @@ class JobSet(CountedByScan):
 
         A yielded job exists only in the caller's memory.
         """
-        while (taken := job_sets.take_first(self._redis, self._key)) is not None:
-            self._announce(taken[0], "delete")
-            yield SetEntry(self, *taken)
+        while first := self._first(1):
+            if self._delete_many(first) == [MoveResult.DONE]:
+                yield first[0]
 
     # Actions on one job, for SetEntry
 
@@ -256,7 +256,7 @@ class JobSet(CountedByScan):
         """Move a member to its queue, with its payload passed through client middleware."""
         prepared = self._prepare(payload)
         if prepared is None:
-            return job_sets.remove(self._redis, self._key, member)
+            return job_sets.remove(self._redis, self._key, [member])[0]
         move = Move(member, prepared.raw, prepared.queue)
         moved = job_sets.enqueue(self._redis, self._key, [move], only_due=False)[0]
         if moved is MoveResult.REFUSED:
@@ -353,7 +353,7 @@ class JobSet(CountedByScan):
             else:
                 moves.append(Move(entry.raw, prepared.raw, prepared.queue))
         moved = job_sets.enqueue(self._redis, self._key, moves, only_due=False) if moves else []
-        removed = job_sets.remove_many(self._redis, self._key, stopped) if stopped else []
+        removed = job_sets.remove(self._redis, self._key, stopped) if stopped else []
         how |= {move.member: each for move, each in zip(moves, moved, strict=True)}
         how |= {raw: MoveResult.DONE if gone else MoveResult.GONE for raw, gone in zip(stopped, removed, strict=True)}
         return list(how.values())
@@ -364,29 +364,38 @@ class JobSet(CountedByScan):
     def _kill_many(self, batch: list[SetEntry], reason: str) -> list[MoveResult]:
         now = stamp(self._here.config.clock.now(), self._here.settings.wire_version)
         members = [(entry.raw, listable(entry.raw, now)) for entry in batch]
-        killed = job_sets.kill_many(self._redis, self._key, members, self._limits)
+        killed = job_sets.kill(self._removing(batch, "kill"), self._key, members, self._limits)
         return self._emit_removed(batch, killed, "kill", reason)
 
-    def _delete_many(self, batch: list[SetEntry]) -> list[MoveResult]:
-        removed = job_sets.remove_many(self._redis, self._key, [entry.raw for entry in batch])
-        return self._emit_removed(batch, removed, "delete")
+    def _delete_many(self, batch: list[SetEntry], how: str = "delete") -> list[MoveResult]:
+        removed = job_sets.remove(self._removing(batch, how), self._key, [entry.raw for entry in batch])
+        return self._emit_removed(batch, removed, how)
 
     def _quarantine_many(self, batch: list[SetEntry]) -> list[MoveResult]:
         members = [(entry.raw, entry.score) for entry in batch]
         days, now = self._here.config.worker.quarantine_days, self._here.config.clock.now()
-        moved = quarantine.put_from_set(self._redis, self.name, members, days=days, at=now, how="quarantine")
+        quarantine.trim(self._redis)
+        redis = self._removing(batch, "quarantine")
+        moved = quarantine.put_from_set(redis, self.name, members, days=days, at=now, how="quarantine")
         return self._emit_removed(batch, moved, "quarantine")
+
+    def _removing(self, batch: list[SetEntry], how: str) -> RunsScripts:
+        return removing(self._here, (entry.raw for entry in batch), self.name, how)
+
+    def _first(self, count: int) -> list[SetEntry]:
+        return [*self._entries(job_sets.page(self._redis, self._key, 0, count))]
 
     def _emit_removed(self, batch: list[SetEntry], gone: list[bool], how: str, reason: str = "") -> list[MoveResult]:
         """Emit events for the removed jobs, and return the outcome of each."""
         for entry, has_gone in zip(batch, gone, strict=True):
             if has_gone:
-                self._announce(entry.raw, how)
+                removed = JobRemoved(entry.raw, self.name, how, self._here.server)
+                self._here.config.events.emit("job_removed", removed)
                 if how == "kill" and entry.payload is not None:
                     self._call_death_handlers(readable(entry.payload), JobKilled(reason))
         if how == "delete":
-            removed = (entry.jid for entry, has_gone in zip(batch, gone, strict=True) if has_gone)
-            attempts.forget(self._redis, [jid for jid in removed if jid])
+            jids = (entry.jid for entry, has_gone in zip(batch, gone, strict=True) if has_gone)
+            attempts.forget(self._redis, [jid for jid in jids if jid])
         return [MoveResult.DONE if has_gone else MoveResult.GONE for has_gone in gone]
 
     def _call_death_handlers(self, payload: JobPayload, killed: JobKilled) -> None:
@@ -395,9 +404,6 @@ class JobSet(CountedByScan):
                 handler(payload, killed)
             except Exception as error:  # noqa: BLE001 - a broken handler must not block the others
                 self._here.config.handle_error(error, {"context": "a death handler", "job": payload})
-
-    def _announce(self, raw: bytes, how: str) -> None:
-        self._here.config.events.emit("job_removed", JobRemoved(raw, self.name, how, self._here.server))
 
 
 def retried(raw: bytes) -> JobPayload:

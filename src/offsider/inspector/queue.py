@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -15,7 +15,8 @@ from offsider.core.former_names import FormerName
 from offsider.inspector.counted import Counted, CountedByScan
 from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_record import JobRecord
-from offsider.inspector.scan import Chunk, deadline, drained, steps
+from offsider.inspector.removal import removing
+from offsider.inspector.scan import Chunk, deadline, first_pages, steps
 from offsider.runtime.events import JobRemoved
 from offsider.storage import quarantine, queue_walk, queues
 from offsider.storage.quarantine import Seen
@@ -251,21 +252,11 @@ class Queue(_JobList, CountedByScan):
 
     def delete(self, record: JobRecord) -> bool:
         """Delete one job. Returns False if it has left the queue."""
-        if record.position is not None and self._take([Seen(record.raw, record.position)], "delete", self._delete):
-            return True
-        # The position is unknown or outdated: the server compares every job.
-        deleted = queues.delete_job(self._redis, self.name, record.raw)
-        if deleted:
-            self._gone(record.raw, "delete")
-        return deleted
+        return self._take_one(record, "delete")
 
     def quarantine(self, record: JobRecord) -> bool:
         """Move one job to the quarantine for ``worker.quarantine_days``. Returns False if it has left the queue."""
-        known = record.position
-        if known is not None and self._take([Seen(record.raw, known)], "quarantine", self._put_aside):
-            return True
-        position = queues.position(self._redis, self.name, record.raw)
-        return position is not None and bool(self._take([Seen(record.raw, position)], "quarantine", self._put_aside))
+        return self._take_one(record, "quarantine")
 
     def delete_by_class(self, name: str) -> int:
         """Delete every job of a class, and return their number."""
@@ -278,30 +269,17 @@ class Queue(_JobList, CountedByScan):
             wanted: a filter or a count.
             budget_ms: approximate time limit; call again with the same `Counted` to continue.
         """
-        return self._sweep(wanted, "delete", self._delete, budget_ms)
+        return self._sweep(wanted, "delete", budget_ms)
 
     def quarantine_matching(self, wanted: JobFilter | Counted, budget_ms: float | None = None) -> int:
         """Move every matching job to the quarantine for ``worker.quarantine_days``; see `delete_matching`."""
-        return self._sweep(wanted, "quarantine", self._put_aside, budget_ms)
+        return self._sweep(wanted, "quarantine", budget_ms)
 
     def forget(self) -> bool:
         """Remove an empty queue from the set of queues; False if it contains jobs or is not in the set."""
         return queues.forget(self._redis, self.name)
 
-    def _delete(self, jobs: list[Seen]) -> list[bool]:
-        return quarantine.take_from_queue(self._redis, self.name, jobs)
-
-    def _put_aside(self, jobs: list[Seen]) -> list[bool]:
-        days, now = self._here.config.worker.quarantine_days, self._here.config.clock.now()
-        return quarantine.take_from_queue(self._redis, self.name, jobs, days=days, at=now, how="quarantine")
-
-    def _sweep(
-        self,
-        wanted: JobFilter | Counted,
-        how: str,
-        take: Callable[[list[Seen]], list[bool]],
-        budget_ms: float | None,
-    ) -> int:
+    def _sweep(self, wanted: JobFilter | Counted, how: str, budget_ms: float | None) -> int:
         counted = wanted if isinstance(wanted, Counted) else self.count(wanted)
         place, tries, is_over = Place.read(counted.cursor), 0, deadline(budget_ms)
         while True:
@@ -310,7 +288,7 @@ class Queue(_JobList, CountedByScan):
                 counted.cursor, counted.finished = "", True
                 return counted.done
             seen = [Seen(raws[at], start + at) for at in counted.among(raws)]
-            taken = self._take(seen, how, take)
+            taken = self._take(seen, how)
             counted.record(job.raw for job in seen if job.position in taken)
             tries += 1
             if len(taken) < len(seen) and tries < _TRIES:
@@ -321,13 +299,27 @@ class Queue(_JobList, CountedByScan):
             if is_over():
                 return counted.done
 
-    def _take(self, seen: list[Seen], how: str, take: Callable[[list[Seen]], list[bool]]) -> set[int]:
+    def _take_one(self, record: JobRecord, how: str) -> bool:
+        known = record.position
+        if known is not None and self._take([Seen(record.raw, known)], how):
+            return True
+        # The position is unknown or outdated: the server compares every job.
+        position = queues.position(self._redis, self.name, record.raw)
+        return position is not None and bool(self._take([Seen(record.raw, position)], how))
+
+    def _take(self, seen: list[Seen], how: str) -> set[int]:
         """Remove jobs, and return the positions of those that were removed."""
         taken: set[int] = set()
+        days, now = 0.0, self._here.config.clock.now()
+        if how == "quarantine":
+            days = self._here.config.worker.quarantine_days
+            quarantine.trim(self._redis)
         for first in range(0, len(seen), quarantine.BATCH):
             batch = seen[first : first + quarantine.BATCH]
             # Jobs removed before were closer to the next job, so the positions of the others have decreased.
-            replies = take([Seen(job.raw, job.position - len(taken)) for job in batch])
+            jobs = [Seen(job.raw, job.position - len(taken)) for job in batch]
+            redis = removing(self._here, (job.raw for job in batch), f"queue:{self.name}", how)
+            replies = quarantine.take_from_queue(redis, self.name, jobs, days=days, at=now, how=how)
             for job, gone in zip(batch, replies, strict=True):
                 if gone:
                     taken.add(job.position)
@@ -338,9 +330,8 @@ class Queue(_JobList, CountedByScan):
         """Delete the queue with all its jobs, and return their number."""
         removed = 0
         if self._here.config.events.listened("job_removed"):
-            for raw in drained(len(self), _BULK_PAGE, partial(queues.take, self._redis, self.name)):
-                self._gone(raw, "clear")
-                removed += 1
+            for page in first_pages(len(self), _BULK_PAGE, partial(queues.page, self._redis, self._key, 0)):
+                removed += len(self._take([Seen(raw, position) for position, raw in enumerate(page)], "clear"))
         return removed + queues.clear(self._redis, self.name)
 
     def _gone(self, raw: bytes, how: str) -> None:

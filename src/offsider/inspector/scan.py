@@ -63,8 +63,8 @@ def deadline(budget_ms: float | None) -> Callable[[], bool]:
     return lambda: time.monotonic() >= ends
 
 
-def drained(size: int, page: int, take: Callable[[int], list[bytes]]) -> Iterator[bytes]:
-    """Yield up to ``size`` jobs that ``take`` removes, a page at a time."""
-    while size > 0 and (taken := take(min(page, size))):
-        size -= len(taken)
-        yield from taken
+def first_pages(size: int, page: int, read: Callable[[int], list[T]]) -> Iterator[list[T]]:
+    """Yield up to ``size`` jobs in pages, each of which the caller removes before the next is read."""
+    while size > 0 and (found := read(min(page, size))):
+        size -= len(found)
+        yield found

@@ -210,22 +210,26 @@ def joined(script: Script, keys: Sequence[str], arguments: Sequence[Argument], e
 
 
 class Together:
-    """Runs a script on one job together with the effects of its outcome.
+    """Runs a script together with the effects of its jobs.
+
+    Args:
+        redis: the server.
+        jobs: the effects of each job of the script.
 
     Attributes:
-        replies: replies of the effects.
+        replies: replies of the effects of the first job.
     """
 
-    def __init__(self, redis: RunsScripts, effects: Sequence[Effect]) -> None:
+    def __init__(self, redis: RunsScripts, *jobs: Sequence[Effect]) -> None:
         self.keys = redis.keys
         self._redis = redis
-        self._effects = effects
+        self._jobs = jobs
         self.replies: Sequence[Any] = ()
 
     def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument] = ()) -> Any:
-        if not self._effects:
+        if not any(self._jobs):
             return self._redis.run(script, keys, arguments)
-        effects = EffectCalls([self._effects])
+        effects = EffectCalls(self._jobs)
         written, replies = self._redis.run(*joined(script, keys, arguments, effects))
         self.replies = effects.replies_of(0, replies)
         return written

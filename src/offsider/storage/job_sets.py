@@ -11,17 +11,16 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
-from offsider.core.errors import OffsiderError, RedisRefused
 from offsider.storage.full_server import run_together
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Argument, Call, Script
+from offsider.storage.scripts import Argument, Call, RunsScripts, Script
 from offsider.storage.working import DeadSetLimits
 
 ENQUEUE = Script("enqueue")
 KILL = Script("kill")
+REMOVE = Script("remove")
 DEFER = Script("defer")
 DROP = Script("drop")
 
@@ -64,32 +63,19 @@ def enqueue_call(keys: Keys, sorted_set: str, moves: Sequence[Move], *, only_due
     return ENQUEUE, [sorted_set, keys.queues, *(keys.queue(move.queue) for move in moves)], arguments
 
 
-def kill_many(
-    redis: Redis, sorted_set: str, members: Sequence[tuple[bytes, bytes]], limits: DeadSetLimits
-) -> list[bool]:
-    """Move members to the dead set in one round trip, each with its new payload. False for a missing member."""
-    keys = [sorted_set, redis.keys.dead]
-    calls: list[list[Argument]] = [
-        [member, limits.timeout_seconds, limits.max_jobs, 0, stored] for member, stored in members
-    ]
-    replies = redis.pipeline([KILL.by_hash(keys, arguments) for arguments in calls], raise_errors=False)
-    return [_killed(redis, keys, *pair) for pair in zip(calls, replies, strict=True)]
-
-
-def _killed(redis: Redis, keys: Sequence[str], arguments: Sequence[Argument], reply: Any) -> bool:
-    if isinstance(reply, RedisRefused) and reply.code == "NOSCRIPT":
-        reply = redis.run(KILL, keys, arguments)
-    if isinstance(reply, OffsiderError):
-        raise reply
-    return bool(reply)
-
-
 def kill(
-    redis: Redis, sorted_set: str, member: bytes, stored: bytes, limits: DeadSetLimits, *, only_due: bool = False
-) -> bool:
-    """Move a member to the dead set as ``stored``. False if it is missing, or has to be due and is not."""
-    arguments: list[Argument] = [member, limits.timeout_seconds, limits.max_jobs, int(only_due), stored]
-    return bool(redis.run(KILL, [sorted_set, redis.keys.dead], arguments))
+    redis: RunsScripts,
+    sorted_set: str,
+    members: Sequence[tuple[bytes, bytes]],
+    limits: DeadSetLimits,
+    *,
+    only_due: bool = False,
+) -> list[bool]:
+    """Move members to the dead set, each with its new payload. False if it is missing, or has to be due and is not."""
+    arguments: list[Argument] = [limits.timeout_seconds, limits.max_jobs, int(only_due)]
+    for member in members:
+        arguments += member
+    return [bool(reply) for reply in redis.run(KILL, [sorted_set, redis.keys.dead], arguments)]
 
 
 def bury(redis: Redis, payload: bytes, now: float, limits: DeadSetLimits) -> None:
@@ -116,26 +102,15 @@ def defer(redis: Redis, sorted_set: str, member: bytes, delay_seconds: float) ->
     return bool(redis.run(DEFER, [sorted_set], [member, repr(delay_seconds)]))
 
 
-def remove(redis: Redis, sorted_set: str, member: bytes) -> bool:
-    """Delete a member. False if it is missing."""
-    return bool(redis.call("ZREM", sorted_set, member))
-
-
-def remove_many(redis: Redis, sorted_set: str, members: Sequence[bytes]) -> list[bool]:
-    """Delete members in one round trip. False for a missing member."""
-    return [bool(reply) for reply in redis.pipeline([("ZREM", sorted_set, member) for member in members])]
+def remove(redis: RunsScripts, sorted_set: str, members: Sequence[bytes]) -> list[bool]:
+    """Delete members. False for a missing member."""
+    return [bool(reply) for reply in redis.run(REMOVE, [sorted_set], members)]
 
 
 def reschedule(redis: Redis, sorted_set: str, member: bytes, at: float) -> bool:
     """Set the score of a member, in epoch seconds. False if it is missing."""
     before, _ = run_together(redis, ("ZSCORE", sorted_set, member), ("ZADD", sorted_set, "XX", repr(at), member))
     return before is not None
-
-
-def take_first(redis: Redis, sorted_set: str) -> tuple[bytes, float] | None:
-    """Remove and return the earliest member."""
-    reply = redis.call("ZPOPMIN", sorted_set)
-    return (reply[0], float(reply[1])) if reply else None
 
 
 def drop(redis: Redis, sorted_set: str, member: bytes) -> bool:
@@ -191,12 +166,6 @@ def clear(redis: Redis, sorted_set: str) -> int:
     """Delete a set; returns how many members it had."""
     members, _ = run_together(redis, ("ZCARD", sorted_set), ("UNLINK", sorted_set))
     return int(members)
-
-
-def take_earliest(redis: Redis, sorted_set: str, count: int) -> list[bytes]:
-    """Remove and return the earliest members."""
-    members: list[bytes] = redis.call("ZPOPMIN", sorted_set, count)[::2]
-    return members
 
 
 def scan_on(redis: Redis, sorted_set: str, text: str, cursor: int, count: int) -> tuple[int, list[tuple[bytes, float]]]:

@@ -60,10 +60,9 @@ class Quarantined:
 
 
 def put_from_set(
-    redis: Redis, where: str, members: Sequence[tuple[bytes, float]], *, days: float, at: float, how: str
+    redis: RunsScripts, where: str, members: Sequence[tuple[bytes, float]], *, days: float, at: float, how: str
 ) -> list[bool]:
     """Move up to 100 members of a sorted set into quarantine. False for a missing member."""
-    trim(redis)
     keys = redis.keys
     arguments: list[Argument] = [_seconds(days)]
     for member, score in members:
@@ -73,7 +72,7 @@ def put_from_set(
 
 
 def take_from_queue(
-    redis: Redis,
+    redis: RunsScripts,
     queue: str,
     jobs: Sequence[Seen],
     *,
@@ -96,8 +95,6 @@ def take_from_queue(
         out_of: key of the list that contains them, if it is not the queue.
     """
     keys = redis.keys
-    if days:
-        trim(redis)
     mark = f"offsider:plucked:{secrets.token_hex(16)}"
     head = _head(f"queue:{queue}", 0, at, how)
     arguments: list[Argument] = [mark, _seconds(days), _TAKEN_MEANWHILE]

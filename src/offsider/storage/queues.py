@@ -98,11 +98,6 @@ def position(redis: Redis, queue: str, raw: bytes) -> int | None:
     return None if from_head is None else int(size) - 1 - int(from_head)
 
 
-def delete_job(redis: Redis, queue: str, raw: bytes) -> bool:
-    """Delete one job by its exact bytes."""
-    return bool(redis.call("LREM", redis.keys.queue(queue), 1, raw))
-
-
 def clear(redis: Redis, queue: str) -> int:
     """Delete a queue with all its jobs; returns the number of jobs."""
     key = redis.keys.queue(queue)
@@ -113,12 +108,6 @@ def clear(redis: Redis, queue: str) -> int:
 def forget(redis: Redis, queue: str) -> bool:
     """Remove an empty queue from the set of queues; False if it contains jobs or is not in the set."""
     return bool(redis.run(FORGET_QUEUE, [redis.keys.queue(queue), redis.keys.queues], [queue]))
-
-
-def take(redis: Redis, queue: str, count: int) -> list[bytes]:
-    """Remove and return the next jobs."""
-    taken: list[bytes] | None = redis.call("RPOP", redis.keys.queue(queue), count)
-    return taken or []
 
 
 def pause(redis: Redis, *queues: str) -> None:

@@ -197,7 +197,7 @@ class Scheduler(LoopService):
 
     def _bury(self, sorted_set: str, member: bytes, error: MalformedPayload) -> None:
         stored = listable(member, stamp(self._config.clock.now(), self._config.redis.wire_version))
-        if job_sets.kill(self._redis, sorted_set, member, stored, self._limits, only_due=True):
+        if job_sets.kill(self._redis, sorted_set, [(member, stored)], self._limits, only_due=True)[0]:
             self._config.handle_error(error, {"context": f"a malformed payload in {sorted_set}", "jobstr": member})
 
     def _put_off(self, sorted_set: str, member: bytes) -> None:

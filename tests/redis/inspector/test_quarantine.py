@@ -125,3 +125,20 @@ def test_all_that_were_counted_are_restored_in_parts(config, raw_redis):
         quarantine.keep(counted, "a")
         parts += 1
     assert (parts, counted.done, counted.changed, len(quarantine)) == (5, 5, 0, 1)
+
+
+@pytest.mark.parametrize("where", ["queue", "set"])
+def test_expired_jobs_are_deleted_at_the_next_write(config, raw_redis, where):
+    jobs = Queue("default", config) if where == "queue" else RetrySet(config)
+    for number in range(2):
+        for identifier in raw_redis.hkeys("offsider:quarantine:jobs"):
+            raw_redis.zadd("offsider:quarantine", {identifier: 1})
+        if where == "queue":
+            raw_redis.lpush("queue:default", job(number))
+            assert jobs.quarantine_matching(JobFilter()) == 1
+        else:
+            raw_redis.zadd("retry", {job(number): 1})
+            assert jobs.quarantine_all() == 1
+    assert len(Quarantine(config)) == 1
+    (stored,) = raw_redis.hvals("offsider:quarantine:jobs")
+    assert stored.endswith(job(1))

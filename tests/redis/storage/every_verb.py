@@ -77,7 +77,7 @@ def walk(redis: Redis) -> None:
         MoveResult.GONE,
         MoveResult.GONE,
     ]
-    assert job_sets.kill(redis, keys.schedule, b"bad", b"bad", LIMITS)
+    assert job_sets.kill(redis, keys.schedule, [(b"bad", b"bad")], LIMITS) == [True]
     assert not job_sets.drop(redis, keys.schedule, b"nobody")
     assert job_sets.defer(redis, keys.schedule, b"gone", 60)
     _quarantine(redis)
@@ -136,6 +136,7 @@ def _make_room(redis: Redis) -> None:
     assert not queues.forget(redis, "extra")
     assert job_sets.reschedule(redis, keys.schedule, b"later", 8e9)
     assert not job_sets.reschedule(redis, keys.schedule, b"nobody", 8e9)
+    assert job_sets.remove(redis, keys.schedule, [b"nobody"]) == [False]
     assert job_sets.clear(redis, keys.prefix + "extra") == 1
     error_groups.note(redis, [Noted("dead", 1, LONG_AGO, "{}", "jid")])
     assert error_groups.delete(redis, ["dead", "nobody"]) == 1

@@ -83,19 +83,19 @@ def test_a_set_of_queues_of_the_wrong_type_does_not_stop_a_move(pool, raw_redis)
 
 def test_a_killed_job_is_in_the_dead_set_unchanged(pool, raw_redis):
     raw_redis.zadd("retry", {"job": FUTURE})
-    assert job_sets.kill(pool, "retry", b"job", b"job", LIMITS)
+    assert job_sets.kill(pool, "retry", [(b"job", b"job")], LIMITS) == [True]
     stored = snapshot(raw_redis)
     assert set(stored) == {"dead"}
     assert stored["dead"][b"job"] == pytest.approx(now(raw_redis), abs=5)
-    assert not job_sets.kill(pool, "retry", b"job", b"job", LIMITS)
+    assert job_sets.kill(pool, "retry", [(b"job", b"job")], LIMITS) == [False]
 
 
 def test_a_dead_member_can_also_be_replaced(pool, raw_redis):
     raw_redis.zadd("retry", {"5": 1})
-    assert job_sets.kill(pool, "retry", b"5", b"wrapped", LIMITS)
+    assert job_sets.kill(pool, "retry", [(b"5", b"wrapped")], LIMITS) == [True]
     assert {key: list(value) for key, value in snapshot(raw_redis).items()} == {"dead": [b"wrapped"]}
-    assert job_sets.kill(pool, "dead", b"wrapped", b"wrapped", LIMITS)
-    assert job_sets.kill(pool, "dead", b"wrapped", b"anew", LIMITS)
+    assert job_sets.kill(pool, "dead", [(b"wrapped", b"wrapped")], LIMITS) == [True]
+    assert job_sets.kill(pool, "dead", [(b"wrapped", b"anew")], LIMITS) == [True]
     assert {key: list(value) for key, value in snapshot(raw_redis).items()} == {"dead": [b"anew"]}
 
 
@@ -104,7 +104,7 @@ def test_nothing_is_lost_when_the_dead_set_is_of_the_wrong_type(pool, raw_redis)
     raw_redis.set("dead", "wrong")
     before = snapshot(raw_redis)
     with pytest.raises(RedisRefused):
-        job_sets.kill(pool, "retry", b"job", b"job", LIMITS)
+        job_sets.kill(pool, "retry", [(b"job", b"job")], LIMITS)
     assert snapshot(raw_redis) == before
 
 
@@ -124,7 +124,7 @@ def test_the_dead_set_is_cut_as_sidekiq_cuts_it(pool, raw_redis, how, ages, kept
     limits = DeadSetLimits(max_jobs=6, timeout_seconds=500)
     if how == "kill":
         raw_redis.zadd("retry", {"job": 1})
-        job_sets.kill(pool, "retry", b"job", b"job", limits)
+        job_sets.kill(pool, "retry", [(b"job", b"job")], limits)
     else:
         job_sets.bury(pool, b"job", at, limits)
     assert raw_redis.zrange("dead", 0, -1) == [*(f"{age}".encode() for age in kept), b"job"]
@@ -146,8 +146,8 @@ def test_adding_removing_and_counting(pool, raw_redis):
     job_sets.add(pool, "schedule", b"b", 12.5)
     assert job_sets.size(pool, "schedule") == 2
     assert job_sets.with_score(pool, "schedule", 12.5) == [b"a", b"b"]
-    assert job_sets.remove(pool, "schedule", b"a")
-    assert not job_sets.remove(pool, "schedule", b"a")
+    assert job_sets.remove(pool, "schedule", [b"a"]) == [True]
+    assert job_sets.remove(pool, "schedule", [b"a"]) == [False]
     assert snapshot(raw_redis) == {"schedule": {b"b": 12.5}}
 
 
@@ -193,7 +193,7 @@ def test_a_job_postponed_further_keeps_its_time(pool, raw_redis):
     raw_redis.zadd("schedule", {b"job": FUTURE})
     assert not job_sets.defer(pool, "schedule", b"job", 60)
     assert not job_sets.drop(pool, "schedule", b"job")
-    assert not job_sets.kill(pool, "schedule", b"job", b"job", LIMITS, only_due=True)
+    assert job_sets.kill(pool, "schedule", [(b"job", b"job")], LIMITS, only_due=True) == [False]
     assert snapshot(raw_redis) == {"schedule": {b"job": FUTURE}}
 
 
@@ -215,7 +215,7 @@ def test_pages_begin_at_either_end(pool, raw_redis):
 def test_many_are_killed_at_once_also_when_the_server_has_forgotten_the_script(pool, raw_redis):
     raw_redis.zadd("retry", {"a": 1, "b": 2, "c": 3})
     raw_redis.script_flush()
-    assert job_sets.kill_many(pool, "retry", [(name, name) for name in (b"a", b"nobody", b"c")], LIMITS) == [
+    assert job_sets.kill(pool, "retry", [(name, name) for name in (b"a", b"nobody", b"c")], LIMITS) == [
         True,
         False,
         True,
@@ -228,13 +228,13 @@ def test_many_that_cannot_be_killed_stay(pool, raw_redis):
     raw_redis.zadd("retry", {"a": 1})
     raw_redis.set("dead", "wrong")
     with pytest.raises(RedisRefused):
-        job_sets.kill_many(pool, "retry", [(b"a", b"a")], LIMITS)
+        job_sets.kill(pool, "retry", [(b"a", b"a")], LIMITS)
     assert raw_redis.zcard("retry") == 1
 
 
 def test_many_are_removed_at_once(pool, raw_redis):
     raw_redis.zadd("retry", {"a": 1, "b": 2})
-    assert job_sets.remove_many(pool, "retry", [b"a", b"nobody"]) == [True, False]
+    assert job_sets.remove(pool, "retry", [b"a", b"nobody"]) == [True, False]
     assert snapshot(raw_redis) == {"retry": {b"b": 2.0}}
 
 
@@ -244,15 +244,6 @@ def test_a_member_is_rescored_only_if_it_exists(pool, raw_redis):
     assert job_sets.reschedule(pool, "schedule", b"a", FUTURE)
     assert not job_sets.reschedule(pool, "schedule", b"nobody", FUTURE)
     assert snapshot(raw_redis) == {"schedule": {b"a": FUTURE}}
-
-
-def test_the_earliest_members_are_removed(pool, raw_redis):
-    raw_redis.zadd("schedule", {"a": 1, "b": 2, "c": 3, "d": 4})
-    assert job_sets.take_first(pool, "schedule") == (b"a", 1.0)
-    assert job_sets.take_earliest(pool, "schedule", 2) == [b"b", b"c"]
-    assert job_sets.take_earliest(pool, "schedule", 2) == [b"d"]
-    assert job_sets.take_earliest(pool, "schedule", 2) == []
-    assert job_sets.take_first(pool, "schedule") is None
 
 
 @pytest.mark.parametrize("text, found", [("", 1_000), ("job 77", 11), ("*", 0), ("[0-9]", 0)])

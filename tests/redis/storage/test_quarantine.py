@@ -45,16 +45,6 @@ def test_nothing_is_lost_when_the_quarantine_cannot_be_written(pool, raw_redis):
     assert raw_redis.zrange("retry", 0, -1) == [b"a"]
 
 
-def test_expired_jobs_are_deleted_at_the_next_write(pool, raw_redis):
-    raw_redis.zadd("retry", {"a": 1, "b": 2})
-    put(pool, [(b"a", 1)])
-    (job,) = quarantine.page(pool, 0, 10)
-    raw_redis.zadd("offsider:quarantine", {job.id: 1})
-    put(pool, [(b"b", 2)])
-    assert aside(pool) == [(b"b", "retry", 2.0, "spam")]
-    assert raw_redis.hlen("offsider:quarantine:jobs") == 1
-
-
 # -------------------------------------------------------------------------------- from a queue
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from offsider.storage import queue_walk, queues
+from offsider.storage import queue_walk
 from offsider.storage.queue_walk import Place, read_on
 
 
@@ -125,7 +125,7 @@ def test_a_job_that_stays_all_the_time_is_seen(embedded_pool, history):
                 client.call("LPUSH", key, *(name(pushed + new) for new in range(number)))
                 pushed += number
             elif how == "take":
-                stayed -= set(queues.take(client, "low", number))
+                stayed -= set(client.call("RPOP", key, number) or ())
             elif how == "give back":
                 client.call("RPUSH", key, *(b"back %d %d" % (pushed, new) for new in range(number)))
             else:

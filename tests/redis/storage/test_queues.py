@@ -40,13 +40,6 @@ def test_names_sizes_and_pages(pool, raw_redis):
     assert queues.page(pool, "queue:low", 10, 5) == []
 
 
-def test_one_job_is_deleted_by_its_bytes(pool, raw_redis):
-    raw_redis.lpush("queue:low", "a", "b", "a")
-    assert queues.delete_job(pool, "low", b"a")
-    assert raw_redis.lrange("queue:low", 0, -1) == [b"b", b"a"]
-    assert not queues.delete_job(pool, "low", b"z")
-
-
 def test_clearing_deletes_the_queue_and_returns_its_size(pool, raw_redis):
     raw_redis.lpush("queue:low", "a", "b")
     raw_redis.sadd("queues", "low", "high")
@@ -101,13 +94,6 @@ def test_a_queue_is_registered_by_its_first_push(pool, raw_redis):
     raw_redis.sadd("queues", "low")
     assert queues.is_known(pool, "low")
     assert not queues.is_known(pool, "high")
-
-
-def test_the_next_jobs_are_removed(pool, raw_redis):
-    raw_redis.lpush("queue:low", "a", "b", "c")
-    assert queues.take(pool, "low", 2) == [b"a", b"b"]
-    assert queues.take(pool, "low", 2) == [b"c"]
-    assert queues.take(pool, "low", 2) == []
 
 
 def test_the_place_of_a_job_is_found_by_its_bytes(pool, raw_redis):

@@ -19,7 +19,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from offsider.config.installation import Installation
 from offsider.core.errors import MalformedPayload, RedisFailure, RedisUnavailable, Shutdown
@@ -45,6 +45,8 @@ logger = logging.getLogger("offsider")
 OUTAGE_SECONDS = 1.0
 REFUSED_SECONDS = 10.0
 _SUCCESSES = frozenset({"succeeded", "skipped", "expired"})
+#: Arguments of ``advance.lua``: event, jid, class and reason.
+Died: TypeAlias = tuple[str, str, str]
 _KEYS_BYTES = tuple(f'"{key}"'.encode() for key in (BID, CALLBACK_OF))
 
 
@@ -76,11 +78,12 @@ class Runs:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        # Of a worker, whose configuration is frozen when its first job runs.
+        # Settings are final when the first job runs.
         self._outcomes = lru_cache(1_000)(self._read_outcomes)
 
     def install(self) -> None:
         self._config.push_effects.append(Joins(self._config))
+        self._config.removal_effects.append(self._removing)
         self._config.admissions.insert(0, self.admit)  # an outcome of another admission must not go unnoticed
         self._config.on("job_removed", self._removed)
         self._config.death_handlers.append(self._died)
@@ -139,8 +142,8 @@ class Runs:
                     raise Shutdown from None
                 time.sleep(OUTAGE_SECONDS)
 
-    def _read_outcomes(self, bid: str) -> store.Outcomes | None:
-        here = self._here
+    def _read_outcomes(self, bid: str, server: str = "") -> store.Outcomes | None:
+        here = Installation.of(self._config, server)
         lineage = lineages(here).of(bid)
         return store.outcomes(here.redis.keys.prefix, lineage, self._lives()) if lineage else None
 
@@ -155,33 +158,53 @@ class Runs:
         why = "" if error is None else f": {type(error).__name__}"
         self._lost(cast("Mapping[str, Any]", payload), why, "", steps.FOLLOWED in payload)
 
+    def _removing(self, news: JobRemoved) -> Sequence[Effect]:
+        """Note the removal of a member in the script that removes it. Raises RedisFailure."""
+        payload = _decoded(news)
+        noted = payload and self._noted(payload, f": removed ({news.how})", news.server)
+        if not noted:
+            return ()
+        outcomes, event = noted
+        return (outcomes.other(*event),)
+
     def _removed(self, news: JobRemoved) -> None:
-        if not any(key in news.raw for key in _KEYS_BYTES):  # most jobs
-            return
-        try:
-            payload = decode(news.raw)
-        except MalformedPayload:
-            return
-        is_step, waits = steps.FOLLOWED in payload, news.where == steps.WAITING
-        why = ": a step before it has no result" if waits else f": removed ({news.how})"
-        self._lost(cast("Mapping[str, Any]", payload), why, news.server, is_step and not waits)
+        payload = _decoded(news)
+        if payload is not None:
+            is_step, waits = steps.FOLLOWED in payload, news.where == steps.WAITING
+            why = ": a step before it has no result" if waits else f": removed ({news.how})"
+            self._lost(payload, why, news.server, is_step and not waits)
 
     def _lost(self, payload: Mapping[str, Any], why: str, server: str, followed: bool) -> None:  # noqa: FBT001
-        bid, is_member = _batch_of(payload)
-        jid = payload.get("jid")
-        if not bid or not isinstance(jid, str):
-            return
-        here = Installation.of(self._config, server)
         try:
-            lineage = lineages(here).of(bid)
-            if lineage:
-                event = "died" if is_member else "broken"
-                about = f"{payload.get('class')}{why}"
-                here.redis.run(*store.outcomes(here.redis.keys.prefix, lineage, self._lives()).call(event, jid, about))
+            noted = self._noted(payload, why, server)
+            if noted is not None:
+                outcomes, event = noted
+                here = Installation.of(self._config, server)
+                here.redis.run(*outcomes.call(*event))
                 if followed:
-                    steps.stop(here, bid, jid)
+                    steps.stop(here, payload.get(BID, ""), payload["jid"])
         except RedisFailure as error:
             self._config.handle_error(error, {"context": "noting a dead job in its batch", "job": payload})
+
+    def _noted(self, payload: Mapping[str, Any], why: str, server: str) -> tuple[store.Outcomes, Died] | None:
+        """Return the note that a job is lost, and the calls of its batch; None without a batch."""
+        (bid, is_member), jid = _batch_of(payload), payload.get("jid")
+        if not bid or not isinstance(jid, str):
+            return None
+        outcomes = self._outcomes(bid, server)
+        if outcomes is None:
+            return None
+        return outcomes, ("died" if is_member else "broken", jid, f"{payload.get('class')}{why}")
+
+
+def _decoded(news: JobRemoved) -> Mapping[str, Any] | None:
+    """Return the payload of a removed job that may be of a batch."""
+    if not any(key in news.raw for key in _KEYS_BYTES):  # most jobs
+        return None
+    try:
+        return cast("Mapping[str, Any]", decode(news.raw))
+    except MalformedPayload:
+        return None
 
 
 def _batch_of(payload: Mapping[str, Any]) -> tuple[str, bool]:

@@ -13,6 +13,7 @@ from offsider.core.former_names import FormerName
 from offsider.ext.concurrency_limits import rules, store
 from offsider.ext.concurrency_limits.table import effective
 from offsider.inspector.job_record import JobRecord
+from offsider.inspector.removal import removing
 from offsider.inspector.switches import known_jobs
 from offsider.jobs import registry
 from offsider.runtime.events import JobRemoved
@@ -192,46 +193,38 @@ class Limits:
 
         Restored jobs go to the end of their queue.
         """
-        return sum(self._clear(group, quarantine.BATCH, self._put_aside) for group in self._groups(self.name_of(name)))
+        quarantine.trim(self._redis)
+        days = self._here.config.worker.quarantine_days
+        return sum(self._clear(group, "quarantine", days) for group in self._groups(self.name_of(name)))
 
     def delete(self, name: str) -> int:
         """Permanently delete all held jobs of a class. Return their number."""
-        return sum(self._clear(group, _PAGE, self._delete) for group in self._groups(self.name_of(name)))
+        return sum(self._clear(group, "delete") for group in self._groups(self.name_of(name)))
 
-    def _clear(self, group: str, page: int, remove: Callable[[str, Sequence[bytes]], int]) -> int:
+    def _clear(self, group: str, how: str, days: float = 0) -> int:
         removed, left = 0, self._limits([group], [group])[0].held
         while left > 0:
-            raws = store.held(self._redis, group, 0, min(left, page))
+            raws = store.held(self._redis, group, 0, min(left, quarantine.BATCH))
             if not raws:
                 break
             left -= len(raws)
-            removed += remove(group, raws)
+            removed += self._take(group, raws, how, days)
         return removed
 
-    def _delete(self, group: str, raws: Sequence[bytes]) -> int:
-        gone = store.take_out(self._redis, group, raws)
-        for raw in gone:
-            self._tell(group, raw, "delete")
-        return len(gone)
-
-    def _put_aside(self, name: str, raws: Sequence[bytes]) -> int:
-        """Of the next jobs, queue by queue: that is where each goes when it is restored."""
-        days, now = self._here.config.worker.quarantine_days, self._here.config.clock.now()
-        out_of, left = store.Names(self._redis.keys).held(name), list(raws)
+    def _take(self, group: str, raws: Sequence[bytes], how: str, days: float) -> int:
+        """Remove the next jobs, queue by queue: that is where each goes when it is restored."""
+        now, where, out_of = self._here.config.clock.now(), f"held:{group}", store.Names(self._redis.keys).held(group)
+        left = list(raws)
         for queue in {JobRecord(raw).queue: None for raw in raws}:
             jobs = [Seen(raw, at) for at, raw in enumerate(left) if JobRecord(raw).queue == queue]
-            gone = quarantine.take_from_queue(
-                self._redis, queue, jobs, days=days, at=now, how="quarantine", out_of=out_of
-            )
+            redis = removing(self._here, (job.raw for job in jobs), where, how)
+            gone = quarantine.take_from_queue(redis, queue, jobs, days=days, at=now, how=how, out_of=out_of)
             taken = {job.position for job, went in zip(jobs, gone, strict=True) if went}
             left = [raw for at, raw in enumerate(left) if at not in taken]
-        moved = Counter(raws) - Counter(left)
-        for raw in moved.elements():
-            self._tell(name, raw, "quarantine")
-        return moved.total()
-
-    def _tell(self, name: str, raw: bytes, how: str) -> None:
-        self._here.config.events.emit("job_removed", JobRemoved(raw, f"held:{name}", how, self._here.server))
+        removed = Counter(raws) - Counter(left)
+        for raw in removed.elements():
+            self._here.config.events.emit("job_removed", JobRemoved(raw, where, how, self._here.server))
+        return removed.total()
 
     def _class(self, name: str) -> str:
         if store.class_of(name) != name:

@@ -482,10 +482,3 @@ def forget(redis: Redis, name: str) -> None:
 def held(redis: Redis, name: str, start: int, count: int) -> list[bytes]:
     """Return payloads of held jobs, next first; ``start`` counts from 0."""
     return queues.page(redis, Names(redis.keys).held(name), start, count)
-
-
-def take_out(redis: Redis, name: str, raws: Sequence[bytes]) -> list[bytes]:
-    """Delete held jobs; return the ones that were still there."""
-    key = Names(redis.keys).held(name)
-    replies = redis.pipeline([("LREM", key, -1, raw) for raw in raws]) if raws else []
-    return [raw for raw, gone in zip(raws, replies, strict=True) if gone]

@@ -12,8 +12,9 @@ from offsider import Client, Config, current_job, job
 from offsider.config.installation import Installation
 from offsider.core.errors import UnknownBatch
 from offsider.ext.batches import Batch, Batches, current_batch, store
-from offsider.ext.concurrency_limits import ConcurrencyLimits
-from offsider.inspector import DeadSet, Queue, RetrySet, Switches
+from offsider.ext.concurrency_limits import ConcurrencyLimits, Limits, store as limits
+from offsider.inspector import DeadSet, Queue, RetrySet, ScheduledSet, Switches
+from offsider.inspector.job_filter import JobFilter
 from offsider.storage import working
 from offsider.storage.effects import EffectCalls, joined
 from offsider.testing import RunningWorker
@@ -131,6 +132,49 @@ def test_a_member_that_is_removed_from_its_queue_counts_as_dead(config, client, 
         (stored,) = queue
         queue.delete(stored)
     assert [about for _, about in batch.died()] == [f"Member: removed ({how})"]
+    assert sorted(event for event, _ in pushed()) == ["complete", "death"]
+
+
+def each_of(verb, queue):
+    return [getattr(queue, verb)(record) for record in queue]
+
+
+REMOVALS = {
+    "delete from the queue": lambda config: each_of("delete", Queue("default", config)),
+    "quarantine from the queue": lambda config: each_of("quarantine", Queue("default", config)),
+    "clear the queue": lambda config: Queue("default", config).clear(),
+    "delete all from the queue": lambda config: Queue("default", config).delete_by_class("Member"),
+    "delete from a set": lambda config: next(iter(ScheduledSet(config))).delete(),
+    "kill from a set": lambda config: next(iter(ScheduledSet(config))).kill(),
+    "quarantine from a set": lambda config: next(iter(ScheduledSet(config))).quarantine(),
+    "kill all of a set": lambda config: ScheduledSet(config).kill_all(),
+    "delete all of a set": lambda config: ScheduledSet(config).delete_all(JobFilter(name="Member")),
+    "clear a set": lambda config: ScheduledSet(config).clear(),
+    "pop from a set": lambda config: next(ScheduledSet(config).pop_each()),
+    "delete held jobs": lambda config: Limits(config).delete("Member"),
+    "quarantine held jobs": lambda config: Limits(config).quarantine("Member"),
+}
+
+
+@pytest.mark.parametrize("remove", REMOVALS.values(), ids=REMOVALS)
+def test_a_kill_after_the_removal_of_a_member_loses_no_callback(
+    config, client, raw_redis, member, watched, *, pushed, remove, monkeypatch, request
+):
+    """The process sends no request after the one that removes the job."""
+    later = {"at": 1e10} if "set" in request.node.callspec.id else {}
+    with watched() as batch:
+        client.push({"class": "Member", "args": ["succeed"], **later})
+    if "held" in request.node.callspec.id:
+        names = limits.Names(Installation.of(config).redis.keys)
+        raw_redis.lmove("queue:default", names.held("Member"))
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(config.events, "emit", killed)
+    with pytest.raises(KeyboardInterrupt):
+        remove(config)
+    assert len(batch.status().dead_jids) == 1
     assert sorted(event for event, _ in pushed()) == ["complete", "death"]
 
 
