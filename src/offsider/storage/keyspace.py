@@ -21,8 +21,9 @@ _MOST = 100
 # Private lists of other reliable fetchers: Sidekiq Pro's, an older form of it, and GitLab's.
 _FOREIGN = ("queue:sq|", "queue:sq_", "working:queue:")
 _NEVER = -1
-#: Keys of a family that are measured; the others are assumed to have their average size.
-MOST_MEASURED = 100
+#: Keys of a family that are measured; the others are assumed to have their average size. Sizes differ widely: one of a
+#: hundred lists of held jobs may contain nearly all of them.
+MOST_MEASURED = 2_000
 #: Elements of a key that the server measures. By default it measures five, too few for hashes with one large field.
 SAMPLES = 100
 OTHER = "other keys"

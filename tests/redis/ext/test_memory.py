@@ -10,19 +10,23 @@ from offsider import Config, Discard, job
 from offsider.client import Client
 from offsider.config.installation import Installation
 from offsider.ext.batches import Batch, Batches
-from offsider.ext.concurrency_limits import ConcurrencyLimits
+from offsider.ext.concurrency_limits import ConcurrencyLimits, Limits
 from offsider.ext.limiters import Limiter, Limiters
+from offsider.ext.periodic import Periodic, PeriodicJobs
 from offsider.ext.results import Results, subscriber
 from offsider.ext.unique import Unique
+from offsider.inspector import Queue
 from offsider.inspector.server_info import memory_by_family
 from offsider.jobs import registry
 from offsider.testing.running_worker import RunningWorker
+from tests.waiting import wait_for
 
 #: Keys that the jobs below must leave, by the name of their family.
 WRITTEN = {
     *("queue:*", "queues", "schedule", "retry", "dead", "stat:*", "j|*", "b-*", "batches"),
     *("offsider:results:job:*", "offsider:results:done:*", "offsider:results:classes"),
     *("offsider:limiter:*", "offsider:limiters", "offsider:unique:*", "offsider:errors", "offsider:errors:*"),
+    *("offsider:limits", "offsider:limits:*", "offsider:periodic:*"),
 }
 
 
@@ -33,7 +37,7 @@ def config(redis_url, monkeypatch):
     config.redis.url = redis_url
     config.redis.key_prefix = "shop:"
     config.worker.queues = ["default"]
-    for extension in (Unique, ConcurrencyLimits, Limiters, Results, Batches):
+    for extension in (Unique, ConcurrencyLimits, Limiters, Results, Batches, Periodic):
         config.use(extension())
     yield config
     Installation.of(config).close()
@@ -62,18 +66,36 @@ def jobs():
         @job(name="Once", unique_for=600)
         def once() -> None: ...
 
-        yield SimpleNamespace(kept=kept, fails=fails, dies=dies, discards=discards, once=once)
+        @job(name="Held", concurrency_limit=1)
+        def held(size: str) -> None: ...
+
+        @job(name="HeldByKey", concurrency_limit=0, concurrency_key=lambda number: number % 150)
+        def held_by_key(number: int) -> None: ...
+
+        yield SimpleNamespace(
+            kept=kept, fails=fails, dies=dies, discards=discards, once=once, held=held, held_by_key=held_by_key
+        )
 
 
 def test_each_family_is_what_the_server_says_of_its_keys(config, jobs, raw_redis):
-    client = Client(config)
-    with RunningWorker(config) as worker:
+    client, limits = Client(config), Limits(config)
+    limits.set("Held", 1)
+    for name in ("Held", "HeldByKey"):
+        limits.pause(name)
+    with RunningWorker(config):
         client.push_bulk({"class": jobs.kept, "args": [[size] for size in range(0, 5_000, 100)]})
         for declared in (jobs.fails, jobs.dies, jobs.discards):
             client.push({"class": declared, "args": []})
         with Limiter.window("stripe", 5, "hour", config=config).within_limit():
             pass
-        worker.wait()
+        client.push_bulk({"class": jobs.held, "args": [["x" * size] for size in range(0, 10_000, 50)]})
+        client.push_bulk({"class": jobs.held_by_key, "args": [[number] for number in range(200)]})
+        wait_for(lambda: sum(limit.held for limit in limits) == 400 and not len(Queue("default", config)))
+    periodic = PeriodicJobs(config)
+    for number in range(150):
+        periodic.add("0 3 * * *", "Nightly", name=f"nightly-{number}", args=["x" * number])
+        for _ in range(number % 4):
+            periodic[f"nightly-{number}"].run()
     with Batch(config=config):
         client.push_bulk({"class": jobs.kept, "args": [[1], [2]]})
     client.push({"class": jobs.once, "args": [], "at": 4_102_444_800})
