@@ -15,9 +15,9 @@ from offsider.ext.batches.batch import Batch, current_batch
 from offsider.ext.batches.block import Block
 from offsider.ext.batches.doctor import check_batches, families
 from offsider.ext.batches.runs import Runs
-from offsider.ext.batches.runtime import Installed
 from offsider.ext.batches.status import Callback, Status
 from offsider.ext.batches.steps import RESULT
+from offsider.ext.batches.store import Installed
 from offsider.ext.batches.web import make_tab
 from offsider.ext.batches.workflow import Chain, Group, Workflow, chain, chord, group
 

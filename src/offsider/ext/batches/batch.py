@@ -18,8 +18,8 @@ from offsider.core.payload import decode, encode, new_jid
 from offsider.core.suggestions import suggest
 from offsider.ext.batches import store
 from offsider.ext.batches.block import Block, Opens, check_server
-from offsider.ext.batches.runtime import BID, CALLBACK_OF, Installed, lineages
 from offsider.ext.batches.status import MOST_JIDS, Status, make_status
+from offsider.ext.batches.store import BID, CALLBACK_OF, Installed, lineages
 from offsider.jobs import registry
 from offsider.jobs.clients import Clients
 from offsider.runtime.context import current_job

@@ -25,7 +25,7 @@ from offsider.client.collecting import Collector, collecting, collector
 from offsider.config import test_mode
 from offsider.core.errors import BatchSpansServers, InvalidOptions
 from offsider.core.payload import new_jid
-from offsider.ext.batches.runtime import BID
+from offsider.ext.batches.store import BID
 from offsider.jobs.clients import Clients
 from offsider.runtime.context import current_job_or_none
 

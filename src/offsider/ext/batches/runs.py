@@ -27,7 +27,7 @@ from offsider.core.outcome import Failed, Rescheduled
 from offsider.core.payload import decode
 from offsider.ext.batches import steps, store
 from offsider.ext.batches.block import check_member
-from offsider.ext.batches.runtime import BID, CALLBACK_OF, Installed, lineages
+from offsider.ext.batches.store import BID, CALLBACK_OF, Installed, lineages
 from offsider.logs.structured import about_here
 
 if TYPE_CHECKING:

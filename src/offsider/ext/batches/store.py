@@ -29,17 +29,23 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from itertools import islice
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from offsider.core.errors import ConfigurationError
 from offsider.storage.effects import ArgumentsOf, Effect
 from offsider.storage.hashes import texts
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Call, Script
 
-_LUA = files("offsider.ext.batches.lua")
+if TYPE_CHECKING:
+    from offsider.config.config import Config
+    from offsider.config.installation import Installation
+
+_LUA = files("offsider.ext.batches") / "lua"
 OPEN = Script("open", _LUA)
 JOIN = Script("join", _LUA)
 ADVANCE = Script("advance", _LUA)
@@ -47,7 +53,12 @@ FORGET = Script("forget", _LUA)
 INVALIDATE = Script("invalidate", _LUA)
 FOLLOW = Script("follow", _LUA)
 
-OPENED, MISSING, FINISHED, PARENT_FINISHED = 1, 0, -1, -2
+#: Payload keys: the batch of a member, and the batch of a callback.
+BID = "bid"
+CALLBACK_OF = "batch_callback"
+
+#: Replies of ``open.lua``; -2 if the parent has succeeded.
+OPENED, MISSING, FINISHED = 1, 0, -1
 STEPS = "-steps"
 _PARTS = ("", "-jids", "-failed", "-died", "-open", "-pkids", "-cbsucc")
 _MOST_LINEAGES = 10_000
@@ -71,6 +82,26 @@ class Lives(NamedTuple):
     batch: int
     success: int
     dead: int
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """The settings of the installed extension; see `Batches`."""
+
+    ttl_seconds: int
+    linger_seconds: int
+
+    @classmethod
+    def of(cls, config: Config) -> Installed:
+        """Return the settings. Raises ConfigurationError if the extension is not installed."""
+        found = config.shared.peek(cls)
+        if found is None:
+            raise ConfigurationError("the extension Batches is not installed; call config.use(Batches())")
+        return found
+
+    def lives(self, config: Config) -> Lives:
+        dead_seconds = max(self.ttl_seconds, int(config.worker.dead_timeout_seconds))
+        return Lives(self.ttl_seconds, self.linger_seconds, dead_seconds)
 
 
 def batches_key(keys: Keys) -> str:
@@ -105,6 +136,11 @@ class Lineages:
         if queues is None:
             return ()
         return (Level(bid, tuple(json.loads(queues))), *(self.of(parent.decode()) if parent else ()))
+
+
+def lineages(here: Installation) -> Lineages:
+    """Return the cache that the process shares for this server."""
+    return here.shared.get(Lineages, lambda: Lineages(here.redis))
 
 
 def joining(keys: Keys, bid: str) -> Effect:

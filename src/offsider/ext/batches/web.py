@@ -23,8 +23,8 @@ from offsider.config.web_tab import (
 from offsider.core.errors import UnknownBatch
 from offsider.ext.batches import store
 from offsider.ext.batches.batch import Batch
-from offsider.ext.batches.runtime import BID, CALLBACK_OF
 from offsider.ext.batches.status import Status, make_status
+from offsider.ext.batches.store import BID, CALLBACK_OF
 
 if TYPE_CHECKING:
     from offsider.config.installation import Installation

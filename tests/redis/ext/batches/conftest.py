@@ -9,7 +9,7 @@ import pytest
 from offsider import Config, Discard, Reschedule, Skip, job
 from offsider.config.installation import Installation
 from offsider.ext.batches import Batch, Batches, store
-from offsider.ext.batches.runtime import Installed, lineages
+from offsider.ext.batches.store import Installed, lineages
 
 
 @pytest.fixture

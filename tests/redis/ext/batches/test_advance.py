@@ -10,7 +10,7 @@ from offsider import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import BatchFinished, RedisRefused, UnknownBatch
 from offsider.ext.batches import Batch, store
-from offsider.ext.batches.runtime import lineages
+from offsider.ext.batches.store import lineages
 
 X = {"class": "X", "args": []}
 
