@@ -1,17 +1,18 @@
 """Limiters: limit the use of a resource across all processes, for example calls of another company's API.
 
 1. A `Limiter` is used in jobs, web requests and scripts (`limiter`, `use`). Each check is one script (`store`).
-2. In a job, server middleware turns `OverLimit` into a reschedule, which is no failure (`reschedules`).
+2. In a job, server middleware turns `OverLimit` into a reschedule, which is no failure (`Reschedules`).
 3. Operators see and reset limiters (`limiter_set`, `web`, `doctor`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from offsider.config.routing import MAIN
-from offsider.core.errors import ConfigurationError, OverLimit
+from offsider.core.errors import ConfigurationError, OverLimit, Reschedule
 from offsider.ext.limiters.doctor import check_limiters, families
 from offsider.ext.limiters.limiter import (
     DAY_SECONDS,
@@ -27,12 +28,12 @@ from offsider.ext.limiters.limiter import (
     default_backoff,
 )
 from offsider.ext.limiters.limiter_set import LimiterSet, LimiterState
-from offsider.ext.limiters.reschedules import Reschedules
 from offsider.ext.limiters.use import Use
 from offsider.ext.limiters.web import make_tab
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
+    from offsider.runtime.context import JobContext
 
 __all__ = [
     "Backoff",
@@ -103,3 +104,40 @@ class Limiters:
         config.add_web_tab(make_tab())
         config.add_metrics(families)
         config.add_doctor_check(check_limiters)
+
+
+class Overrated(Reschedule):
+    """Reschedules a job over a limit; counted apart from the reschedules of the job itself."""
+
+    counter = "overrated"
+
+
+class Reschedules:
+    """The middleware.
+
+    Args:
+        settings: of the extension; a limiter can override them.
+        errors: exceptions that reschedule a job.
+    """
+
+    def __init__(self, settings: Settings, errors: tuple[type[Exception], ...]) -> None:
+        self._settings = settings
+        self._errors = errors
+
+    def __call__(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
+        try:
+            return call_next(job)
+        except self._errors as error:
+            self._reschedule(job, error)
+            raise
+
+    def _reschedule(self, job: JobContext, error: Exception) -> None:
+        """Raise `Overrated`, unless the job has used up its reschedules: then the error is a failure."""
+        limiter: Limiter | None = error.limiter if isinstance(error, OverLimit) else None
+        most = None if limiter is None else limiter.reschedule
+        count = max(0, job.payload.get("overrated", 0))
+        if count >= (self._settings.reschedule if most is None else most):
+            return
+        job.payload["overrated"] = count + 1
+        backoff = (limiter and limiter.backoff) or self._settings.backoff
+        raise Overrated(backoff(limiter, job, error), reason=str(error), limit=None) from error
