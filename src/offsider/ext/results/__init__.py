@@ -1,9 +1,9 @@
 """States, results, progress and cancellation of jobs.
 
-1. A push, the start of a run and each outcome write the state of a tracked job (`pushes`, `runs`, `states`, `store`);
+1. A push, the start of a run and each outcome write the state of a tracked job (`without_runs`, `runs`, `states`, `store`);
    those of pushes and outcomes in the same script as the job.
 2. `reader` implements the methods of `JobId`. A caller that waits for a result sends nothing (`subscriber`).
-3. A cancellation deletes a waiting job (`cancellation`) or reaches the process that runs it (`runs`, `control`).
+3. A cancellation deletes a waiting job (`reader`) or reaches the process that runs it (`runs`, `control`).
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 from offsider.config.installation import Installation
 from offsider.ext.results import rules
 from offsider.ext.results.doctor import check_results
-from offsider.ext.results.pushes import Pushes
 from offsider.ext.results.reader import Reader
-from offsider.ext.results.removals import Removals
 from offsider.ext.results.rules import KEEP_RESULT, TRACK, Rules
 from offsider.ext.results.runs import ResultNotStored, Runs
 from offsider.ext.results.web import make_tab
+from offsider.ext.results.without_runs import Pushes, Removals
 
 if TYPE_CHECKING:
     from offsider.config.config import Config

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from offsider.core.errors import JobFailed, NoResult, RedisUnavailable, ResultTimeout
 from offsider.core.once import first_time
 from offsider.ext.results import store
-from offsider.ext.results.cancellation import remove_waiting
 from offsider.ext.results.subscriber import Subscriber
+from offsider.inspector.job_set import RetrySet, ScheduledSet
+from offsider.inspector.queue import Queue
 from offsider.inspector.work import WorkSet
 from offsider.logs.structured import about_here
 from offsider.runtime.context import current_job_or_none
@@ -212,3 +213,24 @@ def _warn_of_deadlock(jid: str) -> None:
             jid,
             extra={"fields": about_here(job)},
         )
+
+
+def remove_waiting(here: Installation, jid: str, state: str | None) -> bool:
+    """Delete a job that waits. True if it was found.
+
+    Args:
+        state: limits the search; None for an untracked job.
+    """
+    if state == "running":
+        return False
+    for name, kind in (("scheduled", ScheduledSet), ("retrying", RetrySet)):
+        if state in (None, name):
+            entry = kind(here).find_job(jid)
+            if entry is not None and entry.delete():
+                return True
+    # The job of a set may be in its queue by now.
+    for queue in Queue.all(here):
+        record = queue.find_job(jid)
+        if record is not None and queue.delete(record):
+            return True
+    return False

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, cast
+from typing import cast
 
 from offsider.core.job_id import JobInfo, Progress, State
 from offsider.storage.effects import ArgumentsOf, Effect
@@ -31,7 +31,7 @@ from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Call, Command, Script
 
-_LUA = files("offsider.ext.results.lua")
+_LUA = files("offsider.ext.results") / "lua"
 QUEUED = Script("queued", _LUA)
 BEGIN = Script("begin", _LUA)
 SETTLE = Script("settle", _LUA)
@@ -208,14 +208,6 @@ def classes(redis: Redis) -> list[tuple[str, float]]:
     reply = redis.call("ZRANGE", classes_key(redis.keys), 0, -1, "REV", "WITHSCORES")
     pairs = zip(reply[::2], reply[1::2], strict=True)
     return [(name.decode("utf-8", "replace"), float(at)) for name, at in pairs]
-
-
-def result_of(redis: Redis, jid: str) -> Any:
-    """Return the stored result of a job that has succeeded. Raises LookupError if there is none."""
-    stored = read(redis, jid)
-    if stored.result is None:
-        raise LookupError(stored.info.without_result or f"job {jid} is {stored.info.state}")
-    return json.loads(stored.result)
 
 
 def _flat(fields: Mapping[str, Argument]) -> list[Argument]:

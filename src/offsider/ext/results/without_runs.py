@@ -1,8 +1,8 @@
-"""Writes the state of a tracked job that ends without a run: deleted, killed, or a poison pill."""
+"""The states of tracked jobs that no run writes: at the push, and at an end without a run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.core.error_text import class_of, message_of
@@ -16,8 +16,35 @@ if TYPE_CHECKING:
     from offsider.config.installation import Installation
     from offsider.core.job_id import State
     from offsider.core.payload import JobPayload
+    from offsider.ext.results.rules import Rules
     from offsider.runtime.events import JobRemoved
+    from offsider.runtime.middleware import Push
+    from offsider.storage.effects import Effect
     from offsider.storage.scripts import Argument
+
+
+class Pushes:
+    """An entry of ``config.push_effects``."""
+
+    def __init__(self, here: Installation, rules: Rules) -> None:
+        self._here = here
+        self._rules = rules
+
+    def concerns(self, push: Push) -> bool:
+        return self._rules.tracking(push.payload) is not None
+
+    def effects(self, push: Push, at: float | None) -> Sequence[Effect]:
+        now = self._here.config.clock.now()
+        fields = {
+            "state": "queued" if at is None else "scheduled",
+            "class": shown_class(push.payload),
+            "at": repr(now),
+            **({} if at is None else {"due": repr(at)}),
+        }
+        life_seconds = self._rules.keep_waiting_seconds + (0.0 if at is None else max(0.0, at - now))
+        keys = self._here.for_server(push.server).redis.keys if push.server else self._here.redis.keys
+        return [store.queued(keys, push.payload.get("jid", ""), life_seconds, fields)]
+
 
 _OPTIONS = (f'"{TRACK}"'.encode(), f'"{KEEP_RESULT}"'.encode())
 
