@@ -1,10 +1,10 @@
 """Unique jobs: drop a push while the same job waits or runs.
 
 1. A push takes a lock in the step that stores the job, or is dropped, or replaces the job that waits (`guard`, with
-   `rules` and `names`).
+   `rules`).
 2. The lock is freed when the job starts, or in the script that writes the outcome of the job (`middleware`,
    `releases`). It expires in any case.
-3. A job that moves to another queue or server moves its lock too (`moves`).
+3. A job that moves to another queue or server moves its lock too (`guard`).
 4. A reaper frees locks whose job no longer exists (`reaper`, `places`).
 5. Operators can list and free locks (`locks`, `web`).
 """
@@ -19,14 +19,12 @@ from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
 from offsider.ext.unique import rules
 from offsider.ext.unique.doctor import check_unique
-from offsider.ext.unique.guard import Guard
+from offsider.ext.unique.guard import Guard, Moves
 from offsider.ext.unique.locks import Lock, Locks
 from offsider.ext.unique.middleware import Runs
-from offsider.ext.unique.moves import Moves
-from offsider.ext.unique.names import unique_by
 from offsider.ext.unique.reaper import make_service
 from offsider.ext.unique.releases import Releases
-from offsider.ext.unique.rules import Deduplication
+from offsider.ext.unique.rules import Deduplication, unique_by
 from offsider.ext.unique.web import make_tab
 
 if TYPE_CHECKING:

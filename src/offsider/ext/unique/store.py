@@ -30,7 +30,7 @@ from offsider.storage.scripts import Argument, Command, Script
 if TYPE_CHECKING:
     from offsider.core.outcome import Outcome
 
-_LUA = files("offsider.ext.unique.lua")
+_LUA = files("offsider.ext.unique") / "lua"
 STORE = Script("store", _LUA)
 RELEASE = Script("release", _LUA)
 BEGIN = Script("begin", _LUA)

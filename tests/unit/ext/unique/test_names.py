@@ -8,7 +8,7 @@ import pytest
 
 from offsider import Job, job
 from offsider.core.errors import InvalidArguments
-from offsider.ext.unique.names import lock_name, unique_by
+from offsider.ext.unique.rules import lock_name, unique_by
 from offsider.jobs import registry
 
 
