@@ -19,7 +19,7 @@ from offsider.cli.sanitize import plain
 from offsider.core.errors import OffsiderError, RedisFailure
 from offsider.core.wording import counted
 from offsider.ext.periodic import PeriodicJobs
-from offsider.ext.periodic.check import examine
+from offsider.ext.periodic.registry import examine
 
 if TYPE_CHECKING:
     from offsider.config.config import Config

@@ -16,14 +16,19 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from offsider.config.installation import Installation
 from offsider.core.options import JobOptions
-from offsider.ext.periodic.check import examine, refuse_problem
 from offsider.ext.periodic.cron import Cron
-from offsider.ext.periodic.entry import GRACE_SECONDS, Entry
+from offsider.ext.periodic.entry import GRACE_SECONDS, Entry, make
 from offsider.ext.periodic.jobs import PeriodicJob, PeriodicJobs, UnknownPeriodicJob
-from offsider.ext.periodic.registry import EXTENSION, PeriodicRegistry, entries_of, registered_in
-from offsider.ext.periodic.servers import Servers
+from offsider.ext.periodic.registry import (
+    EXTENSION,
+    PeriodicRegistry,
+    entries_of,
+    examine,
+    refuse_problem,
+    registered_in,
+)
 from offsider.ext.periodic.service import PeriodicService
-from offsider.ext.periodic.store import Line
+from offsider.ext.periodic.store import Line, Servers
 from offsider.ext.periodic.web import tab
 
 if TYPE_CHECKING:
@@ -90,16 +95,19 @@ class Periodic:
                 it at the start for arguments that do not fit the job.
         """
         return self.registry.add(
-            cron,
-            job,
-            every=every,
-            args=args,
-            kwargs=kwargs,
-            name=name,
-            tz=tz,
-            grace_seconds=grace_seconds,
-            description=description,
-            **options,
+            make(
+                name,
+                cron,
+                job,
+                every=every,
+                options=options,
+                args=tuple(args),
+                kwargs=dict(kwargs or {}),
+                tz=tz,
+                grace_seconds=grace_seconds,
+                description=description,
+                defaults=self.registry.defaults,
+            )
         )
 
     def install(self, config: Config) -> None:

@@ -146,9 +146,15 @@ def make(
     *,
     every: object = None,
     options: Mapping[str, Any] | None = None,
-    **more: Any,  # attributes of the entry
+    tz: str | None = None,
+    grace_seconds: float | None = None,
+    defaults: tuple[str, float] = ("UTC", GRACE_SECONDS),
+    **more: Any,  # further attributes of the entry
 ) -> Entry:
     """Build the entry of a job, or of a job's name, with ``cron`` or ``every``. Its name defaults to that of the job.
+
+    Args:
+        defaults: time zone and maximum delay of an entry without them.
 
     Raises:
         ConfigurationError: the job or an option is invalid.
@@ -164,10 +170,12 @@ def make(
         expression = schedule_of(cron, every)
     except OffsiderError as error:
         raise ConfigurationError(f"periodic job {name!r}: {error}") from None
+    more["tz"] = defaults[0] if tz is None else tz
+    more["grace_seconds"] = defaults[1] if grace_seconds is None else grace_seconds
     return Entry(cast("str", name), expression, called, options=wire_options(stored), **more)
 
 
-def from_table(name: str, table: Mapping[str, Any], **defaults: Any) -> Entry | None:
+def from_table(name: str, table: Mapping[str, Any], defaults: tuple[str, float]) -> Entry | None:
     """Build the entry of ``[periodic.NAME]`` in a file; None if ``enabled = false``.
 
     Raises:
@@ -180,9 +188,9 @@ def from_table(name: str, table: Mapping[str, Any], **defaults: Any) -> Entry | 
         return None
     if "job" not in table:
         raise ConfigurationError(f'periodic job {name!r}: job is missing, as in job = "shop.jobs.clean_up"')
-    more = defaults | {key: table[key] for key in KEYS if key in table and key not in ("cron", "job", "enabled")}
+    more = {key: table[key] for key in KEYS if key in table and key not in ("cron", "job", "enabled")}
     options = {key: table[key] for key in OPTIONS if key in table}
-    return make(name, table.get("cron"), table["job"], options=options, source=FILE, **more)
+    return make(name, table.get("cron"), table["job"], options=options, source=FILE, defaults=defaults, **more)
 
 
 def _expect(condition: object, message: str) -> None:

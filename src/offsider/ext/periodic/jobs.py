@@ -15,13 +15,10 @@ from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisFailure
 from offsider.core.options import JobOptions
 from offsider.core.suggestions import suggest
-from offsider.ext.periodic.check import refuse_problem
 from offsider.ext.periodic.entry import REDIS, Entry, make
-from offsider.ext.periodic.identity import here
-from offsider.ext.periodic.registry import entries_of, registered_in, settings_of
-from offsider.ext.periodic.servers import Servers
+from offsider.ext.periodic.registry import defaults_of, entries_of, refuse_problem, registered_in
 from offsider.ext.periodic.service import with_options
-from offsider.ext.periodic.store import Line, PeriodicStore
+from offsider.ext.periodic.store import Line, PeriodicStore, Servers, here
 from offsider.inspector.all_servers import query_all, split
 from offsider.storage import clocks
 
@@ -198,18 +195,18 @@ class PeriodicJobs:
             ConfigurationError: it is invalid, its arguments do not fit the job, or its name is registered in code or in
                 a file.
         """
-        zone, grace = settings_of(self._here.config)
         entry = make(
             name,
             cron,
             job,
             every=every,
             options=options,
-            tz=zone if tz is None else tz,
-            grace_seconds=grace if grace_seconds is None else grace_seconds,
             args=tuple(args),
             kwargs=dict(kwargs or {}),
+            tz=tz,
+            grace_seconds=grace_seconds,
             description=description,
+            defaults=defaults_of(self._here.config),
             source=REDIS,
         )
         refuse_problem(entry, self._here.config)

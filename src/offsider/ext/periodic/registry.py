@@ -1,28 +1,25 @@
-"""The periodic jobs registered in one process: in code and in the configuration file."""
+"""The periodic jobs registered in one process, in code and in the configuration file, and errors in them.
+
+Nothing here needs Redis.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol, Unpack, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from offsider.config.checks import named_server
 from offsider.config.installation import Installation
-from offsider.core.errors import ConfigurationError
-from offsider.core.options import JobOptions
+from offsider.core.errors import ConfigurationError, OffsiderError, UnknownJob
+from offsider.core.suggestions import suggest
 from offsider.ext.periodic.cron import zone_of
-from offsider.ext.periodic.entry import GRACE_SECONDS, Entry, from_table, make
+from offsider.ext.periodic.entry import GRACE_SECONDS, Entry, from_table
+from offsider.jobs import registry
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
 
 EXTENSION = "periodic"
-
-
-class HasRegistry(Protocol):
-    """The part of the installed extension that this module needs."""
-
-    @property
-    def registry(self) -> PeriodicRegistry: ...
 
 
 class PeriodicRegistry:
@@ -33,14 +30,13 @@ class PeriodicRegistry:
         grace_seconds: default maximum delay of a tick.
 
     Attributes:
-        tz, grace_seconds: as passed.
+        defaults: ``tz`` and ``grace_seconds``.
         closed: a worker runs, so no job can be registered.
     """
 
     def __init__(self, tz: str = "UTC", grace_seconds: float = GRACE_SECONDS) -> None:
         zone_of(tz)
-        self.tz = tz
-        self.grace_seconds = grace_seconds
+        self.defaults = tz, grace_seconds
         self.closed = False
         self._entries: dict[str, Entry] = {}
 
@@ -48,55 +44,27 @@ class PeriodicRegistry:
     def entries(self) -> Mapping[str, Entry]:
         return dict(self._entries)
 
-    def add(
-        self,
-        cron: str | None,
-        job: object,
-        *,
-        every: float | timedelta | None = None,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-        name: str | None = None,
-        tz: str | None = None,
-        grace_seconds: float | None = None,
-        description: str = "",
-        **options: Unpack[JobOptions],
-    ) -> Entry:
-        """Register a job. See `Periodic.register`."""
+    def add(self, entry: Entry) -> Entry:
+        """Register a job, and return it. Raises ConfigurationError if its name is taken, or a worker runs."""
         if self.closed:
             raise ConfigurationError("the worker already runs: add periodic jobs with PeriodicJobs().add(…)")
-        entry = make(
-            name,
-            cron,
-            job,
-            every=every,
-            options=cast("Mapping[str, Any]", options),
-            tz=self.tz if tz is None else tz,
-            grace_seconds=self.grace_seconds if grace_seconds is None else grace_seconds,
-            args=tuple(args),
-            kwargs=dict(kwargs or {}),
-            description=description,
-        )
-        self._put(entry)
+        if entry.name in self._entries:
+            raise ConfigurationError(f"duplicate periodic job {entry.name!r}: give one of them another name=")
+        self._entries[entry.name] = entry
         return entry
 
     def read(self, config: Config) -> None:
         """Register the periodic jobs of the configuration file."""
         for name, table in config.periodic.items():
-            entry = from_table(name, table, tz=self.tz, grace_seconds=self.grace_seconds)
+            entry = from_table(name, table, self.defaults)
             if entry is not None:
-                self._put(entry)
-
-    def _put(self, entry: Entry) -> None:
-        if entry.name in self._entries:
-            raise ConfigurationError(f"duplicate periodic job {entry.name!r}: give one of them another name=")
-        self._entries[entry.name] = entry
+                self.add(entry)
 
 
 def registry_of(config: Config) -> PeriodicRegistry | None:
     """Return the registry of the installed extension; None without it."""
     extension: Any = config.extensions.get(EXTENSION)
-    return None if extension is None else cast("HasRegistry", extension).registry
+    return None if extension is None else cast("PeriodicRegistry", extension.registry)
 
 
 def entries_of(config: Config) -> Mapping[str, Entry]:
@@ -112,7 +80,39 @@ def registered_in(here: Installation) -> Mapping[str, Entry]:
     }
 
 
-def settings_of(config: Config) -> tuple[str, float]:
+def defaults_of(config: Config) -> tuple[str, float]:
     """Return the default time zone and the default maximum delay."""
     registry = registry_of(config)
-    return ("UTC", GRACE_SECONDS) if registry is None else (registry.tz, registry.grace_seconds)
+    return ("UTC", GRACE_SECONDS) if registry is None else registry.defaults
+
+
+def examine(config: Config, *, foreign: bool = False) -> Sequence[tuple[Entry, str]]:
+    """Return the entries registered in this process, for any server, each with its error or an empty string.
+
+    Args:
+        config: the configuration with the registry and the extensions, which define job options.
+        foreign: accept names of jobs that are not declared here.
+    """
+    return [(entry, _problem(entry, config, foreign=foreign)) for entry in entries_of(config).values()]
+
+
+def refuse_problem(entry: Entry, config: Config) -> None:
+    """Raise ConfigurationError if an entry cannot work. Jobs may be declared in other programs."""
+    problem = _problem(entry, config, foreign=True)
+    if problem:
+        raise ConfigurationError(f"periodic job {entry.name!r}: {problem}")
+
+
+def _problem(entry: Entry, config: Config, *, foreign: bool) -> str:
+    try:
+        named_server(entry.server_of(config), config.servers)
+        declared = registry.find(entry.job)
+        declared.check(config)
+        declared.bind(entry.args, entry.kwargs)
+    except UnknownJob:
+        if not foreign:
+            return f"job {entry.job} is not declared here{suggest(entry.job, registry.names())}"
+        return "a job that is not declared here takes no keyword arguments" if entry.kwargs else ""
+    except OffsiderError as error:
+        return str(error)
+    return ""

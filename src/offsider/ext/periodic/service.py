@@ -32,9 +32,7 @@ from offsider.core.options import merge_options
 from offsider.core.wording import counted
 from offsider.ext.periodic.alarm import Alarm
 from offsider.ext.periodic.entry import Entry
-from offsider.ext.periodic.identity import here
-from offsider.ext.periodic.servers import Servers
-from offsider.ext.periodic.store import LEASE_SECONDS, Claimed, Line, Looked, PeriodicStore
+from offsider.ext.periodic.store import LEASE_SECONDS, Claimed, Line, Looked, PeriodicStore, Servers, here
 from offsider.jobs import registry
 from offsider.logs.structured import about_payload
 from offsider.runtime.service import LoopService

@@ -11,6 +11,7 @@ key                                        type    written by                   
 ``offsider:periodic:turn:<name>``          string  the process that prepares a job           5 s
 ``offsider:periodic:registers``            zset    processes (registry -> last seen)         never (3 minutes)
 ``offsider:periodic:register:<digest>``    string  processes (entries registered in code)    3 minutes
+``offsider:periodic:homes``                hash    ticks, with several servers               never
 =========================================  ======  ========================================  ==================
 
 ``key_prefix`` is prepended to each key. The keys ``registers`` and ``register`` keep their names from version 0.1.
@@ -20,6 +21,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import secrets
+import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -28,6 +32,8 @@ from importlib.resources import files
 from typing import Any, cast
 
 from offsider.client.prepared import Prepared
+from offsider.config.installation import Installation
+from offsider.config.routing import MAIN
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused
 from offsider.ext.periodic.entry import Entry
 from offsider.storage import hashes
@@ -39,12 +45,13 @@ HISTORY_SECONDS = 400 * 86_400
 LEASE_SECONDS = 5.0
 REGISTER_SECONDS = 180
 
-_FOLDER = files("offsider.ext.periodic.lua")
+_FOLDER = files("offsider.ext.periodic") / "lua"
 LOOK = Script("look", _FOLDER)
 LEASE = Script("lease", _FOLDER)
 CLAIM = Script("claim", _FOLDER)
 RESUME = Script("resume", _FOLDER)
 ADD = Script("add", _FOLDER)
+ASSIGN = Script("assign", _FOLDER)
 
 
 class Claimed(IntEnum):
@@ -329,3 +336,49 @@ def _since(registry: Mapping[str, Any]) -> float:
 
 def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
+
+
+def here() -> str:
+    """Return the identity that claims ticks, ``host:pid:nonce``, unique for each call."""
+    return f"{os.environ.get('DYNO') or socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+
+
+class Servers:
+    """The assignment of each tick to one server, with a record on ``main``, which all servers can read.
+
+    A job goes to one server, and its ticks are claimed there. While a deploy moves it to another server, old processes
+    claim its ticks on one server and new processes on the other. So with several servers, each one asks ``main`` before
+    it claims a tick. A server that gets a job learns there which ticks were already handled.
+
+    Args:
+        redis: the pool of ``main``.
+        server: the name of the asking server.
+    """
+
+    def __init__(self, redis: Redis, server: str) -> None:
+        self._redis = redis
+        self._server = server
+        self._key = f"{redis.keys.prefix}offsider:periodic:homes"
+
+    @classmethod
+    def of(cls, here: Installation) -> Servers | None:
+        """Return the assignment for a configuration; None if there is only one server."""
+        return cls(here.for_server(MAIN).redis, here.server) if len(here.config.servers) > 1 else None
+
+    def is_assigned(self, name: str, tick: int) -> bool:
+        """Whether this server handles the tick; the first server that asks gets it."""
+        return bool(self._redis.run(ASSIGN, [self._key], [name, tick, self._server]))
+
+    def elsewhere(self) -> dict[str, int]:
+        """Return the latest tick, in epoch seconds, of each job whose last tick another server handled."""
+        stored: list[bytes] = self._redis.call("HGETALL", self._key)
+        found: dict[str, int] = {}
+        for name, raw in zip(stored[::2], stored[1::2], strict=True):
+            tick, _, server = raw.decode("utf-8", "replace").partition(" ")
+            if server != self._server and tick.isdigit():
+                found[name.decode("utf-8", "replace")] = int(tick)
+        return found
+
+    def forget(self, name: str) -> None:
+        """Delete the record of a removed job."""
+        self._redis.call("HDEL", self._key, name)

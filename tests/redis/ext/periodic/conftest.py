@@ -18,8 +18,8 @@ from offsider.config.installation import Installation
 from offsider.core.clock import Clock
 from offsider.ext.periodic import store
 from offsider.ext.periodic.entry import Entry
-from offsider.ext.periodic.servers import Servers
 from offsider.ext.periodic.service import PeriodicService
+from offsider.ext.periodic.store import Servers
 from offsider.jobs import registry
 
 TIME = "redis.call('TIME')"

@@ -12,7 +12,7 @@ from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
 from offsider.ext.periodic import Periodic, PeriodicJobs
 from offsider.ext.periodic.entry import make
-from offsider.ext.periodic.servers import Servers
+from offsider.ext.periodic.store import Servers
 from tests.databases import at_database
 
 NOON = int(datetime(2026, 3, 1, 12, 0, tzinfo=UTC).timestamp())

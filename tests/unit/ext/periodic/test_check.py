@@ -9,7 +9,7 @@ import pytest
 from offsider import Config, job
 from offsider.core.errors import ConfigurationError
 from offsider.ext.periodic import Periodic
-from offsider.ext.periodic.check import examine
+from offsider.ext.periodic.registry import examine
 from offsider.jobs import registry
 
 

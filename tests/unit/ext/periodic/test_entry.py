@@ -86,7 +86,7 @@ def test_an_interval_is_an_expression_and_limits_the_delay(every):
     assert Entry.from_json("n", entry.as_json()) == entry
     assert make("n", None, "A", every=10, grace_seconds=5).grace_seconds == 5
     assert make("n", None, "A", every=timedelta(hours=1)).grace_seconds == 60
-    assert from_table("n", {"job": "A", "every": 10}).cron == "@every 10s"
+    assert from_table("n", {"job": "A", "every": 10}, ("UTC", 60.0)).cron == "@every 10s"
 
 
 @pytest.mark.parametrize("every", [0, -1, 0.5, 1.5, True, "10", float("nan"), float("inf"), timedelta(0)])
@@ -103,10 +103,10 @@ def test_an_invalid_stored_entry_is_refused(raw):
 
 def test_an_entry_of_a_file():
     table = {"cron": "@daily", "job": "A", "args": [1], "queue": "low", "retry": 3, "tz": "Europe/Berlin"}
-    entry = from_table("n", table, tz="UTC", grace_seconds=5.0)
+    entry = from_table("n", table, ("UTC", 5.0))
     assert (entry.cron, entry.job, entry.tz, entry.grace_seconds) == ("@daily", "A", "Europe/Berlin", 5.0)
     assert (entry.options, entry.source) == ({"queue": "low", "retry": 3}, "file")
-    assert from_table("n", {"enabled": False}) is None
+    assert from_table("n", {"enabled": False}, ("UTC", 60.0)) is None
 
 
 @pytest.mark.parametrize(
@@ -121,4 +121,4 @@ def test_an_entry_of_a_file():
 )
 def test_an_invalid_entry_of_a_file_is_refused(table, says):
     with pytest.raises(ConfigurationError, match=says):
-        from_table("n", table)
+        from_table("n", table, ("UTC", 60.0))

@@ -3,7 +3,7 @@
 import os
 import re
 
-from offsider.ext.periodic.identity import here
+from offsider.ext.periodic.store import here
 
 
 def test_each_identity_is_unique(monkeypatch):
