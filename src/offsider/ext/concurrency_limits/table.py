@@ -5,11 +5,11 @@ Limits set at run time are read once a second; a class is added at its first run
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from offsider.config.installation import Installation
-from offsider.core.errors import OffsiderError
 from offsider.ext.concurrency_limits import store
 from offsider.ext.concurrency_limits.keys import Key
 from offsider.inspector.process import ProcessSet
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from offsider.ext.concurrency_limits.store import Settings
     from offsider.jobs.declared import Declared
     from offsider.runtime.context import JobContext
+
+T = TypeVar("T")
 
 #: How often the limits in code are evaluated: functions are called and the fleet's threads counted.
 ASK_SECONDS = 10.0
@@ -125,23 +127,19 @@ class Table:
 
     def _ask(self, job: Declared) -> int:
         """Return the limit in code; if it cannot be evaluated, the previous one."""
-        try:
-            return self._rules.limit_of(job, self._here.config, self._threads)
-        except OffsiderError as error:
-            self._here.config.handle_error(error, {"context": "evaluating a concurrency limit"})
-        except Exception as error:  # noqa: BLE001  # a function of the application
-            self._here.config.handle_error(error, {"context": f"evaluating the concurrency limit of {job.name}"})
-        return self._in_code.get(job.name, 0)
+        before = self._in_code.get(job.name, 0)
+        return self._evaluated(job, lambda: self._rules.limit_of(job, self._here.config, self._threads), before)
 
     def _ask_rate(self, job: Declared) -> str:
         """Return the rate limit in code; if it cannot be evaluated, the previous one."""
+        return self._evaluated(job, lambda: self._rules.rate_of(job), self._rates.get(job.name, ""))
+
+    def _evaluated(self, job: Declared, limit: Callable[[], T], otherwise: T) -> T:
         try:
-            return self._rules.rate_of(job)
-        except OffsiderError as error:
-            self._here.config.handle_error(error, {"context": "evaluating a rate limit"})
+            return limit()
         except Exception as error:  # noqa: BLE001  # a function of the application
-            self._here.config.handle_error(error, {"context": f"evaluating the rate limit of {job.name}"})
-        return self._rates.get(job.name, "")
+            self._here.config.handle_error(error, {"context": f"evaluating the limits of {job.name}"})
+            return otherwise
 
 
 def effective(name: str, declared: int, settings: Settings) -> int:

@@ -150,11 +150,11 @@ def test_an_invalid_rate_at_run_time_is_reported_and_the_previous_one_applies(co
     assert table.learn("Act").rate == "5 60000"
     table.refresh(store.settings(gate._here.redis), 100.0)
     assert table.known["Act"].rate == "5 60000"
-    assert reported[0][1] == "evaluating a rate limit"
+    assert reported[0][1] == "evaluating the limits of Act"
     table.refresh(store.settings(gate._here.redis), 200.0)
     assert table.known["Act"] is None
     table.refresh(store.settings(gate._here.redis), 300.0)  # the function raises StopIteration
-    assert reported[-1][1] == "evaluating the rate limit of Act"
+    assert reported[-1][1] == "evaluating the limits of Act"
 
 
 def test_jobs_of_a_small_tenant_start_while_a_large_one_waits(config, declared, client, limits):
