@@ -49,7 +49,7 @@ class Script:
 
     def __init__(self, name: str, folder: Traversable | None = None, *, source: str = "") -> None:
         self.name = name
-        self.source = source or ((folder or files("offsider.storage.lua")) / f"{name}.lua").read_text("utf-8")
+        self.source = source or ((folder or files("offsider.storage") / "lua") / f"{name}.lua").read_text("utf-8")
         self._use(self.source)
         self.keys, self.more_keys = self._declared("KEYS")
         self.arguments, self.more_arguments = self._declared("ARGV")

@@ -14,8 +14,11 @@ from tests.redis.storage.every_verb import left_behind, seed, walk
 from tests.snapshot import snapshot
 from tests.waiting import wait_for
 
+LUA = files("offsider.storage") / "lua"
 NAMES = {
-    path.name.removesuffix(".lua") for path in files("offsider.storage.lua").iterdir() if path.name.endswith(".lua")
+    path.name.removesuffix(".lua")
+    for path in (files("offsider.storage") / "lua").iterdir()
+    if path.name.endswith(".lua")
 }
 
 

@@ -9,8 +9,11 @@ from offsider.core.errors import RedisRefused
 from offsider.storage import scripts
 from offsider.storage.scripts import Script, drop_flags, flags_are_accepted
 
+LUA = files("offsider.storage") / "lua"
 NAMES = sorted(
-    path.name.removesuffix(".lua") for path in files("offsider.storage.lua").iterdir() if path.name.endswith(".lua")
+    path.name.removesuffix(".lua")
+    for path in (files("offsider.storage") / "lua").iterdir()
+    if path.name.endswith(".lua")
 )
 READ_ONLY = {"count", "oldest", "probe"}
 WRITES = re.compile(

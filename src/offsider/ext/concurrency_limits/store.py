@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from offsider.storage.scripts import Argument, Command
     from offsider.storage.working import Entry
 
-_LUA = files("offsider.ext.concurrency_limits.lua")
+_LUA = files("offsider.ext.concurrency_limits") / "lua"
 ENTER = Script("enter", _LUA)
 RELEASE = Script("release", _LUA)
 NEXT = Script("next", _LUA)

@@ -25,7 +25,7 @@ from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Call, Command, Script
 
-_LUA = files("offsider.ext.limiters.lua")
+_LUA = files("offsider.ext.limiters") / "lua"
 TAKE = Script("take", _LUA)
 ACQUIRE = Script("acquire", _LUA)
 RELEASE = Script("release", _LUA)

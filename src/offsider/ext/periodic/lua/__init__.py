@@ -1,1 +1,0 @@
-"""The scripts of periodic jobs, one file per verb."""

@@ -1,1 +1,0 @@
-"""One Lua script a verb."""
