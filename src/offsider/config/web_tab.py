@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from urllib.parse import quote
 
 from offsider.core.errors import ConfigurationError
 
@@ -31,6 +32,11 @@ class WebLink:
 
     def __post_init__(self) -> None:
         check_path("WebLink", self.path)
+
+    @classmethod
+    def to_job(cls, jid: str) -> WebLink:
+        """Return a link to the search that finds a job, wherever it is stored."""
+        return cls(jid, f"/search?q={quote(jid)}")
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def show_one(request: WebRequest) -> WebPage | None:
     except UnknownBatch:
         return None
     callbacks: list[list[Cell]] = [
-        [call.event, call.job, _job_link(call.jid), call.queue, WebTime(_seconds(call.pushed_at))]
+        [call.event, call.job, WebLink.to_job(call.jid), call.queue, WebTime(_seconds(call.pushed_at))]
         for call in status.callbacks
     ]
     blocks: list[Block] = [
@@ -168,7 +168,7 @@ def _facts(status: Status) -> dict[str, Cell]:
 
 
 def _members(title: str, members: Iterable[tuple[str, str]]) -> WebTable:
-    rows: list[list[Cell]] = [[_job_link(jid), about] for jid, about in islice(members, MOST)]
+    rows: list[list[Cell]] = [[WebLink.to_job(jid), about] for jid, about in islice(members, MOST)]
     return WebTable(title, ("Id", "Job and error"), rows, empty="None.")
 
 
@@ -186,10 +186,6 @@ def _buttons(status: Status) -> list[WebButton]:
 
 def _batch_link(bid: str) -> WebLink:
     return WebLink(bid, f"{PATH}/{quote(bid, safe='')}")
-
-
-def _job_link(jid: str) -> WebLink:
-    return WebLink(jid, f"/search?q={quote(jid)}")
 
 
 def _seconds(at_ms: int | None) -> float | None:

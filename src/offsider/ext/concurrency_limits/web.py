@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -39,12 +39,12 @@ def make_tab() -> WebTab:
         PATH,
         routes={"": show_all, "/{name}": show_one},
         actions={
-            "/{name}/pause": pause,
-            "/{name}/resume": resume,
+            "/{name}/pause": _acting(Limits.pause, "Paused: {name}"),
+            "/{name}/resume": _acting(Limits.resume, "Resumed: {name}"),
             "/{name}/set": set_limit,
-            "/{name}/unset": unset,
-            "/{name}/quarantine": put_aside,
-            "/{name}/delete": delete,
+            "/{name}/unset": _acting(Limits.unset, "Limit of {name}: as in code"),
+            "/{name}/quarantine": _acting(Limits.quarantine, "Moved to quarantine: {result}"),
+            "/{name}/delete": _acting(Limits.delete, "Deleted: {result}"),
         },
         job_facts=job_facts,
     )
@@ -73,8 +73,12 @@ def show_one(request: WebRequest) -> WebPage | None:
     by_key: list[list[Cell]] = [
         [WebLink(one.name, _path(one.name)), one.in_use, one.held] for one in limits.by_key(name)[:_MOST]
     ]
-    running: list[list[Cell]] = [[_job_link(holder.jid), holder.process, WebTime(holder.since)] for holder in holders]
-    waiting: list[list[Cell]] = [[_job_link(record.jid), record.queue, WebTime(record.enqueued_at)] for record in held]
+    running: list[list[Cell]] = [
+        [WebLink.to_job(holder.jid), holder.process, WebTime(holder.since)] for holder in holders
+    ]
+    waiting: list[list[Cell]] = [
+        [WebLink.to_job(record.jid), record.queue, WebTime(record.enqueued_at)] for record in held
+    ]
     blocks: list[Block] = [
         WebFacts("Facts", facts),
         WebButtons(_buttons(limit) if class_of(name) == name else _clear_buttons(limit)),
@@ -88,38 +92,18 @@ def show_one(request: WebRequest) -> WebPage | None:
     return WebPage("Concurrency limit", blocks, subject=name)
 
 
-def pause(request: WebRequest) -> str:
-    name = request.path("name")
-    Limits(request.installation).pause(name)
-    return f"Paused: {name}"
-
-
-def resume(request: WebRequest) -> str:
-    name = request.path("name")
-    Limits(request.installation).resume(name)
-    return f"Resumed: {name}"
-
-
 def set_limit(request: WebRequest) -> str:
     name, limit = request.path("name"), request.number("limit", default=1, lowest=1, highest=1_000_000)
     Limits(request.installation).set(name, limit)
     return f"Limit of {name}: {limit}"
 
 
-def unset(request: WebRequest) -> str:
-    name = request.path("name")
-    Limits(request.installation).unset(name)
-    return f"Limit of {name}: as in code"
+def _acting(act: Callable[[Limits, str], object], done: str) -> Callable[[WebRequest], str]:
+    def action(request: WebRequest) -> str:
+        name = request.path("name")
+        return done.format(name=name, result=act(Limits(request.installation), name))
 
-
-def put_aside(request: WebRequest) -> str:
-    name = request.path("name")
-    return f"Moved to quarantine: {Limits(request.installation).quarantine(name)}"
-
-
-def delete(request: WebRequest) -> str:
-    name = request.path("name")
-    return f"Deleted: {Limits(request.installation).delete(name)}"
+    return action
 
 
 def job_facts(payload: Mapping[str, Any]) -> Mapping[str, Cell]:
@@ -129,8 +113,7 @@ def job_facts(payload: Mapping[str, Any]) -> Mapping[str, Cell]:
 
 
 def _row(limit: Limit) -> list[Cell]:
-    button = _resume_button(limit) if limit.paused else _pause_button(limit)
-    return [WebLink(limit.name, _path(limit.name)), _shown(limit), limit.in_use, limit.held, button]
+    return [WebLink(limit.name, _path(limit.name)), _shown(limit), limit.in_use, limit.held, _pause_button(limit)]
 
 
 def _shown(limit: Limit) -> Cell:
@@ -140,11 +123,11 @@ def _shown(limit: Limit) -> Cell:
 
 
 def _buttons(limit: Limit) -> list[WebButton]:
-    buttons = [_resume_button(limit) if limit.paused else _pause_button(limit)]
+    buttons = [_pause_button(limit)]
     now = limit.set_to or limit.declared or limit.limit
     if now:
         buttons += [
-            _set_button(limit, number)
+            WebButton(f"Limit {number}", _path(limit.name, "set"), fields={"limit": str(number)})
             for number in dict.fromkeys((now // 2, now - 1, now + 1, now * 2))
             if number not in (0, now)
         ]
@@ -172,21 +155,14 @@ def _clear_buttons(limit: Limit) -> list[WebButton]:
 
 
 def _pause_button(limit: Limit) -> WebButton:
-    return WebButton("Pause", _path(limit.name, "pause"))
-
-
-def _resume_button(limit: Limit) -> WebButton:
-    return WebButton("Resume", _path(limit.name, "resume"))
-
-
-def _set_button(limit: Limit, number: int) -> WebButton:
-    return WebButton(f"Limit {number}", _path(limit.name, "set"), fields={"limit": str(number)})
+    """Return the button that pauses a class, or resumes a paused one."""
+    return (
+        WebButton("Resume", _path(limit.name, "resume"))
+        if limit.paused
+        else WebButton("Pause", _path(limit.name, "pause"))
+    )
 
 
 def _path(name: str, action: str = "") -> str:
     path = f"{PATH}/{quote(name, safe='')}"
     return f"{path}/{action}" if action else path
-
-
-def _job_link(jid: str) -> WebLink:
-    return WebLink(jid, f"/search?q={quote(jid)}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from offsider.config.web_tab import (
     Cell,
@@ -57,7 +56,7 @@ def show_one(request: WebRequest) -> WebPage | None:
         return None
     facts: dict[str, Cell] = {
         "Job": lock.job_name,
-        "Held by": _job_link(lock),
+        "Held by": WebLink.to_job(lock.jid),
         "Acquired": WebTime(lock.taken_at),
         "Seconds left": round(lock.ttl_seconds),
         "Runs again": "yes" if lock.runs_again else "no",
@@ -83,11 +82,14 @@ def job_facts(payload: Mapping[str, Any]) -> Mapping[str, Cell]:
 
 def _row(lock: Lock) -> list[Cell]:
     again = WebBadge("runs again", "info") if lock.runs_again else WebLink(lock.name[:12], f"{PATH}/{lock.name}")
-    return [lock.job_name, _job_link(lock), WebTime(lock.taken_at), round(lock.ttl_seconds), again, _button(lock)]
-
-
-def _job_link(lock: Lock) -> WebLink:
-    return WebLink(lock.jid, f"/search?q={quote(lock.jid)}")
+    return [
+        lock.job_name,
+        WebLink.to_job(lock.jid),
+        WebTime(lock.taken_at),
+        round(lock.ttl_seconds),
+        again,
+        _button(lock),
+    ]
 
 
 def _button(lock: Lock) -> WebButton:
