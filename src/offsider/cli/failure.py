@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import linecache
+import os
+import site
 import sys
-import sysconfig
 import traceback
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +16,8 @@ import click
 from offsider.logs.setup import describe
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
-_NOT_THE_USERS = ("<frozen", _PACKAGE, *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
+_STANDARD_LIBRARY = str(Path(os.__file__).parent)
+_NOT_THE_USERS = ("<frozen", _PACKAGE, _STANDARD_LIBRARY, *site.getsitepackages())
 # Every model that is imported before django.setup() raises AppRegistryNotReady.
 DJANGO_SETUP = (
     "  Django is not set up: add offsider.django to INSTALLED_APPS and set DJANGO_SETTINGS_MODULE, or call "

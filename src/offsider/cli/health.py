@@ -80,14 +80,14 @@ class HealthServer:
         """The port that it listens on."""
         return int(self._socket.getsockname()[1])
 
-    def serve(self, health: Callable[[], Health], totals: Totals) -> None:
+    def serve(self, health: Callable[[], Health] = Starting, totals: Totals | None = None) -> None:
         """Respond in threads. A second call replaces the arguments of the first.
 
         Args:
             health: called at each probe for the health of the workers.
-            totals: counters for a scrape.
+            totals: counters for a scrape; None for zeros.
         """
-        self._health, self._totals = health, totals
+        self._health, self._totals = health, totals or Totals()
         if self._serving:
             return
         self._serving = True

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from importlib import import_module
-from typing import Any
 
 import click
 
 from offsider import __version__
+from offsider.cli.lazy import part
 from offsider.core.suggestions import suggest
 
 # subcommand -> module in offsider.cli that defines the click command of the same name
@@ -67,7 +66,7 @@ class LazyGroup(click.Group):
         module = COMMANDS.get(cmd_name)
         if module is None:
             return None
-        found: Any = getattr(import_module(f"offsider.cli.{module}"), cmd_name)
+        found = part(f"cli.{module}:{cmd_name}")
         return found if isinstance(found, click.Command) else None
 
     def resolve_command(

@@ -9,25 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsider.cli import dry_run
 from offsider.cli.application import ITS_OWN, BrokenApplication
 from offsider.cli.boot import Forked, check, configured, load
 from offsider.cli.exit import end_process
 from offsider.cli.failure import explain, give_up
-from offsider.cli.health import HealthServer, Starting
 from offsider.cli.keeper import start_keeper
+from offsider.cli.lazy import part
 from offsider.cli.main_loop import MainLoop
 from offsider.cli.options import WorkerOptions, worker_options
-from offsider.cli.reload import Reloader
 from offsider.cli.signals import SignalQueue, StoppedEarly, send_to_self
-from offsider.cli.supervisor.supervisor import Supervisor
 from offsider.core import gil
 from offsider.core.errors import OffsiderError
 from offsider.logs.setup import setup_logging
 from offsider.worker.alive.keeper.link import KeeperProcess
-from offsider.worker.totals import Totals
 
 if TYPE_CHECKING:
+    from offsider.cli.health import HealthServer
     from offsider.config.config import Config
 
 # Prefetched jobs outlive Python's default of 700 allocations, so each collection would walk them, and promote them to
@@ -51,15 +48,19 @@ def worker(**given: Any) -> None:
 def run(options: WorkerOptions) -> int:
     """Run a worker, or a supervisor or reloader of workers, and return the exit code."""
     gil.watch()
+    code: int
     try:
         if options.dry_run or options.list_queues:
-            return dry_run.run(options)
+            code = part("cli.dry_run:run")(options)
+            return code
         config = configured(options)
         if config.worker.reload:
-            return Reloader(options).run()
+            code = part("cli.reload:Reloader")(options).run()
+            return code
         setup_logging(config.log)
         if config.worker.processes or config.worker.groups:
-            return Supervisor(options, config, run_worker).run()
+            code = part("cli.supervisor.supervisor:Supervisor")(options, config, run_worker).run()
+            return code
         health = _health_server(config)
         keeper = start_keeper(config, health)
         return run_worker(options, keeper, health=health if keeper is None else None)
@@ -70,7 +71,8 @@ def run(options: WorkerOptions) -> int:
 def _health_server(config: Config) -> HealthServer | None:
     if not config.worker.health:
         return None
-    return HealthServer(config.worker.health, shard=config.worker.shard)
+    server: HealthServer = part("cli.health:HealthServer")(config.worker.health, shard=config.worker.shard)
+    return server
 
 
 def run_worker(
@@ -95,7 +97,7 @@ def run_worker(
     try:
         with ExitStack() as resources:
             if health is not None:
-                health.serve(Starting, Totals())
+                health.serve()
             running = _start(options, signals, resources, keeper, forked)
             if health is not None:
                 health.serve(running.health, running.totals)

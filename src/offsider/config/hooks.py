@@ -12,7 +12,6 @@ from offsider.config.frozen_list import Listing, frozen_error
 from offsider.config.outbox import Outbox
 from offsider.config.push_effects import PushEffects
 from offsider.config.push_guard import PushGuard
-from offsider.config.web_tab import WebTab
 from offsider.core.clock import SYSTEM_CLOCK, Clock
 from offsider.core.errors import ConfigurationError
 from offsider.core.job_id import JobResults
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from offsider.config.installation import Installation
     from offsider.runtime.events import JobRemoved
     from offsider.storage.effects import Effect
+    from offsider.config.web_tab import WebTab
 
 ErrorHandler: TypeAlias = Callable[[BaseException, Mapping[str, object]], None]
 DeathHandler: TypeAlias = Callable[[JobPayload, "BaseException | None"], None]

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from offsider.config.installation import Installation
-from offsider.config.queue_spec import parse_all
+from offsider.config.queue_spec import EVERY, parse_all
 from offsider.config.shards import Destination, routes_of, unserved
 from offsider.core.wording import counted, listed
-from offsider.inspector.shards import ServerLook
+from offsider.inspector.process import ProcessSet
 from offsider.runtime.service import LoopService
 from offsider.storage.sample import lengths
 
@@ -80,10 +80,11 @@ class UnservedQueues(LoopService):
 
     def look(self) -> None:
         """Warn about queues with jobs that no live process serves. Raises RedisFailure."""
-        waiting: dict[str, int] = {}
-        if any(lengths(self._redis, self._queues).values()):
-            waiting = {each.name: each.size for each in ServerLook.read(Installation.of(self._config)).unserved}
-        lonely = waiting.keys() & set(self._queues)
+        waiting = {queue: size for queue, size in lengths(self._redis, self._queues).items() if size}
+        if waiting:
+            served = {queue for process in ProcessSet(Installation.of(self._config)) for queue in process.queues}
+            waiting = {queue: size for queue, size in waiting.items() if not served & {queue, EVERY}}
+        lonely = set(waiting)
         for queue in sorted(lonely - self._warned):
             logger.warning(
                 "%s waiting in the queue %s, which no running process serves: start a worker with -q %s",

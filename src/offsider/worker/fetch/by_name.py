@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import cast
 
 from offsider.core.errors import ConfigurationError
-from offsider.worker.fetch.basic import BasicFetcher
 from offsider.worker.fetch.fetcher import Fetcher, FetcherContext
-from offsider.worker.fetch.reliable import ReliableFetcher
 
-_SHIPPED: Mapping[str, type] = {"reliable": ReliableFetcher, "basic": BasicFetcher}
+_SHIPPED: Mapping[str, str] = {
+    "reliable": "offsider.worker.fetch.reliable:ReliableFetcher",
+    "basic": "offsider.worker.fetch.basic:BasicFetcher",
+}
 
 
 def make_fetcher(context: FetcherContext) -> Fetcher:
@@ -21,7 +22,7 @@ def make_fetcher(context: FetcherContext) -> Fetcher:
         ConfigurationError: the class that ``worker.fetcher`` names cannot be imported.
     """
     wanted = context.config.fetcher
-    made_by = (_SHIPPED.get(wanted) or _find(wanted)) if isinstance(wanted, str) else wanted
+    made_by = _find(_SHIPPED.get(wanted, wanted)) if isinstance(wanted, str) else wanted
     return cast(Fetcher, made_by(context))
 
 
