@@ -1,6 +1,7 @@
 """Fork the keeper before the application is imported, while the process has one thread and no connection.
 
-1. The process forks; the child is the keeper and never returns.
+1. The process imports redis-py and forks; the child is the keeper and never returns. Both share the memory of all that
+   was imported before.
 2. The keeper ignores signals from a terminal or a process manager. It exits after its worker has exited and after it
    has requeued that worker's jobs.
 3. The worker keeps the link, over which it sends its identity.
@@ -12,12 +13,14 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
 from offsider.cli.failure import flush_output
 from offsider.cli.title import title_setter
 from offsider.logs.setup import describe, logger
 from offsider.worker.alive.keeper.channel import Channel
+from offsider.worker.alive.keeper.keeping import Keeper
 from offsider.worker.alive.keeper.link import KeeperProcess
 
 if TYPE_CHECKING:
@@ -73,6 +76,9 @@ def fork_keeper(
         let_go: closes, in the keeper, the resources that only the starter uses.
     """
     flush_output()
+    import_module("redis")  # each process would import it at its first call
+    # Both processes share these objects from now on: no collection touches their memory, in either of them.
+    gc.freeze()
     pid = os.fork()
     if pid == 0:
         _keep(config, channel, starter_pid, health, let_go)
@@ -88,10 +94,6 @@ def _keep(
             signal.signal(getattr(signal, f"SIG{name}"), signal.SIG_IGN)
         channel.only_receive()
         title_setter()(f"offsider keeper of {starter_pid}")
-        gc.freeze()
-        # Imported here, in the keeper only: the worker imports the engine when it needs it.
-        from offsider.worker.alive.keeper.keeping import Keeper
-
         if health is None:
             keeper = Keeper(config, channel, starter_pid)
         else:
