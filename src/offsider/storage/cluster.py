@@ -147,8 +147,9 @@ class Nodes:
 
     def learn_from_key(self, asked: Address, error: Exception | None) -> Address | None:
         """Read the reply to a command with a key. A node that is not the primary of the slot redirects it."""
-        self.primary = asked
-        if error is not None:
+        if error is None:
+            self.primary = asked
+        else:
             self.read(error, asked)
         return self.primary
 
@@ -221,8 +222,10 @@ def make_pool(url: str, prefix: str, options: Mapping[str, Any], connection: Any
 
 
 def _no_node(nodes: Nodes, error: Exception | None) -> Exception:
-    from redis.exceptions import ConnectionError as NoConnection
+    from redis.exceptions import AuthenticationError, ConnectionError as NoConnection
 
+    if isinstance(error, AuthenticationError):
+        return error
     return NoConnection(
         f"no node of the Cluster returned a primary of slot {nodes.slot} ({error or 'nobody serves it'})"
     )

@@ -133,6 +133,14 @@ def test_nodes_that_refuse_the_cluster_command_redirect_to_the_primary(cluster, 
             node.raw.execute_command("ACL", "SETUSER", "default", "+@all")
 
 
+def test_a_wrong_password_is_a_refusal_on_every_node(cluster, run_async):
+    with pytest.raises(RedisRefused) as refused:
+        Redis(RedisSettings(url=cluster.url, password="wrong"), size=1).call("PING")
+    assert refused.value.code == "NOAUTH"
+    with pytest.raises(RedisRefused):
+        run_async(lambda other: other.call("PING"), password="wrong")
+
+
 def test_a_migrated_slot_is_followed(cluster, pool, run_async):
     pool.call("SET", "{offsider}:k", 0)
 
