@@ -6,7 +6,8 @@
                                           of frameworks also with their oldest versions, and on Debian the engine's
                                           tests and those of Django (with 6) on CPython 3.14
     python3 dev.py test PATH... [-k x]    pytest alone, in parallel, with these arguments (`--` before them is allowed)
-    python3 dev.py full                   `test`, and then each row of the scoreboard in full, which takes hours
+    python3 dev.py full                   `test`, the redis and process tests on Clusters of six nodes, and then each
+                                          row of the scoreboard in full, which takes hours
     python3 dev.py full --python PATH     the unit, redis and process tests on another CPython
     python3 dev.py quick [REVISION]       lint, types and the tests nearest to your change (since REVISION), in 90 s
     python3 dev.py lint [--fix]           ruff, its formatter, and the layers (import-linter)
@@ -209,7 +210,16 @@ def full(words: Sequence[str]) -> int:
     prepare("dev")
     if words and words[0] == "--python":
         return run("python", "scripts/python314.py", *words)
-    return test(words) or scoreboard(["--tier", "full"])
+    return test(words) or on_clusters() or scoreboard(["--tier", "full"])
+
+
+def on_clusters() -> int:
+    """Run the tests with a server on Clusters of six nodes. The last line of each run counts what was skipped there."""
+    codes: list[int] = []
+    for kind in ("redis7-cluster", "valkey-cluster"):
+        os.environ["OFFSIDER_TEST_SERVERS"] = kind
+        codes.append(run("python", "scripts/run_tests.py", *PARALLEL, "tests/redis", "tests/process"))
+    return max(codes)
 
 
 def quick(words: Sequence[str]) -> int:

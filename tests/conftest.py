@@ -2,7 +2,8 @@
 
 Fixtures
     redis_url       URL of an empty server, a Valkey; the test runs once on each server that OFFSIDER_TEST_SERVERS
-                    names, as in `OFFSIDER_TEST_SERVERS="redis7 valkey"`
+                    names, as in `OFFSIDER_TEST_SERVERS="redis7 valkey"`. With `redis7-cluster` or `valkey-cluster`
+                    it is a Cluster of three primaries with replicas; `dev.py full` plays all tests on both
     raw_redis       a plain redis-py client of that server, for seeding and reading (replies are bytes)
     server          that server itself (an EmbeddedServer: folder, pid, url)
     embedded_url    URL of the empty Valkey alone, where one server is sufficient
@@ -23,6 +24,7 @@ import shutil
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -40,6 +42,7 @@ from tests import postgresql
 from tests.certificates import Certificates, make_certificates
 from tests.clusters import Cluster, running
 from tests.parts import HOW_TO_GET, is_here
+from tests.tagged import ON_CLUSTER, client_of, skip_on_cluster
 from tests.threads import our_threads
 from tests.waiting import wait_for
 
@@ -54,6 +57,10 @@ settings.load_profile("offsider")
 IN_CI = os.environ.get("CI", "").lower() == "true"
 #: `dev.py test` without arguments names both.
 KINDS = tuple(os.environ.get("OFFSIDER_TEST_SERVERS", "valkey").split())
+#: How the name of a kind ends that is a Cluster of six nodes.
+CLUSTER = "-cluster"
+Server = TypeVar("Server", EmbeddedServer, Cluster)
+SKIPPED = pytest.StashKey["Counter[str]"]()
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 
@@ -64,6 +71,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in item.iter_markers("needs"):
         for part in marker.args:
             need(part)
+    for marker in item.iter_markers("not_on_cluster"):
+        if any(kind.endswith(CLUSTER) for kind in KINDS):
+            pytest.skip(f"{ON_CLUSTER} {marker.args[0]}")
     if OBSTACLE and item.get_closest_marker("interrupts"):
         pytest.xfail(OBSTACLE)
 
@@ -84,19 +94,29 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 
 def _no_skip_in_ci(report: Report) -> Report:
-    if IN_CI and report.skipped and not hasattr(report, "wasxfail"):
+    if IN_CI and report.skipped and not hasattr(report, "wasxfail") and ON_CLUSTER not in str(report.longrepr):
         report.outcome = "failed"
         report.longrepr = f"skipped under CI=true: {report.longrepr}"
     return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the measurements of the first-hour tests."""
+    """Print the measurements of the first-hour tests, and note what was skipped."""
     reports: list[pytest.TestReport] = terminalreporter.stats.get("", [])  # of setups and teardowns
     for report in reports:
         for name, value in report.user_properties:
             if name == "first hour":
                 terminalreporter.write_line(f"first hour, {value}")
+    skipped: list[pytest.TestReport] = terminalreporter.stats.get("skipped", [])
+    reasons = [report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple)]
+    terminalreporter.config.stash[SKIPPED] = Counter(reason.removeprefix("Skipped: ") for reason in reasons)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Print what was skipped, in the last line of the run."""
+    skipped = config.stash.get(SKIPPED, None)
+    if skipped:
+        print(f"skipped: {'; '.join(f'{count} x {reason}' for reason, count in skipped.most_common())}")
 
 
 # ------------------------------------------------------------------------------------- servers
@@ -112,16 +132,19 @@ def binary_of(kind: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def server_of() -> Iterator[Callable[[str], EmbeddedServer]]:
-    """The session's server of a kind, started when the first test asks for it."""
-    started: dict[str, EmbeddedServer] = {}
+def server_of() -> Iterator[Callable[[str], EmbeddedServer | Cluster]]:
+    """The session's server or Cluster of a kind, started when the first test asks for it."""
+    started: dict[str, EmbeddedServer | Cluster] = {}
     with ExitStack() as stack:
 
-        def get(kind: str) -> EmbeddedServer:
+        def get(kind: str) -> EmbeddedServer | Cluster:
             if kind not in started:
-                binary = binary_of(kind)
+                binary = binary_of(kind.removesuffix(CLUSTER))
                 folder = stack.enter_context(short_folder())
-                started[kind] = stack.enter_context(EmbeddedServer(folder, binary=binary))
+                server = (
+                    running(Path(folder), binary) if kind.endswith(CLUSTER) else EmbeddedServer(folder, binary=binary)
+                )
+                started[kind] = stack.enter_context(server)
             return started[kind]
 
         yield get
@@ -133,23 +156,26 @@ def short_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 @pytest.fixture(params=KINDS)
-def server(request: pytest.FixtureRequest, server_of: Callable[[str], EmbeddedServer]) -> EmbeddedServer:
-    return emptied(server_of(request.param))
+def redis_url(request: pytest.FixtureRequest, server_of: Callable[[str], EmbeddedServer | Cluster]) -> str:
+    return emptied(server_of(request.param)).url
 
 
 @pytest.fixture
-def redis_url(server: EmbeddedServer) -> str:
-    return server.url
+def server(
+    redis_url: str, request: pytest.FixtureRequest, server_of: Callable[[str], EmbeddedServer]
+) -> EmbeddedServer:
+    skip_on_cluster(redis_url, "the test needs a server's own process")
+    return server_of(request.node.callspec.params["redis_url"])
 
 
 @pytest.fixture
-def embedded_url(server_of: Callable[[str], EmbeddedServer]) -> str:
-    return emptied(server_of("valkey")).url
+def embedded_url(server_of: Callable[[str], EmbeddedServer | Cluster]) -> str:
+    return emptied(server_of(KINDS[0] if KINDS[0].endswith(CLUSTER) else "valkey")).url
 
 
 @pytest.fixture
 def raw_redis(redis_url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(redis_url) as client:
+    with client_of(redis_url) as client:
         yield client
 
 
@@ -160,9 +186,13 @@ def postgresql_host() -> Iterator[str]:
         yield host
 
 
-def emptied(server: EmbeddedServer) -> EmbeddedServer:
-    with redis.Redis.from_url(server.url) as client:
-        client.flushall()
+def emptied(server: Server) -> Server:
+    if isinstance(server, Cluster):
+        server.wait()
+        server.empty()
+    else:
+        with redis.Redis.from_url(server.url) as client:
+            client.flushall()
     return server
 
 
@@ -192,17 +222,9 @@ def make_server() -> Iterator[Callable[..., EmbeddedServer]]:
         yield make
 
 
-@pytest.fixture(scope="session")
-def _cluster() -> Iterator[Cluster]:
-    with short_folder() as folder, running(Path(folder), binary_of(KINDS[0])) as cluster:
-        yield cluster
-
-
 @pytest.fixture
-def cluster(_cluster: Cluster) -> Cluster:
-    _cluster.wait()
-    _cluster.empty()
-    return _cluster
+def cluster(server_of: Callable[[str], Cluster]) -> Cluster:
+    return emptied(server_of(KINDS[0].removesuffix(CLUSTER) + CLUSTER))
 
 
 @pytest.fixture(scope="session")

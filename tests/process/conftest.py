@@ -17,6 +17,7 @@ import redis
 
 from tests.process.ledger import Ledger
 from tests.process.workers import Workers
+from tests.tagged import client_of
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def url(embedded_url: str) -> str:
 
 @pytest.fixture
 def stored(url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(url) as client:
+    with client_of(url) as client:
         yield client
 
 

@@ -7,7 +7,6 @@ import time
 from datetime import UTC, datetime
 
 import pytest
-import redis
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
@@ -15,11 +14,12 @@ from offsider.inspector import DeadSet, RetrySet, ScheduledSet
 from tests.faults import FaultProxy
 from tests.redis.cli.piloted import TABS, piloted
 from tests.redis.inspector.examined import OURS, push, register
+from tests.tagged import client_of
 
 
 @pytest.fixture
 def client(embedded_url):
-    with redis.Redis.from_url(embedded_url) as client:
+    with client_of(embedded_url) as client:
         yield client
 
 

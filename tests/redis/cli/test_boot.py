@@ -47,6 +47,7 @@ def test_handlers_of_the_application_get_the_job_unless_that_is_off(embedded_url
     assert [type(each).__name__ for each in handler.filters] == (["JobFilter"] if level == "info" else [])
 
 
+@pytest.mark.not_on_cluster("a worker logs one line more")
 def test_boot_loads_configures_and_checks(redis_url, raw_redis, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("REDIS_URL", redis_url)
     monkeypatch.setenv("OFFSIDER_WORKER_CONCURENCY", "3")

@@ -140,6 +140,7 @@ def bulk(config, tmp_path):
     return Limits(Installation.of(config, "bulk"), everywhere=False)
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_all_servers_are_changed_and_shown(config, bulk):
     call("set", "HardJob", "2")
     bulk.pause("HardJob")
@@ -171,6 +172,7 @@ def test_an_alias_selects_its_class_and_an_unknown_name_is_refused(config, held,
     assert "HardJob" in outcome.output
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_another_server_is_asked_for_by_its_name(config, tmp_path):
     (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{config.redis.url}"\nkey_prefix = "bulk:"\n')
     assert call("--server", "bulk", "set", "HardJob", "2").exit_code == 0

@@ -141,11 +141,13 @@ def push_again(locked, redis_url):
     Installation.of(config).close()
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_the_locks_of_cleared_jobs_are_freed_by_the_extensions_of_the_application(locked, push_again):
     assert call("clear", "--yes", "-r", locked, "default").output == "default: 2 jobs deleted\n"
     assert push_again() == [True, True]
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_the_application_of_the_file_frees_them_as_well(locked, push_again, tmp_path):
     with (tmp_path / "offsider.toml").open("a") as file:
         file.write(f'[worker]\nrequire = "{locked}"\n')
@@ -153,6 +155,7 @@ def test_the_application_of_the_file_frees_them_as_well(locked, push_again, tmp_
     assert push_again() == [True, True]
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_they_are_freed_on_the_server_that_is_cleared(locked, push_again):
     words = ["--server", "bulk", "clear", "--yes", "-r", locked, "default"]
     assert call(*words).output == "default: 2 jobs deleted\n"
@@ -160,6 +163,7 @@ def test_they_are_freed_on_the_server_that_is_cleared(locked, push_again):
     assert push_again("main") == [False, False]
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_without_the_application_a_note_says_that_locks_are_kept(push_again):
     result = call("clear", "--yes", "default")
     assert KEPT in result.output

@@ -12,6 +12,7 @@ from offsider import __version__
 from offsider.cli import stats
 from offsider.cli.main import main
 from offsider.core.errors import RedisUnavailable
+from tests.databases import at_database
 from tests.redis.inspector.examined import OURS, payload, push, register
 
 
@@ -144,7 +145,7 @@ def test_watching_ends_well_at_ctrl_c(monkeypatch, stocked):
 
 
 def test_one_of_several_servers_is_selected(stocked, redis_url, tmp_path):
-    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{redis_url.removesuffix("0")}1"\n')
+    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{at_database(redis_url, 1)}"\n')
     counts = [json.loads(call("overview", "--json", *words).output) for words in ((), ("--server", "bulk"))]
     assert [each["processed"] for each in counts] == [12_345, 0]
 

@@ -93,6 +93,7 @@ def test_a_refused_job_still_raises(make_client, make_server):
         make_client(config_for(server.url)).push(PUSH)
 
 
+@pytest.mark.not_on_cluster("its primaries have replicas")
 def test_replicas_are_still_waited_for(make_client, redis_url, raw_redis):
     from offsider.core.errors import NotReplicated
 

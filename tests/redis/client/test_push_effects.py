@@ -15,6 +15,8 @@ from offsider.inspector import Queue, ScheduledSet
 from offsider.storage.effects import Effect
 from offsider.storage.scripts import Script
 
+pytestmark = pytest.mark.not_on_cluster("the test uses keys without the hash tag")
+
 NOTE = Script("note", source="#!lua\nreturn redis.call('RPUSH', KEYS[1], ARGV[1])\n")
 
 

@@ -53,6 +53,7 @@ def test_a_scheduled_bulk_push_gives_each_its_score(make_client, redis_url, raw_
     assert scores == {1: 4_102_444_801, 2: 4_102_444_802}
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_the_key_prefix_is_before_every_key(make_client, redis_url, raw_redis):
     config = config_for(redis_url)
     config.redis.key_prefix = "resque:gitlab:"
@@ -94,6 +95,7 @@ def test_a_push_to_a_replica_raises_after_a_second_refusal(make_client, make_ser
     make_client(config_for(master.url)).push({"class": "X", "args": []})
 
 
+@pytest.mark.not_on_cluster("its primaries have replicas")
 def test_a_job_without_the_required_replicas_is_stored_and_reported(make_client, redis_url, raw_redis):
     with pytest.raises(NotReplicated) as caught:
         make_client(config_for(redis_url)).push({"class": "X", "args": [], "jid": "abc"}, wait_replicas=1)

@@ -134,6 +134,7 @@ def test_connecting_to_an_address_that_drops_packets_counts(make_client):
         check([timed(lambda: client.push(ITEM))], ambiguous=0)
 
 
+@pytest.mark.not_on_cluster("its primaries have replicas")
 def test_waiting_for_replicas_may_take_its_second_more(make_client, redis_url):
     with pytest.raises(NotReplicated):
         make_client(impatient(redis_url)).push(ITEM, wait_replicas=1)

@@ -12,8 +12,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from redis import Redis
 
+from tests.tagged import client_of
 from tests.waiting import wait_for
 
 FILES = {
@@ -437,7 +437,7 @@ def configure(config):
 
 
 def test_a_worker_killed_before_it_deletes_its_rows_doubles_no_job(tmp_path, embedded_url):
-    project, raw_redis = Project(tmp_path, embedded_url), Redis.from_url(embedded_url)
+    project, raw_redis = Project(tmp_path, embedded_url), client_of(embedded_url)
     (project.folder / "shop" / "background.py").write_text(KILLED)
     with (project.folder / "shop" / "settings.py").open("a") as file:
         file.write('OFFSIDER["outbox"] = True\n')

@@ -77,6 +77,7 @@ def jobs():
         )
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_each_family_is_what_the_server_says_of_its_keys(config, jobs, raw_redis):
     client, limits = Client(config), Limits(config)
     limits.set("Held", 1)

@@ -139,6 +139,7 @@ def calls(raw_redis) -> int:
     return sum(one["calls"] for name, one in stats.items() if name not in ("cmdstat_info", "cmdstat_llen"))
 
 
+@pytest.mark.not_on_cluster("the test compares names of keys")
 def test_a_job_that_uses_no_extension_costs_the_same_with_all_of_them(redis_url, raw_redis):
     found = []
     for extensions in ((), EXTENSIONS):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from offsider.inspector.doctor import delivery_checks
 from offsider.inspector.doctor.finding import Severity
 from tests.redis.inspector.examined import OURS, RUBYS, examined, payload, register, severity
@@ -38,6 +40,7 @@ def test_jobs_of_live_processes_are_not_orphans(redis_url, raw_redis):
     assert severity(examined(redis_url), "orphans") == "ok"
 
 
+@pytest.mark.not_on_cluster("the test compares names of keys")
 def test_a_lock_that_never_expires(redis_url, raw_redis):
     register(raw_redis, knows=["A"])
     raw_redis.persist(f"offsider:alive:{OURS}")
@@ -68,12 +71,14 @@ def test_private_lists_of_sidekiq_pro(redis_url, raw_redis):
     assert f"queue:sq|{RUBYS}|default" in finding.what
 
 
+@pytest.mark.not_on_cluster("the test compares names of keys")
 def test_a_lock_of_a_deploy_mark_that_never_expires(redis_url, raw_redis):
     raw_redis.set("deploylock-abc", "2026")
     finding = examined(redis_url)["deploy locks"]
     assert (finding.severity, finding.fix) == (Severity.WARN, "redis-cli DEL deploylock-abc")
 
 
+@pytest.mark.not_on_cluster("the test compares names of keys")
 def test_clients_and_workers_that_differ_in_their_prefix(redis_url, raw_redis):
     register(raw_redis, knows=["A"])
     raw_redis.sadd("shop:queues", "default")

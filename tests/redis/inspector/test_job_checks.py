@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
+import pytest
+
 from offsider.inspector.doctor.finding import Severity
 from tests.redis.inspector.examined import OURS, RUBYS, examined, payload, push, register, severity
 
@@ -78,6 +80,7 @@ def test_a_day_on_which_most_runs_fail(redis_url, raw_redis):
     assert severity(examined(redis_url), "failures") == "none"
 
 
+@pytest.mark.not_on_cluster("the test compares names of keys")
 def test_a_queue_key_of_the_wrong_type(redis_url, raw_redis):
     raw_redis.sadd("queues", "default", "odd")
     raw_redis.set("queue:odd", "text")

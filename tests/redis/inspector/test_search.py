@@ -42,6 +42,7 @@ WANTED = f"{7:024x}"
 PLACES = ["busy", "retry", "schedule", "dead", "queue:a|b", "queue:low", "held:offsider:a", "held:offsider:b"]
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 @pytest.mark.parametrize("budget_ms", [1_000, 0])
 def test_every_place_is_searched_in_order(config, everywhere, budget_ms):
     chunks = through(WANTED, config, budget_ms=budget_ms)
@@ -64,6 +65,7 @@ def test_the_key_leads_back_to_the_job(config, everywhere):
     assert record.jid == jid
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_search_that_has_found_enough_can_resume(config, everywhere):
     first, *others = through('"args":[', config, most=30)
     assert 30 <= len(first.entries) <= 60
@@ -72,18 +74,21 @@ def test_a_search_that_has_found_enough_can_resume(config, everywhere):
     assert all(len(chunk.entries) <= 60 for chunk in others)
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_queue_deleted_during_the_search_is_skipped(config, everywhere, raw_redis):
     raw_redis.srem("queues", "a|b")
     found = search_everywhere(WANTED, "queue:a|b|3", 1_000, config)
     assert [one.where for one in found.entries] == ["queue:low", "held:offsider:a", "held:offsider:b"]
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_an_extension_list_deleted_during_the_search_is_skipped(config, everywhere, raw_redis):
     raw_redis.delete("offsider:a")
     found = search_everywhere(WANTED, "held:offsider:a|3", 1_000, config)
     assert [one.where for one in found.entries] == ["held:offsider:b"]
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 @pytest.mark.parametrize("cursor", ["x", "|", "retry", "busy|x", "nowhere|5"])
 def test_an_invalid_cursor_starts_from_the_beginning(config, everywhere, cursor):
     found = search_everywhere(WANTED, cursor, 1_000, config)
@@ -98,6 +103,7 @@ def test_nothing_is_found_by_no_text_and_nothing_where_nothing_is(config, everyw
     assert (empty.entries, empty.scanned, empty.total, empty.cursor) == ([], 0, 0, "")
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_the_default_configuration_is_that_of_this_process(config, everywhere):
     previous = set_default_config(config)
     try:

@@ -13,6 +13,7 @@ from offsider.config.config import Config
 from offsider.core.payload import encode
 from offsider.inspector import Shards
 from offsider.jobs import registry
+from tests.databases import at_database
 
 RULES = '[routing]\nrules = [["urgency=high", "urgent"], ["tags=slow", "slow", "other"], ["*", "default"]]\n'
 
@@ -31,7 +32,7 @@ def other(redis_url):
 
 
 def second(url):
-    return f"{url.removesuffix('0')}1"
+    return at_database(url, 1)
 
 
 @pytest.fixture

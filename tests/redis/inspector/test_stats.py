@@ -24,6 +24,7 @@ def test_an_empty_server_has_zeros(config):
     assert isinstance(read.default_queue_latency_seconds, float)
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_every_number_is_read(config, raw_redis):
     client = Client(config)
     client.push_bulk({"class": "X", "args": [[1], [2]], "queue": "low"})

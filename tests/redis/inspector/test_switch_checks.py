@@ -53,6 +53,7 @@ def test_a_switch_of_last_week_was_perhaps_forgotten(redis_url, raw_redis, confi
     assert "offsider switches clear HardJob" in finding.fix
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_a_switch_that_a_server_does_not_have_is_found(redis_url, raw_redis, config):
     config.add_server("twin", url=redis_url, key_prefix="twin:")
     Switches(config).drop("HardJob")
@@ -61,6 +62,7 @@ def test_a_switch_that_a_server_does_not_have_is_found(redis_url, raw_redis, con
     assert finding.what == "not every server has the kill switch of HardJob (not on twin)"
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_a_server_that_has_another_switch_is_found(redis_url, raw_redis, config):
     config.add_server("twin", url=redis_url, key_prefix="twin:")
     Switches(config).drop("HardJob")

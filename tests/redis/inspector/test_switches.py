@@ -97,6 +97,7 @@ def test_if_no_server_responds_an_error_is_raised():
             act(Switches(config))
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_a_server_that_has_another_switch_of_the_class_is_named(config, redis_url):
     config.add_server("twin", url=redis_url, key_prefix="twin:")
     Switches(config).defer("HardJob", 60, lasting=3600)
@@ -108,6 +109,7 @@ def test_a_server_that_has_another_switch_of_the_class_is_named(config, redis_ur
     assert (soft.differs_on, soft.missing_on) == ((), ())
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_a_switch_missing_on_one_server_is_marked(config, redis_url):
     config.add_server("twin", url=redis_url, key_prefix="twin:")
     Switches(config).drop("HardJob")
@@ -121,6 +123,7 @@ def test_a_switch_missing_on_one_server_is_marked(config, redis_url):
     assert (switch.missing_on, switch.acted) == (("main",), 2)
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_known_jobs_are_those_reported_by_live_workers(config, raw_redis):
     raw_redis.sadd("processes", "a:1:x", "ruby:2:y")
     for identity in ("a:1:x", "ruby:2:y"):

@@ -11,7 +11,6 @@ from contextvars import copy_context
 import pytest
 from fastapi import Depends, FastAPI
 from httpx import ASGITransport, AsyncClient as Browser
-from redis import Redis
 from sqlalchemy import MetaData, create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
@@ -27,6 +26,7 @@ from offsider.ext.outbox.doctor import check_outbox
 from offsider.ext.outbox.relay import Relay
 from offsider.ext.unique import Unique
 from offsider.integrations.sqlalchemy_outbox import SQLAlchemyOutbox
+from tests.tagged import client_of
 from tests.waiting import wait_for
 
 MAIL = {"class": "Mail", "args": [1]}
@@ -119,7 +119,7 @@ def config(embedded_url, application, monkeypatch):
 
 @pytest.fixture
 def raw_redis(embedded_url):
-    with Redis.from_url(embedded_url) as client:
+    with client_of(embedded_url) as client:
         yield client
 
 

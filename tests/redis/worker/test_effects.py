@@ -21,6 +21,8 @@ from offsider.testing import RunningWorker
 from tests.faults import FaultProxy
 from tests.waiting import wait_for
 
+pytestmark = pytest.mark.not_on_cluster("the test uses keys without the hash tag")
+
 ADD = Script("add", source="#!lua flags=allow-oom\nreturn redis.call('INCRBY', KEYS[1], ARGV[1])\n")
 
 

@@ -83,6 +83,7 @@ def test_without_a_configuration_it_uses_the_client_s_with_two_threads(redis_url
     assert EmbeddedWorker(concurrency=3).config.worker.concurrency == 3
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 @pytest.mark.usefixtures("no_default_yet")
 def test_without_a_configuration_it_serves_the_default_of_the_process(redis_url, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -17,7 +17,6 @@ from collections import Counter
 from contextlib import suppress
 
 import pytest
-import redis as redis_py
 from hypothesis import HealthCheck, Phase, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
@@ -33,6 +32,7 @@ from offsider.worker.fetch import line, prefetch_size
 from tests.faults import FaultProxy
 from tests.redis.worker.conftest import make_config
 from tests.redis.worker.crew import Crew, Work
+from tests.tagged import client_of
 from tests.waiting import wait_for
 
 QUEUES = ("high", "low")
@@ -57,7 +57,7 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self, url: str) -> None:
         super().__init__()
-        self.client = redis_py.Redis.from_url(url)
+        self.client = client_of(url)
         self.client.flushall()
         for script in SCRIPTS:
             self.client.script_load(script.text)

@@ -114,6 +114,7 @@ def config(redis_url, everything):
     return config
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_one_extension_reaches_through_every_door(config, everything, raw_redis, monkeypatch):
     monkeypatch.setattr(CountingFetcher, "retrieved", 0)
     with registry.isolated():

@@ -35,6 +35,7 @@ def short_delays(monkeypatch):
 # -------------------------------------------------------------------------------------- taking
 
 
+@pytest.mark.not_on_cluster("the test compares names of keys")
 def test_a_job_is_in_the_private_list_while_it_runs(parts, raw_redis):
     raw_redis.lpush("queue:default", "a", "b")
     unit = parts.fetcher.retrieve()

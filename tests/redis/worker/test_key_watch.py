@@ -11,6 +11,8 @@ from offsider.worker import key_watch as module
 from offsider.worker.key_watch import KeyWatch
 from tests.waiting import wait_for
 
+pytestmark = pytest.mark.not_on_cluster("the test uses keys without the hash tag")
+
 PATIENT = 30.0
 
 

@@ -33,6 +33,7 @@ from offsider.worker.embed import EmbeddedWorker
 from tests.docs.snippets import ROOT
 from tests.narrow_proxy import NarrowProxy
 from tests.redis.worker.conftest import Parts, make_config
+from tests.tagged import client_of
 
 PAGE = (ROOT / "docs" / "managed-servers.md").read_text()
 REQUIRED = set(re.search(r"```text\n(.*?)```", PAGE, re.DOTALL)[1].split())
@@ -41,7 +42,7 @@ IN_LUA = re.compile(r"redis\.p?call\(\s*['\"](\w+)['\"]")
 
 
 def commands_of(url: str) -> set[str]:
-    with redis.Redis.from_url(url) as client:
+    with client_of(url) as client:
         names = {name.decode().upper() for name in client.execute_command("COMMAND LIST")}
     return {name for name in names if "|" not in name}  # subcommands
 

@@ -20,15 +20,15 @@ FAST = {"OFFSIDER_WORKER_LIVENESS_SECONDS": "3"}
 APP = """
     import os
     import time
-    import redis
     from offsider import Config, current_job, job
     from offsider.ext.concurrency_limits import ConcurrencyLimits
     from tests.process.ledger import note
+    from tests.tagged import client_of
 
     def configure(config: Config) -> None:
         config.use(ConcurrencyLimits())
 
-    counters = redis.Redis.from_url(os.environ["REDIS_URL"])
+    counters = client_of(os.environ["REDIS_URL"])
 
     @job(name="Limited", concurrency_limit=3)
     def limited(number, seconds):

@@ -390,6 +390,7 @@ def test_the_cache_of_lineages_is_bounded(config, redis, monkeypatch):
     assert len(found._known) == 2
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_the_scripts_use_only_declared_keys_and_work_with_a_prefix(redis_url, raw_redis, callbacks):
     from offsider.client import Client
     from offsider.ext.batches import Batches

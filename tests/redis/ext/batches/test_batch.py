@@ -133,6 +133,7 @@ def test_middleware_can_stop_members(config, make, client):
     assert batch.status().total == 1
 
 
+@pytest.mark.not_on_cluster("its primaries have replicas")
 def test_a_member_waits_for_replicas(make, client):
     with pytest.raises(RedisFailure), make() as batch:
         client.push(X, wait_replicas=1)

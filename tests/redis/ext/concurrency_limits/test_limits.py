@@ -157,6 +157,7 @@ def twins(config):
     return Limits(config), Limits(Installation.of(config, "bulk"))
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_a_change_applies_to_all_servers(twins, config):
     main, bulk = twins
     main.pause(NAME)

@@ -16,7 +16,7 @@ from offsider.ext.limiters import Limiters, store, use
 from offsider.testing import FakeClock
 
 TIME = "redis.call('TIME')"
-SET_TIME = "redis.call('HMGET', 'test:clock', 'seconds', 'microseconds')"
+SET_TIME = "redis.call('HMGET', '{offsider}:test:clock', 'seconds', 'microseconds')"
 #: A full minute.
 START = 1_800_000_000
 
@@ -32,7 +32,7 @@ class ServerTime(FakeClock):
 
     def _show(self) -> None:
         seconds, microseconds = divmod(self._us, 1_000_000)
-        self._redis.hset("test:clock", mapping={"seconds": seconds, "microseconds": microseconds})
+        self._redis.hset("{offsider}:test:clock", mapping={"seconds": seconds, "microseconds": microseconds})
 
     def advance(self, by: float) -> None:
         super().advance(by)

@@ -23,7 +23,7 @@ from offsider.ext.periodic.store import Servers
 from offsider.jobs import registry
 
 TIME = "redis.call('TIME')"
-SET_TIME = "(function() return {redis.call('GET', 'test:now'), '0'} end)()"
+SET_TIME = "(function() return {redis.call('GET', '{offsider}:test:now'), '0'} end)()"
 
 
 class ServerClock:
@@ -31,11 +31,11 @@ class ServerClock:
         self._redis = raw_redis
 
     def set(self, now: int) -> None:
-        self._redis.set("test:now", int(now))
+        self._redis.set("{offsider}:test:now", int(now))
 
     @property
     def now(self) -> int:
-        return int(self._redis.get("test:now"))
+        return int(self._redis.get("{offsider}:test:now"))
 
 
 class WrongClock(Clock):

@@ -25,7 +25,7 @@ def make_alarm():
     def make(url: str) -> Alarm:
         config = Config()
         config.redis.url = url
-        made.append((config, Alarm(Installation.of(config).redis, "test:revision")))
+        made.append((config, Alarm(Installation.of(config).redis, "{offsider}:test:revision")))
         return made[-1][1]
 
     yield make
@@ -52,14 +52,14 @@ def test_a_change_ends_the_sleep_and_the_next_change_after_another_watch_too(mak
         alarm.watch()
         assert alarm.longest_seconds == TOLD_SECONDS
         sleeper = asleep(alarm)
-        raw_redis.incr("test:revision")
+        raw_redis.incr("{offsider}:test:revision")
         assert ends(sleeper)
 
 
 def test_a_change_before_the_sleep_ends_it_as_well(make_alarm, redis_url, raw_redis):
     alarm = make_alarm(redis_url)
     alarm.watch()
-    raw_redis.incr("test:revision")
+    raw_redis.incr("{offsider}:test:revision")
     assert ends(asleep(alarm))
 
 
@@ -93,7 +93,7 @@ def test_without_client_tracking_sleeps_are_shorter(make_alarm, redis_url, monke
     monkeypatch.setattr(alarm._tracking, "watch", refuse)
     alarm.watch()
     alarm.watch()
-    assert asked == [("test:revision",)]
+    assert asked == [("{offsider}:test:revision",)]
     assert alarm.longest_seconds == UNTOLD_SECONDS
 
 

@@ -47,7 +47,7 @@ def both(redis_url, bulk_url):
 def set_clocks(clock, bulk):
     def set_clocks(now):
         clock.set(now)
-        bulk.set("test:now", now)
+        bulk.set("{offsider}:test:now", now)
 
     return set_clocks
 

@@ -99,7 +99,8 @@ def test_two_processes_with_clocks_five_minutes_apart_fire_every_tick_once(clock
         for thread in threads:
             thread.join()
         for one in processes:
-            one.service._store._redis.call("DEL", *(f"offsider:periodic:turn:{each.name}" for each in entries))
+            pool = one.service._store._redis
+            pool.call("DEL", *(f"{pool.keys.prefix}offsider:periodic:turn:{each.name}" for each in entries))
             one.settle()
     end = clock.now
     wanted = sorted(tick for each in entries for tick in own_iteration(each.ticks._fields, tz, start, end))

@@ -36,6 +36,7 @@ def waiting(config):
     return [(entry.payload["args"], entry.score) for entry in ScheduledSet(config)]
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_throttled_job_is_dropped_until_the_time_is_over(config, client, jobs, redis):
     throttled, _, _ = jobs
     assert throttled.enqueue(1)
@@ -62,6 +63,7 @@ def test_a_run_does_not_end_the_throttle(config, jobs):
     assert list(Locks(config)) == []  # only locks that operators may free
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_the_last_of_several_pushes_runs_after_a_quiet_time(config, jobs, redis):
     _, debounced, _ = jobs
     first, second = debounced.enqueue("a"), debounced.enqueue("b")

@@ -11,6 +11,8 @@ from offsider.storage import owners
 from offsider.storage.owners import Lists
 from tests.redis.ext.unique.travels import Traveller
 
+pytestmark = pytest.mark.not_on_cluster("the test uses keys without the hash tag")
+
 
 def met(redis, step=places.STEP):
     return set().union(*places.walk(redis, step))

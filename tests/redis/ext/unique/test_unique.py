@@ -88,6 +88,7 @@ def test_the_payload_has_the_same_keys_as_in_ruby(client, raw_redis):
     assert (payload["unique_for"], payload["unique_until"]) == (60, "start")
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_keys_have_the_prefix(redis_url, raw_redis):
     config = Config()
     config.redis.url = redis_url
