@@ -104,7 +104,7 @@ def _replace_backends(pushing: threading.RLock) -> None:
 
         def clear(self):
             for result in self.results:
-                redis.call("DEL", f"offsider:task:{result.id}")
+                redis.call("DEL", f"{redis.keys.prefix}offsider:task:{result.id}")
             self.results.clear()
 
         def enqueue(self, task, args, kwargs):

@@ -236,7 +236,7 @@ def test_a_result_shows_the_whole_life_of_its_task(config, finished, redis):
     assert (stored.status, stored.return_value, stored.attempts, stored.errors) == ("SUCCESSFUL", 3, 1, [])
     assert stored.enqueued_at <= stored.started_at == stored.last_attempted_at <= stored.finished_at
     assert (stored.task, stored.args, stored.kwargs) == (add, [1], {"second": 2})
-    assert 86_000 < redis.call("TTL", f"offsider:task:{result.id}") <= 86_400
+    assert 86_000 < redis.call("TTL", f"{redis.keys.prefix}offsider:task:{result.id}") <= 86_400
 
 
 def test_a_failed_attempt_is_ready_again_and_keeps_its_error_and_worker(config, finished):

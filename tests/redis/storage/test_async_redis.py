@@ -190,6 +190,7 @@ def test_each_event_loop_has_connections_of_its_own_and_ended_loops_keep_none(re
         gc.collect()
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_the_asynchronous_facade_needs_the_same_settings(redis_url):
     sync = Redis(RedisSettings(url=redis_url, key_prefix="p:"), size=1)
     assert AsyncRedis(RedisSettings(url=redis_url, key_prefix="p:"), size=1).keys.queues == sync.keys.queues

@@ -79,6 +79,7 @@ def waiters(client) -> list[dict]:
 # ---------------------------------------------------------------------------------------- moving jobs
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_push_of_any_client_moves_its_job_into_the_private_list(consumer, raw_redis):
     consumer.block("high", "low")
     wait_for(lambda: blocked(raw_redis) == 2)
@@ -417,6 +418,7 @@ def test_any_thread_may_read_waiting(consumer):
     assert errors == []
 
 
+@pytest.mark.not_on_cluster("REPLICAOF is not allowed")
 def test_a_pop_that_a_replica_refuses_gets_a_new_connection(consumer, raw_redis):
     """The host name may point to another server by then."""
     consumer.block("low")

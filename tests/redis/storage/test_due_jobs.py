@@ -69,6 +69,7 @@ def test_a_set_of_the_wrong_type_is_an_error_beside_the_other(pool, raw_redis):
     assert schedule.members == [b"job"]
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_moves_precede_the_read(pool, raw_redis):
     raw_redis.zadd("retry", {"old": 1.0, "next": 2.0})
     raw_redis.zadd("schedule", {"early": FUTURE})
@@ -80,6 +81,7 @@ def test_moves_precede_the_read(pool, raw_redis):
     assert raw_redis.lrange("queue:low", 0, -1) == [b"new"]
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_refused_batch_does_not_block_the_other(pool, raw_redis):
     raw_redis.set("retry", "no set")
     raw_redis.zadd("schedule", {"old": 1.0})
@@ -88,6 +90,7 @@ def test_a_refused_batch_does_not_block_the_other(pool, raw_redis):
     assert moved[1] == [MoveResult.DONE]
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_unknown_scripts_are_sent_as_text_and_the_read_is_last(pool, raw_redis):
     raw_redis.script_flush()
     raw_redis.script_load(due_jobs.DUE_JOBS.text)

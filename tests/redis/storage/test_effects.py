@@ -12,6 +12,8 @@ from offsider.storage.redis import Redis, RedisSettings
 from offsider.storage.scripts import Script
 from offsider.storage.working import DeadSetLimits, Entry, Owner
 
+pytestmark = pytest.mark.not_on_cluster("the test uses keys without the hash tag")
+
 OWNER = Owner("host:1:a", "default")
 #: Adds a number to a counter, and returns the sum.
 ADD = Script("add", source="#!lua flags=allow-oom\nreturn redis.call('INCRBY', KEYS[1], ARGV[1])\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from offsider.storage import queues
 from offsider.storage.queue_walk import Place, read_on
 
@@ -11,6 +13,7 @@ def test_without_extensions_there_is_no_such_list(pool):
     assert queues.extension_list_lengths(pool) == {}
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_lists_that_were_noted_are_counted_and_empty_ones_are_not(pool, raw_redis):
     raw_redis.sadd(pool.keys.places, "offsider:b", "offsider:a", "offsider:empty")
     raw_redis.lpush("offsider:a", "1", "2")
@@ -19,6 +22,7 @@ def test_lists_that_were_noted_are_counted_and_empty_ones_are_not(pool, raw_redi
     assert queues.extension_list_lengths(pool) == {"offsider:a": 2, "offsider:b": 1}
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_such_a_list_is_walked_through_as_a_queue_is(pool, raw_redis):
     raw_redis.lpush("offsider:a", "1", "2", "3")
     start, first = read_on(pool, "offsider:a", Place(), 2)

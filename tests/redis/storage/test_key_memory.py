@@ -15,6 +15,7 @@ def redis(redis_url):
     redis.close()
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_keys_are_counted_by_their_family(redis, raw_redis):
     for key in (
         *("offsider:limiter:{bucket:a}", "offsider:limiter:{bucket:b}", "offsider:limiters", "queue:default", "queues"),
@@ -51,6 +52,7 @@ def test_keys_are_counted_by_their_family(redis, raw_redis):
     }
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_the_memory_of_a_family_is_extrapolated_from_a_sample(redis, raw_redis, monkeypatch):
     for number in range(10):
         raw_redis.set(f"shop:queue:{number}", "x" * 10_000)
@@ -61,6 +63,7 @@ def test_the_memory_of_a_family_is_extrapolated_from_a_sample(redis, raw_redis, 
     assert 100_000 <= queues.estimated_bytes <= 200_000
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_scan_ends_after_its_time_and_keys_may_expire(redis, raw_redis, monkeypatch):
     raw_redis.mset({f"shop:queue:{number}": "x" for number in range(50)})
     monkeypatch.setattr(keyspace, "_COUNT", 1)
@@ -71,5 +74,6 @@ def test_a_scan_ends_after_its_time_and_keys_may_expire(redis, raw_redis, monkey
     assert keyspace.by_family(redis, 10.0)[1]
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_an_empty_server_has_no_families(redis):
     assert keyspace.by_family(redis, 1.0) == ([], True)

@@ -36,6 +36,7 @@ def stays(number):
 # ---------------------------------------------------------------------------------- on one server
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_jobs_move_in_order_and_remaining_ones_rotate_to_the_tail(pool, raw_redis):
     stock(raw_redis, 6)
     raw_redis.lpush("queue:high", "first")
@@ -47,6 +48,7 @@ def test_jobs_move_in_order_and_remaining_ones_rotate_to_the_tail(pool, raw_redi
     assert raw_redis.smembers("queues") == {b"high", b"other"}
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_jobs_claimed_before_are_skipped_and_the_others_move(pool, raw_redis):
     stock(raw_redis, 5)
     raw_redis.rpop("queue:low", 2)
@@ -56,6 +58,7 @@ def test_jobs_claimed_before_are_skipped_and_the_others_move(pool, raw_redis):
     assert waiting(raw_redis) == [b"job 4"]
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_nothing_moves_when_a_worker_gave_a_job_back(pool, raw_redis):
     stock(raw_redis, 2)
     raw_redis.rpush("queue:low", "back")
@@ -63,11 +66,13 @@ def test_nothing_moves_when_a_worker_gave_a_job_back(pool, raw_redis):
     assert waiting(raw_redis) == [b"back", b"job 0", b"job 1"]
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_nothing_moves_from_a_queue_that_is_empty_by_now(pool, raw_redis):
     assert migration.move(pool, "queue:low", [step(0), stays(1)]) == [MoveResult.GONE] * 2
     assert snapshot(raw_redis) == {}
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_queue_of_the_wrong_type_accepts_and_loses_no_job(pool, raw_redis):
     stock(raw_redis, 3)
     raw_redis.set("queue:high", "wrong")
@@ -75,6 +80,7 @@ def test_a_queue_of_the_wrong_type_accepts_and_loses_no_job(pool, raw_redis):
     assert waiting(raw_redis) == [b"job 2", b"job 0"]
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_job_with_new_bytes_stays_in_its_list(pool, raw_redis):
     stock(raw_redis, 3)
     assert migration.move(pool, "queue:low", [Step(b"job 0", b"other 0")]) == [MoveResult.DONE]
@@ -82,6 +88,7 @@ def test_a_job_with_new_bytes_stays_in_its_list(pool, raw_redis):
     assert not raw_redis.exists("queues")
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_the_next_jobs_are_those_not_yet_rotated(pool, raw_redis):
     stock(raw_redis, 5)
     assert migration.next_jobs(pool, "queue:low", 2, 0, None) == [b"job 0", b"job 1"]
@@ -90,6 +97,7 @@ def test_the_next_jobs_are_those_not_yet_rotated(pool, raw_redis):
     assert migration.next_jobs(pool, "queue:low", 500, 9, None) == []
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_the_first_rotated_job_ends_the_turn_after_any_pushes(pool, raw_redis):
     stock(raw_redis, 5)
     assert migration.next_jobs(pool, "queue:low", 500, 2, b"job 3") == [b"job 0", b"job 1", b"job 2"]
@@ -98,6 +106,7 @@ def test_the_first_rotated_job_ends_the_turn_after_any_pushes(pool, raw_redis):
     assert len(migration.next_jobs(pool, "queue:low", 500, 0, b"job 3")) == 6
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_members_keep_the_very_score(pool, raw_redis):
     scores = {"a": 1700000000.1234567, "b": float("inf"), "c": -0.1}
     raw_redis.zadd("retry", scores)
@@ -106,6 +115,7 @@ def test_members_keep_the_very_score(pool, raw_redis):
     assert snapshot(raw_redis) == {"retry": {b"A": scores["a"], b"B": scores["b"], b"c": scores["c"]}}
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_member_is_not_written_over_its_double(pool, raw_redis):
     raw_redis.zadd("retry", {"a": 1, "A": 2})
     assert migration.move(pool, "retry", [Step(b"a", b"A")]) == [MoveResult.REFUSED]
@@ -119,6 +129,7 @@ def transfers(pool, transit=BULK, **count):
     return [job.transfer for job in migration.in_transit(pool, transit, **count)]
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_jobs_in_transit_keep_their_order_and_their_scores(pool, raw_redis):
     job = b'{"class":"A","args":[],"jid":"j0"}\n'
     raw_redis.lpush("queue:low", "job 0", "job 1")
@@ -139,6 +150,7 @@ def test_jobs_in_transit_keep_their_order_and_their_scores(pool, raw_redis):
     assert raw_redis.exists("queue:low", "retry") == 0
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_queue_of_any_name_is_found_again(pool, raw_redis):
     stock(raw_redis, 1)
     raw_redis.zadd("retry", {"job 1": 1.5})
@@ -148,6 +160,7 @@ def test_a_queue_of_any_name_is_found_again(pool, raw_redis):
     assert [transfer.where for transfer in transfers(pool)] == [f"queue:{queue}"] * 2
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 @pytest.mark.parametrize("wrong", ["offsider:migrating", "offsider:migrating:bulk"])
 def test_nothing_leaves_when_it_cannot_be_written(pool, raw_redis, wrong):
     raw_redis.zadd("retry", {"job 3": 3.25})
@@ -163,6 +176,7 @@ def test_nothing_leaves_when_it_cannot_be_written(pool, raw_redis, wrong):
     assert waiting(raw_redis) == [b"job 0"]
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_jobs_that_have_arrived_are_removed_once(pool, raw_redis):
     stock(raw_redis, 3)
     migration.move(pool, "queue:low", [step(n, server="bulk") for n in range(3)])

@@ -274,6 +274,7 @@ def test_a_stray_list_is_found_among_many_keys(redis_url, raw_redis):
     pool.close()
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 @pytest.mark.parametrize("prefix", ["", "resque:gitlab:", "odd[*]?:"])
 def test_unregistered_lists_are_adopted(redis_url, raw_redis, prefix):
     pool = Redis(RedisSettings(url=redis_url, key_prefix=prefix), size=1)

@@ -26,6 +26,7 @@ def test_scheduled_jobs_have_their_time_as_score(pool, raw_redis):
     assert snapshot(raw_redis) == {"schedule": {b"a": 1_800_000_000.25, b"b": 4e9}}
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_waiting_for_replicas_returns_their_number(pool):
     assert pool.call(*queues.wait_command(1, 1)) == 0
 
@@ -74,6 +75,7 @@ def test_a_pop_from_an_empty_queue_returns_nothing(pool):
     assert queues.pop_blocking(pool, ["none"], 1) is None
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 @pytest.mark.parametrize("prefix", ["", "resque:gitlab:"])
 def test_the_name_of_a_popped_queue_has_no_prefix(redis_url, raw_redis, prefix):
     from offsider.storage.redis import Redis, RedisSettings

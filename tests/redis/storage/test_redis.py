@@ -22,6 +22,7 @@ def test_replies_are_bytes_numbers_lists_and_none(pool):
     assert replies == [b"OK", "ü".encode(), 1, None, []]
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_the_first_error_of_a_pipeline_is_raised_and_the_rest_was_carried_out(pool, raw_redis):
     with pytest.raises(RedisRefused) as refused:
         pool.pipeline([("SET", "k", 1), ("LPUSH", "k", 1), ("SET", "later", 1)])
@@ -129,6 +130,7 @@ def test_a_frozen_server_is_an_ambiguous_failure_in_time(make_server):
     pool.close()
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_connection_killed_during_a_command_is_ambiguous(pool, raw_redis):
     failures = []
 
@@ -345,6 +347,7 @@ def test_an_interrupt_while_it_connects_leaves_no_half_open_connection(pool, mon
     assert pool.call("ECHO", "new") == b"new"
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 @pytest.mark.parametrize("in_use", [False, True], ids=["idle", "in use"])
 def test_a_forked_child_opens_connections_of_its_own(pool, raw_redis, in_use):
     """Two processes on one socket would read each other's replies."""
@@ -436,6 +439,7 @@ def test_a_password_is_never_shown(url, shown):
     assert redact(url) == shown
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_without_hiredis_commands_are_packed_by_redis_py(redis_url, raw_redis, monkeypatch):
     def missing(name):
         raise ImportError(name)

@@ -36,6 +36,7 @@ def test_a_full_server_writes_nothing(pool, raw_redis):
     assert raw_redis.keys() == []
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_refused_count_is_reported_and_the_others_are_written(pool, raw_redis, caplog):
     raw_redis.set("j|270115|8:00", "a string")
     with caplog.at_level(logging.ERROR):

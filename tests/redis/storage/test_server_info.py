@@ -1,5 +1,7 @@
 """The health of a server, as it reports it."""
 
+import pytest
+
 from offsider.storage.redis import Redis, RedisSettings
 from offsider.storage.server_info import server_info
 from tests.waiting import wait_for
@@ -13,6 +15,7 @@ def test_a_healthy_server(pool):
     assert (info.evicted, info.least_replicas, info.good_replicas) == (0, 0, None)
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_replica_that_is_asked_for_and_missing(pool, raw_redis):
     raw_redis.config_set("min-replicas-to-write", 1)
     try:

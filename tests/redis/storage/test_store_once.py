@@ -38,6 +38,7 @@ def test_another_transfer_of_the_same_job_stores_it_again(pool, raw_redis):
     assert raw_redis.llen("queue:high") == 2
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_refused_job_is_not_remembered_and_stops_no_other(pool, raw_redis):
     raw_redis.set("queue:high", "wrong")
     refused, stored = store_once(pool, [TO_QUEUE, TO_SET])
@@ -61,6 +62,7 @@ return {ARGV[1]}
 )
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_the_script_of_a_push_guard_runs_once_too(pool, raw_redis):
     call = (GUARD, ["queue:high"], ["a"])
     assert run_once(pool, "j1", "h1", call) == (True, [b"a"])
@@ -69,6 +71,7 @@ def test_the_script_of_a_push_guard_runs_once_too(pool, raw_redis):
     assert 86_000 < raw_redis.ttl("offsider:stored:j1:h1") <= REMEMBERED_SECONDS
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_script_of_a_push_guard_that_fails_leaves_no_mark(pool, raw_redis):
     raw_redis.set("queue:high", "wrong")
     with pytest.raises(RedisRefused, match="WRONGTYPE"):

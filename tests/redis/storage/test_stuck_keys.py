@@ -1,10 +1,13 @@
 """Keys that should expire, and do not."""
 
+import pytest
+
 from offsider.storage import keyspace
 
 LIVE, DEAD, STUCK = "host:1:aaaaaaaaaaaa", "host:2:bbbbbbbbbbbb", "host:3:cccccccccccc"
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_keys_that_never_expire_are_stuck(pool, raw_redis):
     raw_redis.set("offsider:sweep", LIVE)
     raw_redis.set(f"offsider:alive:{STUCK}", "1")

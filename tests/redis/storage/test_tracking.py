@@ -16,6 +16,8 @@ from offsider.storage.redis import RedisSettings, make_factory
 from offsider.storage.tracking import Tracking
 from tests.waiting import wait_for
 
+pytestmark = pytest.mark.not_on_cluster("the test uses keys without the hash tag")
+
 PATIENT = 30.0
 
 

@@ -58,6 +58,7 @@ def test_a_job_of_a_set_is_found_by_its_score_and_id(config, raw_redis):
         assert (found.where, found.key, found.record.raw) == ("retry", entry.key, entry.raw)
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 @pytest.mark.parametrize("key", [f"7|{jid(7)}", f"20|{jid(7)}", jid(7)])
 def test_a_held_job_is_found_by_its_position_and_id(config, raw_redis, key):
     raw_redis.sadd("offsider:places", "offsider:list")

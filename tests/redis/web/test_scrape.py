@@ -74,6 +74,7 @@ def test_a_scrape_needs_authentication_and_permission(config):
     assert (answer.status, asked[0]) == (403, "metrics.scrape")
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_each_server_has_its_own_metrics(config, raw_redis):
     other = Config()
     other.redis.url = config.redis.url

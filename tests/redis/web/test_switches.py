@@ -124,6 +124,7 @@ def test_the_dashboard_and_the_page_of_the_class_show_the_switch(ask, read, conf
     assert 'href="/switches?name=HardJob"' in page
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_a_server_without_the_switch_is_named(ask, config, redis_url):
     config.add_server("twin", url=redis_url, key_prefix="twin:")
     Switches(config).drop("HardJob")
@@ -131,6 +132,7 @@ def test_a_server_without_the_switch_is_named(ask, config, redis_url):
     assert "missing on twin: set it again" in ask("/switches").body.decode()
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_a_server_with_a_different_switch_is_named(ask, config, redis_url):
     config.add_server("twin", url=redis_url, key_prefix="twin:")
     Switches(config).drop("HardJob")
