@@ -9,7 +9,7 @@ import click
 
 from offsider.cli.application import load_application
 from offsider.cli.boot import configured
-from offsider.cli.sanitize import plain
+from offsider.cli.text import plain
 from offsider.config.capsule import Capsule
 from offsider.core.wording import counted
 from offsider.jobs import registry

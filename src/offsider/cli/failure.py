@@ -1,19 +1,22 @@
-"""Report why a worker cannot start: the cause in one to three lines, the whole traceback only with ``--verbose``."""
+"""Report why a worker cannot start, in one to three lines (the traceback only with ``--verbose``); end a process."""
 
 from __future__ import annotations
 
+import atexit
 import linecache
 import os
 import site
 import sys
+import threading
 import traceback
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import NoReturn
 
 import click
 
-from offsider.logs.setup import describe
+from offsider.logs.setup import describe, logger
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 _STANDARD_LIBRARY = str(Path(os.__file__).parent)
@@ -87,3 +90,19 @@ def flush_output() -> None:
             stream.flush()
         except (OSError, ValueError):
             continue
+
+
+def end_process(code: int, *, within_seconds: float) -> NoReturn:
+    """Run the `atexit` functions, then end the process without waiting for threads that could not be interrupted.
+
+    A plain ``sys.exit`` would wait for such threads, or finalize the interpreter while they still run.
+    """
+    guard = threading.Timer(within_seconds, os._exit, (code,))
+    guard.daemon = True
+    guard.start()
+    try:
+        atexit._run_exitfuncs()  # noqa: SLF001  # the interpreter would call it next
+    except BaseException as error:  # noqa: BLE001  # there is no caller left to raise it to
+        logger.error("a function registered with atexit failed: %s", describe(error))
+    flush_output()
+    os._exit(code)

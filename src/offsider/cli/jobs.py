@@ -9,12 +9,10 @@ from typing import Any
 
 import click
 
-from offsider.cli.columns import aligned
-from offsider.cli.connection import SETTINGS
-from offsider.cli.declarations import application_options, load_declarations
+from offsider.cli.command import SETTINGS, application_options, load_declarations
 from offsider.cli.failure import give_up
 from offsider.cli.jobs_diff import diff
-from offsider.cli.sanitize import plain
+from offsider.cli.text import aligned, plain
 from offsider.config.routing import MAIN
 from offsider.core.errors import OffsiderError
 from offsider.jobs import registry

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsider.cli.connection import SETTINGS, load_server
-from offsider.cli.declarations import application_options, load_declarations
+from offsider.cli.command import SETTINGS, application_options, load_declarations, load_server
 from offsider.cli.failure import give_up
 from offsider.cli.revision import manifest_of_revision
-from offsider.cli.sanitize import plain
+from offsider.cli.text import plain
 from offsider.core.errors import ConfigurationError, OffsiderError
 from offsider.core.suggestions import suggest
 from offsider.core.wording import counted

@@ -11,11 +11,9 @@ from typing import TypeAlias
 import click
 
 from offsider.cli.application import load_application
-from offsider.cli.columns import aligned
-from offsider.cli.connection import SETTINGS, connection_options, load_server
+from offsider.cli.command import SETTINGS, connection_options, load_server
 from offsider.cli.failure import give_up
-from offsider.cli.quantities import grouped
-from offsider.cli.sanitize import plain
+from offsider.cli.text import aligned, grouped, plain
 from offsider.core.errors import OffsiderError
 from offsider.ext.limiters.limiter_set import LimiterSet, LimiterState
 from offsider.ext.limiters.web import limit_of

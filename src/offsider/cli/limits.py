@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 
 from offsider.cli.application import load_application
-from offsider.cli.columns import aligned
-from offsider.cli.connection import SERVER, SETTINGS, connection_options, load
+from offsider.cli.command import SERVER, SETTINGS, connection_options, load
 from offsider.cli.failure import give_up
-from offsider.cli.quantities import grouped
-from offsider.cli.sanitize import plain
+from offsider.cli.text import aligned, grouped, plain
 from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError, RedisFailure
 from offsider.core.suggestions import suggest

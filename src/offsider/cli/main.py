@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -33,7 +34,7 @@ COMMANDS = {
     "periodic": "periodic",
     "web": "web",
     "demo": "demo",
-    "version": "version",
+    "version": "main",
 }
 
 # What users of other systems write, and what to write here.
@@ -91,3 +92,9 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, "-V", "--version", message="offsider %(version)s")
 def main() -> None:
     """Background jobs for Python on Redis or Valkey, compatible with Sidekiq's data."""
+
+
+@click.command
+def version() -> None:
+    """Show the versions of offsider and of Python."""
+    click.echo(f"offsider {__version__} (Python {platform.python_version()})")

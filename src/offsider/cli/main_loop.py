@@ -11,18 +11,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from offsider import __version__
 from offsider.cli import systemd
-from offsider.cli.dump import dump
-from offsider.cli.title import title_setter
+from offsider.cli.systemd import title_setter
 from offsider.core.errors import MalformedPayload
 from offsider.core.payload import decode
-from offsider.logs.setup import describe, logger
+from offsider.logs.setup import base36, describe, logger
 from offsider.worker.memory_limits import LOOK_SECONDS, MemoryLimits, MemoryWatch
 from offsider.worker.resident_memory import resident_kilobytes
 
@@ -216,3 +218,30 @@ def _named(raw: bytes) -> str:
     except MalformedPayload:
         return "malformed payload"
     return f"{payload.get('class')} jid={payload.get('jid')}"
+
+
+def dump(tasks: Iterable[asyncio.Task[Any]] = ()) -> None:
+    """Write all stacks to the log."""
+    for text in (*thread_stacks(), *task_stacks(tasks)):
+        logger.warning("%s", text)
+
+
+def thread_stacks() -> Iterator[str]:
+    """Yield one text per thread: its ID as in log lines, its name, its stack."""
+    known = {thread.ident: thread for thread in threading.enumerate()}
+    for ident, frame in sys._current_frames().items():  # noqa: SLF001  # the documented way to see other threads
+        thread = known.get(ident)
+        number = base36(thread.native_id or 0) if thread else "?"
+        name = thread.name if thread else "unknown to threading"
+        yield f"thread tid={number} {name}\n{''.join(traceback.format_stack(frame)).rstrip()}"
+
+
+def task_stacks(tasks: Iterable[asyncio.Task[Any]]) -> Iterator[str]:
+    """Yield one text per asyncio task: its name and its stack."""
+    for task in tasks:
+        try:
+            frames = task.get_stack()
+            lines = [line for frame in frames for line in traceback.format_stack(frame, limit=1)]
+            yield f"asyncio task {task.get_name()}\n{''.join(lines).rstrip()}"
+        except Exception as error:  # noqa: BLE001  # the task runs in another thread and may change during the read
+            yield f"asyncio task {task.get_name()}: its stack cannot be shown: {describe(error)}"

@@ -6,9 +6,9 @@ import sys
 
 import click
 
-from offsider.cli.connection import SETTINGS, connection_options, load
+from offsider.cli.command import SETTINGS, connection_options, load
 from offsider.cli.failure import give_up
-from offsider.cli.sanitize import plain
+from offsider.cli.text import plain
 from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError
 from offsider.inspector import Deploys

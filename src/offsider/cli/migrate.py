@@ -11,12 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsider.cli.columns import aligned
-from offsider.cli.connection import SETTINGS, load
-from offsider.cli.declarations import application_options, load_declarations
+from offsider.cli.command import SETTINGS, application_options, load, load_declarations
 from offsider.cli.failure import give_up
-from offsider.cli.quantities import grouped
-from offsider.cli.sanitize import plain
+from offsider.cli.text import aligned, grouped, plain
 from offsider.config.installation import Installation
 from offsider.config.routing import MAIN
 from offsider.core.errors import ConfigurationError, OffsiderError, UnknownJob

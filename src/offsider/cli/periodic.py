@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsider.cli.application import load_application
-from offsider.cli.columns import aligned
-from offsider.cli.connection import SETTINGS, connection_options, load
+from offsider.cli.command import SETTINGS, connection_options, load
 from offsider.cli.failure import give_up
-from offsider.cli.sanitize import plain
+from offsider.cli.text import aligned, plain
 from offsider.core.errors import OffsiderError, RedisFailure
 from offsider.core.wording import counted
 from offsider.ext.periodic import PeriodicJobs

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from offsider.cli.application import load_extensions
-from offsider.cli.columns import aligned
-from offsider.cli.connection import SERVER, SETTINGS, connection_options, load, load_server
+from offsider.cli.command import SERVER, SETTINGS, connection_options, load, load_server
 from offsider.cli.failure import give_up
-from offsider.cli.quantities import grouped
-from offsider.cli.sanitize import plain
+from offsider.cli.text import aligned, grouped, plain
 from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError
 from offsider.core.suggestions import suggest

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
-from offsider.cli.connection import OPTIONS as CONNECTION, SETTINGS, load
+from offsider.cli.command import OPTIONS as CONNECTION, SETTINGS, load
 from offsider.cli.failure import give_up
 from offsider.config.config import Config
 from offsider.config.installation import Installation

@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 from typing import Any, cast
 
-from offsider.cli.declarations import load_declarations
+from offsider.cli.command import load_declarations
 from offsider.core.errors import ConfigurationError, OffsiderError
 from offsider.jobs.manifest import manifest
 

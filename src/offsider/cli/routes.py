@@ -7,12 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 import click
 
-from offsider.cli.connection import SETTINGS
-from offsider.cli.declarations import application_options, load_declarations
+from offsider.cli.command import SETTINGS, application_options, load_declarations
 from offsider.cli.failure import give_up
 from offsider.cli.queues import served_queues
-from offsider.cli.sanitize import plain
 from offsider.cli.shards import served_by_shards
+from offsider.cli.text import plain
 from offsider.config.config import DEFAULT, Config
 from offsider.config.installation import Installation
 from offsider.config.queue_spec import parse_all

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from offsider.cli.application import load_application
-from offsider.cli.columns import aligned
-from offsider.cli.connection import SERVER, SETTINGS, connection_options, load_server
+from offsider.cli.command import SERVER, SETTINGS, connection_options, load_server
 from offsider.cli.failure import give_up
-from offsider.cli.sanitize import listed_arguments, plain
+from offsider.cli.text import aligned, listed_arguments, plain
 from offsider.core.errors import OffsiderError
 from offsider.inspector import find_tracked, search_everywhere
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import click
 
-from offsider.cli.connection import SETTINGS
-from offsider.cli.declarations import application_options, load_declarations
+from offsider.cli.command import SETTINGS, application_options, load_declarations
 from offsider.cli.failure import give_up
-from offsider.cli.sanitize import plain
+from offsider.cli.text import plain
 from offsider.config.config import DEFAULT, Config
 from offsider.config.shards import routes_of
 from offsider.core.errors import ConfigurationError, OffsiderError

@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsider import __version__
-from offsider.cli.columns import aligned
-from offsider.cli.connection import SERVER, SETTINGS, connection_options, load_server
+from offsider.cli.command import SERVER, SETTINGS, connection_options, load_server
 from offsider.cli.failure import give_up
-from offsider.cli.quantities import ago, duration, grouped, megabytes
 from offsider.cli.queues import queue_data, queue_table, served_queues
-from offsider.cli.sanitize import plain
+from offsider.cli.text import ago, aligned, duration, grouped, megabytes, plain
 from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError, RedisFailure
 from offsider.core.wording import counted

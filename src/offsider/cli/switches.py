@@ -13,12 +13,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from offsider.cli.columns import aligned
-from offsider.cli.connection import SETTINGS, connection_options, load, load_server
-from offsider.cli.durations import seconds_typed
+from offsider.cli.command import SETTINGS, connection_options, load, load_server
 from offsider.cli.failure import give_up
-from offsider.cli.quantities import ago, duration, grouped
-from offsider.cli.sanitize import plain
+from offsider.cli.text import ago, aligned, duration, grouped, plain, seconds_typed
 from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError
 from offsider.core.suggestions import suggest

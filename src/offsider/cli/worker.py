@@ -11,8 +11,7 @@ import click
 
 from offsider.cli.application import ITS_OWN, BrokenApplication
 from offsider.cli.boot import Forked, check, configured, load
-from offsider.cli.exit import end_process
-from offsider.cli.failure import explain, give_up
+from offsider.cli.failure import end_process, explain, give_up
 from offsider.cli.keeper import start_keeper
 from offsider.cli.lazy import part
 from offsider.cli.main_loop import MainLoop

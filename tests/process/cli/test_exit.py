@@ -9,7 +9,7 @@ import time
 
 PROGRAM = """
     import atexit, sys, threading
-    from offsider.cli.exit import end_process
+    from offsider.cli.failure import end_process
     {more}
     sys.stdout.write("written")
     end_process({code}, within_seconds={within})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from offsider.cli.top.metrics import Metrics
 from offsider.cli.top.table import View
+from offsider.cli.top.tabs import Metrics
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 

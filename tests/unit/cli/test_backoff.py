@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsider.cli.supervisor.backoff import Backoff
+from offsider.cli.supervisor.children import Backoff
 
 
 def test_at_once_the_first_time_then_longer_and_longer_up_to_half_a_minute():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.testing import CliRunner
 
-from offsider.cli.connection import SERVER, connection_options, load_server
+from offsider.cli.command import SERVER, connection_options, load_server
 
 
 @click.command

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from offsider.cli.declarations import load_declarations
+from offsider.cli.command import load_declarations
 from offsider.config import default
 from offsider.config.default import default_config, set_default_config
 from offsider.core.errors import ConfigurationError, InvalidOptions

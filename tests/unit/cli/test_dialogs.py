@@ -7,8 +7,7 @@ import asyncio
 import pytest
 from textual.app import App
 
-from offsider.cli.top.app import Top
-from offsider.cli.top.dialogs import KEYS, Question
+from offsider.cli.top.app import KEYS, Question, Top
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 
-from offsider.cli.dump import dump, task_stacks, thread_stacks
+from offsider.cli.main_loop import dump, task_stacks, thread_stacks
 
 
 def test_every_thread_is_shown_with_its_name_and_place():

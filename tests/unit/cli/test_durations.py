@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from offsider.cli.durations import seconds_typed
+from offsider.cli.text import seconds_typed
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
-from offsider.cli.demo.kill import Kill
 from offsider.cli.demo.ledger import FILE, Ledger, Tally
+from offsider.cli.demo.loop import Kill
 
 DEAD, OTHER = 11, 22
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsider.cli.connection import load
+from offsider.cli.command import load
 from offsider.cli.options import WorkerOptions
 from offsider.core.errors import ConfigurationError
 

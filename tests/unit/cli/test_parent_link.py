@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from offsider.cli.supervisor import parent_link
-from offsider.cli.supervisor.parent_link import ParentLink, make_parent_link
+from offsider.cli.supervisor import fork as parent_link
+from offsider.cli.supervisor.fork import ParentLink, make_parent_link
 from tests.waiting import wait_for
 
 

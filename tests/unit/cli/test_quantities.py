@@ -2,7 +2,7 @@
 
 import pytest
 
-from offsider.cli.quantities import ago, duration, grouped, megabytes
+from offsider.cli.text import ago, duration, grouped, megabytes
 
 
 @pytest.mark.parametrize(

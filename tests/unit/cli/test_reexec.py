@@ -11,10 +11,8 @@ import pytest
 
 from offsider.cli.options import WorkerOptions
 from offsider.cli.signals import SignalQueue
-from offsider.cli.supervisor import reexec
-from offsider.cli.supervisor.fork import Forker
-from offsider.cli.supervisor.parent_link import make_parent_link
-from offsider.cli.supervisor.reexec import VARIABLE, exec_supervisor, inherited
+from offsider.cli.supervisor import fork as reexec
+from offsider.cli.supervisor.fork import VARIABLE, Forker, exec_supervisor, inherited, make_parent_link
 from offsider.config.config import Config
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from offsider.cli.sanitize import listed_arguments, plain, plain_arguments
+from offsider.cli.text import listed_arguments, plain, plain_arguments
 from offsider.core.compression import compress
 from offsider.core.payload import encode
 from offsider.inspector import JobRecord

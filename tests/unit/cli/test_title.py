@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from types import SimpleNamespace
 
-from offsider.cli.title import title_setter
+from offsider.cli.systemd import title_setter
 
 
 def test_the_title_is_set_if_the_package_is_installed(monkeypatch):

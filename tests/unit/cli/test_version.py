@@ -7,7 +7,7 @@ import platform
 from click.testing import CliRunner
 
 from offsider import __version__
-from offsider.cli.version import version
+from offsider.cli.main import version
 
 
 def test_it_prints_both_versions():

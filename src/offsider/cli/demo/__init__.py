@@ -1,6 +1,6 @@
 """``offsider demo``: a small application on its own server, and an account of every job.
 
-Reading order: `jobs`, `ledger`, `loop`, `kill`.
+Reading order: `jobs`, `ledger`, `loop` with the kill.
 """
 
 from __future__ import annotations

@@ -18,11 +18,32 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from offsider.cli.main_loop import LAST_SECONDS
-from offsider.cli.supervisor.backoff import Backoff
 from offsider.logs.setup import logger
 
 if TYPE_CHECKING:
     from offsider.cli.supervisor.fork import Child, Forker
+
+
+FIRST_SECONDS = 1.0
+LONGEST_SECONDS = 30.0
+# A worker that ran at least this long was healthy: its next restart is immediate again.
+HEALTHY_SECONDS = 60.0
+
+
+@dataclass
+class Backoff:
+    """The back-off of one worker slot."""
+
+    _next_seconds: float = 0.0
+
+    def pause_seconds(self, lived_seconds: float) -> float:
+        """Return the pause before the next start, after a run of `lived_seconds`."""
+        if lived_seconds >= HEALTHY_SECONDS:
+            self._next_seconds = 0.0
+        pause = self._next_seconds
+        self._next_seconds = min(LONGEST_SECONDS, max(FIRST_SECONDS, 2 * pause))
+        return pause
+
 
 # By then the worker should have exited by itself; the keeper needs the rest of the promised timeout + 4 s.
 KILL_SECONDS = LAST_SECONDS

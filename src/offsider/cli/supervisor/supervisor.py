@@ -17,10 +17,12 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offsider import __version__
@@ -29,12 +31,9 @@ from offsider.cli.boot import configured, load, start_embedded_server
 from offsider.cli.health import HealthServer
 from offsider.cli.keeper import fork_keeper, warn_of_no_keeper
 from offsider.cli.signals import NAMES, STOPS, SignalQueue, StoppedEarly
-from offsider.cli.supervisor.backoff import Backoff
-from offsider.cli.supervisor.children import Children, described
-from offsider.cli.supervisor.fork import Forker, WorkAs
-from offsider.cli.supervisor.reexec import exec_supervisor, inherited, unblock_signals
-from offsider.cli.supervisor.threads import refuse_threads
-from offsider.cli.title import title_setter
+from offsider.cli.supervisor.children import Backoff, Children, described
+from offsider.cli.supervisor.fork import Forker, WorkAs, exec_supervisor, inherited, unblock_signals
+from offsider.cli.systemd import title_setter
 from offsider.core.errors import ConfigurationError, OffsiderError
 from offsider.core.wording import counted
 from offsider.logs.setup import logger
@@ -326,3 +325,36 @@ class Supervisor:
         while self._keeper_pid and time.monotonic() < give_up_at:
             self._signals.wait(min(0.05, max(0.0, give_up_at - time.monotonic())))
             self._reap()
+
+
+TASKS = Path("/proc/self/task")
+
+
+def refuse_threads() -> None:
+    """Raise when this process has more than one thread.
+
+    Raises:
+        ConfigurationError: there are other threads; the message names them.
+    """
+    others = other_threads()
+    if others:
+        raise ConfigurationError(
+            f"--preload: the application started threads while it was loaded ({', '.join(others)}). A fork copies "
+            'their locks but not the threads. Start them at the event "fork" or "startup", or remove --preload'
+        )
+
+
+def other_threads() -> list[str]:
+    """Return the names of all other threads; threads that Python does not know have their system name."""
+    here = threading.get_native_id()
+    python = {thread.native_id: thread.name for thread in threading.enumerate()}
+    if not TASKS.is_dir():
+        return sorted(name for number, name in python.items() if number != here)
+    return sorted(python.get(number) or _called(number) for number in map(int, os.listdir(TASKS)) if number != here)  # noqa: PTH208  # names alone
+
+
+def _called(number: int) -> str:
+    try:
+        return f"{(TASKS / str(number) / 'comm').read_text().strip()} (not Python's)"
+    except OSError:
+        return f"thread {number}"

@@ -1,7 +1,7 @@
 """``offsider top``: a live view in the terminal, with a key for each action.
 
-Reading order: `table` (interface of a tab), the tabs (`home`, `busy`, `queue_list`, `set_tabs`, `metrics`), `app`
-(keys, live refresh, drawing), `dialogs`.
+Reading order: `table` (interface of a tab), `tabs` and `set_tabs` (the tabs), `app` (keys, live refresh, drawing,
+dialogs).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import click
 
 from offsider.cli.application import load_extensions
-from offsider.cli.connection import SERVER, SETTINGS, connection_options, load
+from offsider.cli.command import SERVER, SETTINGS, connection_options, load
 from offsider.cli.failure import give_up
-from offsider.cli.sanitize import plain
+from offsider.cli.text import plain
 from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError
 

@@ -1,0 +1,108 @@
+"""Text for the terminal: tables, numbers, sizes and durations, and stored text without control characters."""
+
+from __future__ import annotations
+
+import re
+import reprlib
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from offsider.inspector import JobRecord
+
+
+def aligned(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> list[str]:
+    """Return one line per row, with aligned columns.
+
+    Args:
+        rows: the first row is the header; all rows have the same number of cells.
+        numbers: indexes of right-aligned columns.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    sides = [">" if index in numbers else "<" for index in range(len(widths))]
+    return [
+        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+
+
+def grouped(number: int) -> str:
+    """Format as ``12,345``."""
+    return f"{number:,}"
+
+
+def duration(seconds: float) -> str:
+    """Format as ``0.25 s``, ``42 s``, ``3 min 20 s``, ``5 h 10 min``, ``12 d 3 h``; never negative."""
+    if seconds < 10:
+        return f"{max(0.0, seconds):.2f} s"
+    whole = int(seconds)
+    if whole < _MINUTE:
+        return f"{whole} s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} min {whole % _MINUTE} s"
+    if whole < _DAY:
+        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
+    return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"
+
+
+def ago(at: float | None, now: float) -> str:
+    """Format as ``3 min 20 s ago``, ``in 5 h 10 min``; empty if the time is unknown."""
+    if at is None:
+        return ""
+    seconds = int(abs(at - now))
+    length = duration(seconds) if seconds >= 10 else f"{seconds} s"
+    return f"in {length}" if at > now else f"{length} ago"
+
+
+def megabytes(kilobytes: int) -> str:
+    """Format as ``151 MB``; empty if unknown."""
+    return f"{kilobytes // 1024} MB" if kilobytes else ""
+
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([smhd]?)", re.ASCII)
+
+
+def seconds_typed(_context: click.Context | None, _option: click.Parameter | None, typed: str | None) -> float | None:
+    """Option callback: return the duration in seconds, or None if the option was not given.
+
+    Raises:
+        click.BadParameter: the text is not a duration; the message shows the expected format.
+    """
+    if typed is None:
+        return None
+    match = _SPAN.fullmatch(typed)
+    if match is None or not float(match[1]):
+        raise click.BadParameter(
+            f"{typed!r} is not a duration: expected a number with s, m, h or d, such as 90s, 5m, 2h"
+        )
+    return float(match[1]) * _UNITS[match[2]]
+
+
+_ARGUMENTS = reprlib.Repr()
+_ARGUMENTS.maxstring = _ARGUMENTS.maxother = _ARGUMENTS.maxlong = 60
+_ARGUMENTS.maxlist = _ARGUMENTS.maxdict = 8
+_ARGUMENTS.maxlevel = 4
+
+
+def plain(text: str, most: int = 200) -> str:
+    """Return one line of at most ``most`` characters; control characters become Python escapes."""
+    cut = text if len(text) <= most else f"{text[: most - 1]}…"
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in cut)
+
+
+def plain_arguments(arguments: Sequence[Any], most: int = 60) -> str:
+    """Format the arguments of a job, truncated; reads only the part that is shown."""
+    return plain(_ARGUMENTS.repr(list(arguments[:8]))[1:-1], most)
+
+
+def listed_arguments(record: JobRecord, most: int = 60) -> str:
+    """Format the arguments of a stored job; for large compressed arguments only their size."""
+    if record.unlisted_bytes:
+        return f"compressed, {record.unlisted_bytes:,} bytes"
+    return plain_arguments(record.display_args, most)
