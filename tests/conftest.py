@@ -35,7 +35,7 @@ import redis
 from hypothesis import HealthCheck, settings
 
 from offsider.embedded import EmbeddedServer, wheel_binary
-from offsider.embedded.address import free_port
+from offsider.embedded.folder import free_port
 from offsider.jobs import registry
 from offsider.worker.run.interrupt import OBSTACLE
 from tests import postgresql

@@ -16,7 +16,7 @@ from bench.scoreboard.servers import Server
 from offsider import Client, NotReplicated, RedisFailure
 from offsider.core.payload import new_jid
 from offsider.embedded import find_server_binary
-from offsider.embedded.address import free_port
+from offsider.embedded.folder import free_port
 
 THREADS = 4
 DOWN_AFTER_MS = 2_000

@@ -30,7 +30,7 @@ import redis
 
 from offsider import Client, Config
 from offsider.embedded import EmbeddedServer
-from offsider.embedded.address import free_port
+from offsider.embedded.folder import free_port
 from tests.interop.ruby_side import RubyConsole, Sidekiq, sidekiqs, start_pages, start_sidekiq
 
 HERE = Path(__file__).parent

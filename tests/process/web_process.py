@@ -15,7 +15,7 @@ import sys
 from contextlib import closing, suppress
 from pathlib import Path
 
-from offsider.embedded.address import free_port
+from offsider.embedded.folder import free_port
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]

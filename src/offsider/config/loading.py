@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from offsider.config.application import Application, application
-from offsider.config.django_settings import django_project
+from offsider.config.application import Application, application, django_project
 from offsider.config.environment import (
     DEFAULT_ENVIRONMENT,
     environment_name,

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from offsider.core.errors import ConfigurationError, InvalidOptions, InvalidQuery
 from offsider.core.options import check_queue_name
@@ -156,3 +156,32 @@ def _rule(number: int, item: object) -> Rule:
         return Rule(Query.parse(str(query)), check_queue_name(str(queue)) if queue else "", str(server))
     except (InvalidQuery, InvalidOptions) as error:
         raise ConfigurationError(f"rule {number}: {error}") from None
+
+
+# ----------------------------------------------------------------------------------------------------
+# The declared jobs, for modules in lower layers that cannot import the job registry.
+#
+# The registry sets its lookup functions here when it is imported. Before that, no job is declared.
+
+Find: TypeAlias = Callable[[str], Routable | None]
+Every: TypeAlias = Callable[[], Sequence[Routable]]
+
+
+_find: Find = dict[str, Routable]().get
+_every: Every = tuple
+
+
+def provided_by(find: Find, every: Every) -> None:
+    """Set the functions that find a job by its name and list all jobs."""
+    global _find, _every  # a process has one registry
+    _find, _every = find, every
+
+
+def known_job(name: str) -> Routable | None:
+    """Return the job with this stored name or alias; None if it is not declared in this process."""
+    return _find(name)
+
+
+def known_jobs() -> Sequence[Routable]:
+    """Return every job that is declared in this process."""
+    return _every()

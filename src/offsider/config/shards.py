@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from operator import is_
 from typing import TYPE_CHECKING
 
-from offsider.config.known_jobs import known_jobs
 from offsider.config.queue_spec import EVERY, parse_all
-from offsider.config.routing import MAIN, Routable, Rules, route
+from offsider.config.routing import MAIN, Routable, Rules, known_jobs, route
 from offsider.core.routing_grammar import Query
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from django.apps import apps
 from django.conf import settings
 from django.utils.module_loading import import_string
 
+from offsider.config.application import TABLE
 from offsider.config.config import Config
-from offsider.config.django_settings import TABLE
 from offsider.django.connections import connections_of_a_job
 from offsider.django.task_results import TaskResults
 from offsider.django.transactions import after_commit

@@ -13,8 +13,8 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004  # Django's names
 from django.utils.module_loading import import_string
 
+from offsider.config.application import TABLE, VARIABLE
 from offsider.config.config import Config
-from offsider.config.django_settings import TABLE, VARIABLE
 from offsider.core.errors import OffsiderError
 from offsider.jobs import registry
 

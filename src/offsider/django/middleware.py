@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from offsider.integrations.missing import missing
+from offsider.integrations import missing
 from offsider.runtime.propagation import edge
 
 try:

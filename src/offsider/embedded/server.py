@@ -13,9 +13,8 @@ from types import TracebackType
 from typing import Self
 
 from offsider.core.errors import ConfigurationError
-from offsider.embedded.address import LOOPBACK, Address, Answer, choose
 from offsider.embedded.binary import find_server_binary
-from offsider.embedded.folder import Folder
+from offsider.embedded.folder import LOOPBACK, Address, Answer, Folder, choose
 
 START_SECONDS = 10.0
 LOAD_SECONDS = 120.0  # to load a large append-only file

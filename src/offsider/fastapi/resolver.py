@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
 
 from offsider.core.errors import ConfigurationError, InvalidJob
-from offsider.integrations.missing import missing
+from offsider.integrations import missing
 
 try:
     import fastapi

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from offsider.integrations.missing import missing
+from offsider.integrations import missing
 from offsider.web.asgi_adapter import AsgiApp, Receive, Scope, Send
 from offsider.web.mounting import WHO, Servers, behind, checked_name
 from offsider.web.options import Authorize

@@ -12,7 +12,140 @@
         return app
 """
 
-from offsider.flask.blueprint import pages
-from offsider.flask.extension import AppContext, Offsider
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from offsider.cli.main import main
+from offsider.config.application import Application, application
+from offsider.config.config import Config
+from offsider.config.default import default_config, is_of_worker, use_application
+from offsider.core.errors import ConfigurationError
+from offsider.integrations import missing
+from offsider.integrations.wsgi import CallerId
+from offsider.runtime.context import JobContext
+from offsider.web.mounting import WHO, Servers, behind, checked_name
+from offsider.web.options import Authorize
+from offsider.web.redaction import Redact
+from offsider.web.wsgi_adapter import request_of
+
+try:
+    import click
+    from flask import Blueprint, Flask, Response, request
+    from flask.cli import ScriptInfo
+    from werkzeug.wrappers import Response as BaseResponse
+except ImportError as error:
+    raise missing("offsider.flask", "flask") from error
 
 __all__ = ["AppContext", "Offsider", "pages"]
+
+logger = logging.getLogger("offsider")
+
+ORIGIN = 'app.config["OFFSIDER"]'
+
+
+def pages(
+    user: Callable[[], Any],
+    *,
+    config: Servers = None,
+    authorize: Authorize | None = None,
+    redact: Redact | None = None,
+    read_only: bool = False,
+    app_url: str = "",
+) -> Blueprint:
+    """Return the web UI as a blueprint: ``app.register_blueprint(pages(current_staff), url_prefix="/jobs")``.
+
+    Args:
+        user: returns the user's name. It denies access with None, ``abort(403)`` or a response such as a redirect to
+            the login; so it may have a decorator such as ``login_required`` of Flask-Login.
+        config: the server, or several by name; default: the configuration of this process.
+        authorize, redact, read_only, app_url: as for `offsider.web.wsgi`.
+    """
+    app = behind(config, authorize=authorize, redact=redact, read_only=read_only, app_url=app_url)
+    blueprint = Blueprint("offsider", __name__)
+
+    @blueprint.route("/", defaults={"path": ""}, methods=["GET", "HEAD", "POST"])
+    @blueprint.route("/<path:path>", methods=["GET", "HEAD", "POST"])
+    def page(path: str) -> BaseResponse:  # pyright: ignore[reportUnusedFunction]  # Flask calls it
+        who = user()
+        if isinstance(who, BaseResponse):
+            return who
+        made = app.respond(request_of(_below(request.environ, path) | {WHO: checked_name(who, user)}))
+        return Response(made.body, made.status, list(made.headers))
+
+    return blueprint
+
+
+def _below(environ: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return the environ as if the blueprint were a mounted application."""
+    whole: str = environ["PATH_INFO"]
+    mount = whole[: len(whole) - len(path.encode())].rstrip("/")  # one character per byte
+    return {**environ, "SCRIPT_NAME": environ.get("SCRIPT_NAME", "") + mount, "PATH_INFO": whole[len(mount) :]}
+
+
+class AppContext:
+    """Server middleware: pushes an application context around each job, sync or async.
+
+    ``current_app``, ``g`` and the teardown functions work as in a request; these receive the error of a failed job.
+
+    Args:
+        app: the application.
+    """
+
+    def __init__(self, app: Flask) -> None:
+        self.app = app
+
+    def __call__(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
+        with self.app.app_context():
+            return call_next(job)
+
+
+class Offsider:
+    """Integrates offsider: ``Offsider(app)``, or ``init_app(app)`` in an application factory.
+
+    - The settings in ``app.config["OFFSIDER"]``, as in a configuration file, apply to pushes and workers. Variables of
+      the environment override them.
+    - Each job runs in an application context, also in the test modes of `offsider.testing`.
+    - ``flask offsider worker`` and all other commands of ``offsider`` use the application.
+    - Jobs know the route that pushed them.
+
+    A process uses one application for jobs: the last one that was initialized.
+
+    Args:
+        app: the application; None to call `init_app` later.
+
+    Raises:
+        ConfigurationError: a setting is invalid.
+    """
+
+    def __init__(self, app: Flask | None = None) -> None:
+        if app is not None:
+            self.init_app(app)
+
+    def init_app(self, app: Flask) -> None:
+        """Integrate offsider into an application; its settings must be complete. Raises ConfigurationError."""
+        settings = cast("Mapping[str, object]", app.config).get("OFFSIDER", {})
+        if not isinstance(settings, Mapping):
+            raise ConfigurationError(f"{ORIGIN} must be a dictionary like a configuration file, got {settings!r}")
+        if settings and application() is None and is_of_worker(default_config()):
+            logger.warning("this worker ignores %s: start it with `flask offsider worker`", ORIGIN)
+
+        def configure(config: Config) -> None:
+            config.server_middleware.remove(AppContext)
+            config.server_middleware.prepend(AppContext(app))
+
+        use_application(Application(ORIGIN, cast("Mapping[str, Any]", settings), configure, _command()))
+        app.extensions["offsider"] = self
+        app.cli.add_command(main, "offsider")
+        app.wsgi_app = CallerId(app.wsgi_app)  # type: ignore[method-assign]  # as Flask documents it
+
+
+def _command() -> tuple[str, ...]:
+    """Return the command that loads the same application again."""
+    context = click.get_current_context(silent=True)
+    info = None if context is None else context.find_object(ScriptInfo)
+    named = ("--app", info.app_import_path) if info is not None and info.app_import_path else ()
+    return (sys.executable, "-m", "flask", *named, "offsider")

@@ -18,7 +18,7 @@ from offsider.config.config import Config
 from offsider.core.error_text import class_of
 from offsider.core.errors import Discard, Reschedule, Skip
 from offsider.core.payload import shown_class
-from offsider.integrations.missing import missing
+from offsider.integrations import missing
 from offsider.runtime.context import JobContext
 from offsider.runtime.middleware import Push
 from offsider.worker.run.interrupt import caused_by_shutdown

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure
-from offsider.integrations.missing import missing
+from offsider.integrations import missing
 
 try:
     from prometheus_client.core import Metric

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from offsider.config.config import Config
 from offsider.core.errors import HardTimeout, JobSignal
 from offsider.core.payload import JobPayload, read_stamp, shown_class
-from offsider.integrations.missing import missing
+from offsider.integrations import missing
 from offsider.runtime.context import JobContext
 from offsider.runtime.middleware import Push
 from offsider.worker.run.interrupt import caused_by_shutdown

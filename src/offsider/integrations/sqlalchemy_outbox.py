@@ -29,7 +29,7 @@ from offsider.core.errors import ConfigurationError
 from offsider.core.once import first_time
 from offsider.ext.outbox import Outbox
 from offsider.ext.outbox.source import CHANNEL, Row, can_listen, identity_of, wait_for_notification
-from offsider.integrations.missing import missing
+from offsider.integrations import missing
 
 try:
     from sqlalchemy import (

@@ -10,8 +10,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
 from offsider.config.config import Config
-from offsider.config.known_jobs import provided_by
-from offsider.config.routing import route
+from offsider.config.routing import provided_by, route
 from offsider.core.errors import InvalidOptions, UnknownJob
 from offsider.core.wording import listed
 from offsider.jobs.declared import Declared

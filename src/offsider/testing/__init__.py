@@ -15,10 +15,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from offsider.testing.assertions import assert_enqueued, assert_not_enqueued
     from offsider.testing.enqueued_job import EnqueuedJob
     from offsider.testing.fake_clock import FakeClock
-    from offsider.testing.modes import disabled, fake, inline, use_fake, use_inline, use_redis
+    from offsider.testing.modes import (
+        assert_enqueued,
+        assert_not_enqueued,
+        disabled,
+        fake,
+        inline,
+        use_fake,
+        use_inline,
+        use_redis,
+    )
     from offsider.testing.recorder import NothingEnqueued, Recorder
     from offsider.testing.running_worker import RunningWorker
 
@@ -44,8 +52,6 @@ _ELSEWHERE = {
     "NothingEnqueued": "recorder",
     "Recorder": "recorder",
     "RunningWorker": "running_worker",
-    "assert_enqueued": "assertions",
-    "assert_not_enqueued": "assertions",
 }
 
 

@@ -1,9 +1,10 @@
-"""A job in fake mode, and the ways to refer to a job."""
+"""A job in fake mode, the ways to refer to a job, and the formats of jobs, values and times in failure messages."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from offsider.client.prepared import Prepared
@@ -13,7 +14,39 @@ from offsider.jobs.base import Job
 from offsider.jobs.call import Call
 from offsider.jobs.declared import Declared
 from offsider.jobs.enqueuer import Enqueuer
-from offsider.testing import wording
+
+LONGEST_VALUE = 100
+
+
+def shown_value(given: object) -> str:
+    """Return the repr, shortened in the middle if it is long."""
+    text = repr(given)
+    if len(text) <= LONGEST_VALUE:
+        return text
+    half = LONGEST_VALUE // 2 - 2
+    return f"{text[:half]}...{text[-half:]}"
+
+
+def shown_call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Format as ``app.resize('a.png', width=200)``."""
+    words = [shown_value(each) for each in args] + [f"{key}={shown_value(each)}" for key, each in kwargs.items()]
+    return f"{name}({', '.join(words)})"
+
+
+def shown_delay(seconds: float) -> str:
+    """Format as ``in 90 s``."""
+    # Stamps are in milliseconds, so the third digit is noise.
+    return f"in {round(seconds, 2):g} s" if abs(seconds) < 1e5 else f"in {round(seconds)} s"
+
+
+def shown_moment(epoch_seconds: float) -> str:
+    """Format as ``at 2030-01-01 12:00:00 UTC``; as a number if `datetime` cannot represent it."""
+    try:
+        when = datetime.fromtimestamp(epoch_seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"at {epoch_seconds!r}"
+    return f"at {when:%Y-%m-%d %H:%M:%S} UTC"
+
 
 AnyJob: TypeAlias = Enqueuer[..., Any] | type[Job] | str
 """A job function, a job class, either with ``.using(...)``, or the stored name of a job that is declared elsewhere."""
@@ -77,10 +110,10 @@ class EnqueuedJob:
         return Prepared(self.payload, self.raw, self.queue, self.at)
 
     def __str__(self) -> str:
-        text = f"{wording.call(self.name, self.args, self.kwargs)} in queue {self.queue}"
+        text = f"{shown_call(self.name, self.args, self.kwargs)} in queue {self.queue}"
         if self.at is None:
             return text
-        return f"{text}, due {wording.moment(self.at)} ({wording.delay(self.delay_seconds)})"
+        return f"{text}, due {shown_moment(self.at)} ({shown_delay(self.delay_seconds)})"
 
     def __repr__(self) -> str:
         return f"<{self}>"

@@ -1,19 +1,88 @@
-"""The expectation of a test about an enqueued job."""
+"""The expectation of a test about an enqueued job, its differences from a job, and messages of failed assertions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
-from typing import Any
+from itertools import count, zip_longest
+from typing import Any, cast
 
 from offsider.client.times import When, due_at
+from offsider.config import test_mode
 from offsider.core.options import wire_options
+from offsider.core.suggestions import nearest
+from offsider.core.wording import counted
 from offsider.jobs.call import Call, Delay
 from offsider.jobs.declared import Declared
 from offsider.jobs.enqueuer import Enqueuer, Moment
-from offsider.testing import difference, wording
-from offsider.testing.enqueued_job import AnyJob, EnqueuedJob, declared_behind, name_of
+from offsider.testing.enqueued_job import (
+    AnyJob,
+    EnqueuedJob,
+    declared_behind,
+    name_of,
+    shown_call,
+    shown_delay,
+    shown_moment,
+    shown_value,
+)
+
+_ABSENT = object()
+
+
+def differences(expected: Any, actual: Any, path: str) -> Iterator[str]:
+    """Yield every difference, also inside lists and dicts. A tuple equals the list that JSON makes of it.
+
+    Values are compared with ``==``, the expected one on the left, so ``unittest.mock.ANY`` works anywhere.
+    """
+    if isinstance(expected, Mapping) and isinstance(actual, Mapping):
+        yield from _of_mappings(cast(Mapping[str, Any], expected), cast(Mapping[str, Any], actual), path)
+    elif isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
+        pairs = zip_longest(cast(Iterable[Any], expected), cast(Iterable[Any], actual), fillvalue=_ABSENT)
+        for index, (left, right) in enumerate(pairs):
+            yield from of_pair(left, right, f"{path}[{index}]")
+    elif not _equal(cast(object, expected), cast(object, actual)):
+        yield f"{path} is {shown_value(cast(object, actual))}, not {shown_value(cast(object, expected))}"
+
+
+def of_pair(expected: object, actual: object, path: str) -> Iterator[str]:
+    """Yield the differences of two values, one of which may be absent."""
+    if expected is _ABSENT:
+        yield f"{path} is {shown_value(actual)}, but nothing was expected there"
+    elif actual is _ABSENT:
+        yield f"{path} is missing, not {shown_value(expected)}"
+    else:
+        yield from differences(expected, actual, path)
+
+
+def of_arguments(expected: list[Any], actual: list[Any], names: Iterable[str]) -> Iterator[str]:
+    """Yield the differences of lists whose elements have names."""
+    for left, right, name in _named(expected, actual, names):
+        yield from of_pair(left, right, name)
+
+
+def of_keywords(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the differences of dicts whose keys are names."""
+    for name in {**expected, **actual}:
+        yield from of_pair(expected.get(name, _ABSENT), actual.get(name, _ABSENT), name)
+
+
+def _named(expected: list[Any], actual: list[Any], names: Iterable[str]) -> Iterator[tuple[Any, Any, str]]:
+    pairs = zip_longest(expected, actual, fillvalue=_ABSENT)
+    for (left, right), name in zip(pairs, names, strict=False):
+        yield left, right, name
+
+
+def _of_mappings(expected: Mapping[str, Any], actual: Mapping[str, Any], path: str) -> Iterator[str]:
+    for key in {**expected, **actual}:
+        yield from of_pair(expected.get(key, _ABSENT), actual.get(key, _ABSENT), f"{path}[{key!r}]")
+
+
+def _equal(expected: object, actual: object) -> bool:
+    # JSON distinguishes true from 1, Python does not.
+    if isinstance(expected, bool) != isinstance(actual, bool) and isinstance(expected, bool | int | float):
+        return False
+    return bool(expected == actual)
+
 
 TOLERANCE_SECONDS = 1.0  # between the clock readings of the test and of the application
 
@@ -46,20 +115,20 @@ class Expectation:
     def differences(self, job: EnqueuedJob) -> Iterator[str]:
         """Yield the differences between a job of this name and the expectation."""
         if self.args is not None:
-            yield from difference.of_arguments(self.args, job.args, self._parameter_names())
-            yield from difference.of_keywords(self.kwargs, job.kwargs)
+            yield from of_arguments(self.args, job.args, self._parameter_names())
+            yield from of_keywords(self.kwargs, job.kwargs)
         for key, expected in self.options.items():
             actual = job.queue if key == "queue" else job.payload.get(key)
-            yield from difference.differences(expected, actual, key)
+            yield from differences(expected, actual, key)
         yield from self._differences_of_time(job)
 
     def _differences_of_time(self, job: EnqueuedJob) -> Iterator[str]:
         if self.at is not None and abs((job.at or 0.0) - self.at) > TOLERANCE_SECONDS:
-            actual = "at once" if job.at is None else wording.moment(job.at)
-            yield f"it is due {actual}, not {wording.moment(self.at)}"
+            actual = "at once" if job.at is None else shown_moment(job.at)
+            yield f"it is due {actual}, not {shown_moment(self.at)}"
         if self.delay_seconds is not None and abs(job.delay_seconds - self.delay_seconds) > TOLERANCE_SECONDS:
-            actual = "at once" if job.at is None else wording.delay(job.delay_seconds)
-            yield f"it is due {actual}, not {wording.delay(self.delay_seconds)}"
+            actual = "at once" if job.at is None else shown_delay(job.delay_seconds)
+            yield f"it is due {actual}, not {shown_delay(self.delay_seconds)}"
 
     def _parameter_names(self) -> Iterator[str]:
         if self.declared is None:
@@ -67,12 +136,12 @@ class Expectation:
         return map(self.declared.parameter_name, count())
 
     def __str__(self) -> str:
-        words = [f"{self.name}(...)" if self.args is None else wording.call(self.name, self.args, self.kwargs)]
-        words += [f"with {key} {wording.value(expected)}" for key, expected in self.options.items()]
+        words = [f"{self.name}(...)" if self.args is None else shown_call(self.name, self.args, self.kwargs)]
+        words += [f"with {key} {shown_value(expected)}" for key, expected in self.options.items()]
         if self.at is not None:
-            words.append(f"due {wording.moment(self.at)}")
+            words.append(f"due {shown_moment(self.at)}")
         if self.delay_seconds is not None:
-            words.append(f"due {wording.delay(self.delay_seconds)}")
+            words.append(f"due {shown_delay(self.delay_seconds)}")
         return ", ".join(words)
 
 
@@ -115,3 +184,65 @@ def _stored(
 def _seconds(when: When | None) -> float | None:
     # With a current time of 0, delays stay delays and datetimes become epoch seconds.
     return None if when is None else due_at(when, 0.0) or 0.0
+
+
+MOST_SHOWN = 20
+
+
+def not_enough(expected: Expectation, jobs: Sequence[EnqueuedJob], wanted: int | None, already_run: int) -> str:
+    """Return the message for fewer (or, with ``wanted``, more) jobs than expected."""
+    found = sum(map(expected.matches, jobs))
+    if wanted is None:
+        first = f"not enqueued: {expected}"
+    else:
+        first = f"expected {counted(wanted, 'job')}, found {found}: {expected}"
+    lines = [first, *_listed(jobs), *_run(already_run), *waiting()]
+    if not found:
+        lines += _nearest(expected, jobs)
+    return "\n".join(lines)
+
+
+def unexpected(expected: Expectation, jobs: Sequence[EnqueuedJob]) -> str:
+    """Return the message for an unexpected job."""
+    found = counted(sum(map(expected.matches, jobs)), "time")
+    return "\n".join([f"enqueued {found}, and should not be: {expected}", *_listed(jobs)])
+
+
+def _listed(jobs: Sequence[EnqueuedJob]) -> list[str]:
+    if not jobs:
+        return ["Nothing is enqueued."]
+    lines = [f"Enqueued, oldest first ({counted(len(jobs), 'job')}):"]
+    lines += [f"  {number}. {job}" for number, job in enumerate(jobs[:MOST_SHOWN], 1)]
+    if len(jobs) > MOST_SHOWN:
+        lines.append(f"  ... and {len(jobs) - MOST_SHOWN} more")
+    return lines
+
+
+def _run(already_run: int) -> list[str]:
+    if not already_run:
+        return []
+    return [f"{counted(already_run, 'job')} ran already and {'is' if already_run == 1 else 'are'} not counted."]
+
+
+def waiting() -> list[str]:
+    """Return a line about pushes that wait for a commit, if there are any."""
+    number = sum(len(each.jids) for each in test_mode.waiting)
+    if not number:
+        return []
+    verb = "waits" if number == 1 else "wait"
+    advice = "In a TestCase of Django, which never commits, use `with self.captureOnCommitCallbacks(execute=True):`"
+    return [f"{counted(number, 'push')} {verb} for the commit of a transaction. {advice}."]
+
+
+def _nearest(expected: Expectation, jobs: Sequence[EnqueuedJob]) -> list[str]:
+    """Return the job of this name with the fewest differences, and the differences."""
+    candidates = [
+        (list(expected.differences(job)), number) for number, job in enumerate(jobs, 1) if job.name == expected.name
+    ]
+    if candidates:
+        differences, number = min(candidates, key=lambda candidate: len(candidate[0]))
+        return [f"Nearest is {number}: {'; '.join(differences)}."]
+    similar = nearest(expected.name, {job.name for job in jobs})
+    if similar is None:
+        return []
+    return [f"No job of that name is enqueued; one called {similar} is."]

@@ -1,4 +1,4 @@
-"""The recorder of fake mode: the jobs that were pushed and have not run yet."""
+"""The recorder of fake mode: the jobs that were pushed and have not run yet, and how it runs them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,52 @@ from typing import Any
 from offsider.client.prepared import Prepared
 from offsider.config import test_mode
 from offsider.config.config import Config
+from offsider.config.default import default_config
 from offsider.core.errors import OffsiderError, Reschedule, TooManyReschedules
 from offsider.core.payload import rescheduled
 from offsider.core.wording import counted
 from offsider.jobs.call import Call, Delay
 from offsider.jobs.enqueuer import Moment
+from offsider.jobs.inline import run_prepared
 from offsider.runtime.middleware import ServerMiddleware
-from offsider.testing import failure
-from offsider.testing.enqueued_job import AnyJob, EnqueuedJob, name_of
-from offsider.testing.expectation import expect
-from offsider.testing.run import Runner
+from offsider.testing.enqueued_job import AnyJob, EnqueuedJob, name_of, shown_call
+from offsider.testing.expectation import expect, not_enough, unexpected, waiting
+
+
+class Runner:
+    """Runs jobs.
+
+    Args:
+        config: server middleware to run; default: the configuration of this process, read when it is needed.
+        server_middleware: additional server middleware of the test, inside of that.
+    """
+
+    def __init__(self, config: Config | None = None, server_middleware: Iterable[ServerMiddleware] = ()) -> None:
+        self._config = config
+        self._middleware = tuple(server_middleware)
+
+    @property
+    def config(self) -> Config:
+        return default_config() if self._config is None else self._config
+
+    def run(self, prepared: Prepared) -> Any:
+        """Run a job and return its result; None after ``Discard`` and ``Skip``.
+
+        Raises:
+            UnknownJob: no job is registered under its name.
+            Reschedule: the job has to run later.
+            BaseException: the error of the job, with a note that names the job.
+        """
+        chain = self.config.server_middleware.copy()
+        chain.add(*self._middleware)
+        payload = prepared.payload
+        try:
+            return run_prepared(self.config, prepared, server_middleware=chain)
+        except BaseException as error:
+            name = shown_call(payload["class"], payload["args"], payload.get("kwargs") or {})
+            error.add_note(f"while running the job {name}")
+            raise
+
 
 logger = logging.getLogger("offsider")
 
@@ -122,7 +158,7 @@ class Recorder:
         finally:
             self._put_back(for_later)
         if not done:
-            for line in failure.waiting():
+            for line in waiting():
                 logger.warning("drain ran no job: %s", line)
         return done
 
@@ -169,7 +205,7 @@ class Recorder:
         jobs = self.jobs
         found = [each for each in jobs if expected.matches(each)]
         if not found or count not in (None, len(found)):
-            raise AssertionError(failure.not_enough(expected, jobs, count, len(self.performed)))
+            raise AssertionError(not_enough(expected, jobs, count, len(self.performed)))
         return found[0]
 
     def assert_not_enqueued(
@@ -187,7 +223,7 @@ class Recorder:
         expected = expect(job, args, kwargs, queue=queue, at=at, in_=in_)
         jobs = self.jobs
         if any(map(expected.matches, jobs)):
-            raise AssertionError(failure.unexpected(expected, jobs))
+            raise AssertionError(unexpected(expected, jobs))
 
     # ------------------------------------------------------------------------------------ helpers
     def _take(self, name: str | None, *, only_due: bool = False, may: bool = True) -> EnqueuedJob | None:
@@ -228,4 +264,4 @@ class Recorder:
     def _what_is_there(self) -> str:
         names = sorted({job.name for job in self.jobs})
         there = f"; there are jobs of {', '.join(names)}" if names else ", nor any other" if self.performed else ""
-        return ". ".join([there, *failure.waiting()])
+        return ". ".join([there, *waiting()])

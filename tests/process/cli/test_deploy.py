@@ -15,7 +15,7 @@ import yaml
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
-from offsider.embedded.address import free_port
+from offsider.embedded.folder import free_port
 from offsider.worker.boot_checks import check_boot
 from tests.conftest import binary_of
 from tests.process.stored import payload, private, push_raw, waiting

@@ -10,7 +10,7 @@ import time
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from offsider.embedded.address import free_port
+from offsider.embedded.folder import free_port
 from tests.process.stored import push
 from tests.waiting import wait_for
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from offsider.cli.health import MOST_CONNECTIONS
-from offsider.embedded.address import free_port
+from offsider.embedded.folder import free_port
 from tests.process.stored import private, push
 from tests.waiting import wait_for
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from offsider.embedded.address import free_port
+from offsider.embedded.folder import free_port
 from tests.process.stored import private, push, waiting
 from tests.process.workers import RUNNING, Worker, keeper_of
 from tests.waiting import wait_for

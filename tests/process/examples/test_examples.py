@@ -13,7 +13,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from offsider.embedded.address import free_port
+from offsider.embedded.folder import free_port
 from tests.docs.snippets import ROOT, snippets
 from tests.process.examples.terminal import Terminal
 from tests.waiting import wait_for

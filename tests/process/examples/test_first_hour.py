@@ -18,7 +18,7 @@ import httpx
 import pytest
 import redis
 
-from offsider.embedded.address import free_port
+from offsider.embedded.folder import free_port
 from tests.docs.snippets import ROOT, Snippet, snippets
 from tests.process.examples.terminal import Terminal
 from tests.waiting import wait_for

@@ -14,7 +14,7 @@ from fastapi import Depends
 
 from offsider import Config, SoftTimeout, current_job, job
 from offsider.config.default import set_default_config
-from offsider.fastapi import background_loop, inject
+from offsider.fastapi import dependencies, inject
 from offsider.jobs import registry
 from offsider.worker.embed import EmbeddedWorker
 
@@ -22,7 +22,7 @@ from offsider.worker.embed import EmbeddedWorker
 @pytest.fixture(scope="module", autouse=True)
 def the_loop_runs():
     """Its thread lives until the process ends, so it starts before a test counts threads."""
-    background_loop._running_loop()
+    dependencies._running_loop()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import yaml
 from offsider.client import Client
 from offsider.config.config import Config
 from offsider.config.installation import Installation
-from offsider.embedded.address import free_port
+from offsider.embedded.folder import free_port
 from tests.process.web_process import WebProcess
 from tests.waiting import wait_for
 

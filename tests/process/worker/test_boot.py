@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 import redis
 
-from offsider.embedded.address import free_port
+from offsider.embedded.folder import free_port
 from tests.process.stored import push
 from tests.waiting import wait_for
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from offsider.embedded.address import free_port
+from offsider.embedded.folder import free_port
 from tests.process.stored import payload, private, push, push_raw, sorted_set, waiting
 from tests.waiting import wait_for
 

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from offsider.embedded import EmbeddedServer
-from offsider.embedded.address import free_port
+from offsider.embedded.folder import free_port
 from tests.conftest import binary_of, short_folder
 from tests.process.stored import private, push, sorted_set, waiting
 from tests.waiting import wait_for

@@ -7,7 +7,7 @@ import pytest
 from offsider.client import Client
 from offsider.config.config import Config
 from offsider.config.installation import Installation
-from offsider.integrations.statsd.history import History
+from offsider.integrations.statsd import History
 from tests.waiting import wait_for
 
 

@@ -10,7 +10,7 @@ import pytest
 import redis as redis_py
 
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisUnavailable
-from offsider.embedded.address import free_port
+from offsider.embedded.folder import free_port
 from offsider.storage.async_redis import AsyncRedis
 from offsider.storage.redis import Redis, RedisSettings
 from offsider.storage.tracking import Tracking

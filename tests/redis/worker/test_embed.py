@@ -12,7 +12,7 @@ from offsider import Config, configure_client, job
 from offsider.client import Client
 from offsider.config.default import set_default_config
 from offsider.core.errors import ConfigurationError, RedisUnavailable
-from offsider.embedded.address import free_port
+from offsider.embedded.folder import free_port
 from offsider.jobs import registry
 from offsider.runtime.service import Loop
 from offsider.worker.embed import EmbeddedWorker

@@ -16,7 +16,7 @@ from offsider.cli.main_loop import title
 from offsider.client import Client
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError, InvalidOptions, RedisUnavailable
-from offsider.embedded.address import free_port
+from offsider.embedded.folder import free_port
 from offsider.inspector import ProcessSet
 from offsider.jobs import registry
 from offsider.runtime.service import Loop

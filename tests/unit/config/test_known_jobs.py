@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from offsider import job
-from offsider.config.known_jobs import known_job, known_jobs
+from offsider.config.routing import known_job, known_jobs
 from offsider.jobs import registry
 
 
@@ -23,7 +23,7 @@ def test_a_declared_job_is_found_by_its_name_and_its_aliases():
 
 def test_without_a_registry_nothing_is_declared():
     program = (
-        "from offsider.config.known_jobs import known_job, known_jobs; "
+        "from offsider.config.routing import known_job, known_jobs; "
         "assert known_job('shop.greet') is None and not known_jobs()"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

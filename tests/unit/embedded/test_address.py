@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from offsider.embedded.address import Address, Answer, choose
+from offsider.embedded.folder import Address, Answer, choose
 from tests.conftest import short_folder
 
 

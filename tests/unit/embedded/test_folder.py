@@ -9,8 +9,7 @@ import sys
 import pytest
 
 from offsider.core.errors import ConfigurationError
-from offsider.embedded.address import Address
-from offsider.embedded.folder import Folder
+from offsider.embedded.folder import Address, Folder
 
 HOLD = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
 

@@ -12,7 +12,7 @@ from fastapi.security import OAuth2PasswordBearer, SecurityScopes
 
 from offsider import Config, InvalidArguments, InvalidJob, Job, current_job, job, testing
 from offsider.config.default import set_default_config
-from offsider.fastapi import background_loop, dependency_overrides, inject, lifespan
+from offsider.fastapi import dependencies, dependency_overrides, inject, lifespan
 from offsider.jobs import registry
 
 events: list[object] = []
@@ -49,7 +49,7 @@ def repository(session=Depends(session)):  # noqa: B008
 @pytest.fixture(scope="module", autouse=True)
 def the_loop_runs():
     """Its thread lives until the process ends, so it starts before a test counts threads."""
-    background_loop._running_loop()
+    dependencies._running_loop()
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
 """The one error for a library that is not there."""
 
 from offsider.core.errors import ConfigurationError
-from offsider.integrations.missing import missing
+from offsider.integrations import missing
 
 
 def test_it_names_the_integration_and_the_package_to_install():

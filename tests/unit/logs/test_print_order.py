@@ -14,7 +14,7 @@ import pytest
 
 from offsider.config.config import Config
 from offsider.logs import line_buffer
-from offsider.logs.print_order import flush_before_writes
+from offsider.logs.outlet import flush_before_writes
 from offsider.logs.setup import logger, setup_logging, write_info
 
 

@@ -7,7 +7,7 @@ from unittest.mock import ANY
 import pytest
 
 from offsider import Client, ConfigurationError, InvalidArguments, InvalidOptions, Job, job
-from offsider.testing import Recorder, assert_enqueued, assert_not_enqueued, assertions, fake, recorder
+from offsider.testing import Recorder, assert_enqueued, assert_not_enqueued, fake, modes, recorder
 
 
 @pytest.fixture(autouse=True)
@@ -152,7 +152,7 @@ def test_without_fake_mode_assertions_raise():
 @pytest.mark.parametrize("name", ["assert_enqueued", "assert_not_enqueued"])
 def test_function_and_method_take_the_same(name):
     method = inspect.signature(getattr(Recorder, name))
-    function = inspect.signature(getattr(assertions, name))
+    function = inspect.signature(getattr(modes, name))
     assert list(method.parameters.values())[1:] == list(function.parameters.values())
-    assert "__tracebackhide__ = True" in inspect.getsource(assertions)
+    assert "__tracebackhide__ = True" in inspect.getsource(modes)
     assert "__tracebackhide__ = True" in inspect.getsource(recorder)

@@ -4,7 +4,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from offsider.testing.difference import differences, of_arguments, of_keywords
+from offsider.testing.expectation import differences, of_arguments, of_keywords
 
 
 @pytest.mark.parametrize(

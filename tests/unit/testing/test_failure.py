@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from offsider.testing import failure
+from offsider.testing import expectation as failure
 from offsider.testing.enqueued_job import EnqueuedJob
 from offsider.testing.expectation import expect
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offsider import Client, Config, job
-from offsider.testing.run import Runner
+from offsider.testing.recorder import Runner
 
 
 @pytest.fixture

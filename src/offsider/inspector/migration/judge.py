@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from offsider.config.known_jobs import known_job
-from offsider.config.routing import route
+from offsider.config.routing import known_job, route
 from offsider.core.errors import ConfigurationError, MalformedPayload
 from offsider.core.normalize import normalize
 from offsider.core.options import check_queue_name

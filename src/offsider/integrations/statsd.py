@@ -1,4 +1,4 @@
-"""The job metrics of Sidekiq Pro and Enterprise, sent by workers.
+"""Metrics over statsd, with the names of Sidekiq Pro and Enterprise: ``config.use(Statsd())``.
 
 1. For each run, after its outcome: ``jobs.count``; on success ``jobs.success``, ``jobs.perform`` (milliseconds) and
    ``jobs.perform_dist``; on failure ``jobs.failure``.
@@ -11,20 +11,132 @@ Metrics of jobs have the tags ``worker:`` (the job's class) and ``queue:``.
 
 from __future__ import annotations
 
+import logging
+import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
-from typing import Any
+from importlib import import_module
+from secrets import token_hex
+from typing import Any, Protocol, cast
 
 from offsider.config.config import Config
-from offsider.core.errors import ConfigurationError
+from offsider.config.installation import Installation
+from offsider.core.errors import ConfigurationError, RedisUnavailable
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.stats import Stats
-from offsider.integrations.statsd.client import StatsdClient, dogstatsd
-from offsider.integrations.statsd.history import History
+from offsider.integrations import missing
 from offsider.runtime.context import JobContext
 from offsider.runtime.events import ExecutionFinished, JobPoisoned, JobReclaimed, JobRemoved
+from offsider.runtime.service import Loop
+from offsider.storage.leases import hold_lease
 
-#: Time for the last values to be sent.
+__all__ = ["Statsd", "StatsdClient", "dogstatsd"]
+
+
+#: Payloads of up to 8 KB that wait for a slow agent or name server. New ones are dropped.
+_QUEUED_PAYLOADS = 1000
+
+
+class StatsdClient(Protocol):
+    """The methods of a client that `Statsd` calls. ``DogStatsd`` of the package ``datadog`` has them."""
+
+    def increment(self, metric: str, value: float = 1, tags: Any = None, sample_rate: Any = None) -> object: ...
+    def gauge(self, metric: str, value: float, tags: Any = None, sample_rate: Any = None) -> object: ...
+    def timing(self, metric: str, value: float, tags: Any = None, sample_rate: Any = None) -> object: ...
+    def distribution(self, metric: str, value: float, tags: Any = None, sample_rate: Any = None) -> object: ...
+
+    def stop(self, timeout: float | None = None) -> object:
+        """Send the buffered values, for up to ``timeout`` seconds."""
+
+
+def dogstatsd(host: str | None = None, port: int | None = None, **options: Any) -> StatsdClient:
+    """Create a ``DogStatsd`` of the package ``datadog`` that sends in a thread, so that it never blocks a job.
+
+    Args:
+        host, port: address of the agent. Default: the environment (``DD_DOGSTATSD_URL``, or ``DD_AGENT_HOST`` and
+            ``DD_DOGSTATSD_PORT``), else localhost:8125.
+        options: other options of ``DogStatsd``, such as ``socket_path``, ``constant_tags`` or ``namespace``, the
+            prefix of the metric names (default: ``sidekiq``).
+
+    Raises:
+        ConfigurationError: the package is not installed.
+    """
+    try:
+        package: Any = import_module("datadog.dogstatsd")  # takes 70 ms: only workers need it
+    except ImportError as error:
+        raise missing("offsider.integrations.statsd", "statsd") from error
+    defaults = {
+        "namespace": "sidekiq",
+        "disable_buffering": False,
+        "disable_background_sender": False,
+        "sender_queue_size": _QUEUED_PAYLOADS,
+        "disable_telemetry": True,
+        # Else a job that forks waits for the threads of the client, and its child starts them again.
+        "track_instance": False,
+    }
+    log = logging.getLogger("datadog.dogstatsd")
+    if log.level == logging.NOTSET:
+        log.setLevel(logging.ERROR)  # a warning for each payload, while the agent is away
+    return cast(StatsdClient, package.DogStatsd(host, port, **(defaults | options)))
+
+
+_LEASE = "history"
+#: After this many missed intervals another process takes over the lease.
+_MISSED_INTERVALS = 3
+
+
+class History:
+    """Sends gauges: ``processed``, ``failures``, ``enqueued``, ``retries``, ``dead``, ``scheduled``, ``busy``, each
+    queue's ``queue.size`` and ``queue.latency`` (seconds, tag ``queue:``), and ``leader`` (1, tag ``process:``).
+
+    Args:
+        config: the configuration whose server is read.
+        client: client that sends the gauges.
+        seconds: interval.
+        more: called at the end of each interval.
+    """
+
+    def __init__(
+        self, config: Config, client: StatsdClient, seconds: float, more: Callable[[StatsdClient, Stats], object] | None
+    ) -> None:
+        self._here = Installation.of(config)
+        self._client = client
+        self._seconds = seconds
+        self._more = more
+        self._holder = f"{socket.gethostname()}:{os.getpid()}:{token_hex(6)}"
+
+    def service(self) -> Loop:
+        """Return the thread that sends the gauges."""
+        return Loop("offsider-history", self.send, on_error=self._here.config.handle_error)
+
+    def send(self) -> float:
+        """Send the gauges if this process holds the lease, and return the seconds until the next call."""
+        # The worker itself logs that the server does not respond.
+        with suppress(RedisUnavailable):
+            if hold_lease(self._here.redis, _LEASE, self._holder, _MISSED_INTERVALS * self._seconds):
+                self._send(Stats.read(self._here))
+        return self._seconds
+
+    def _send(self, stats: Stats) -> None:
+        send = self._client.gauge
+        send("processed", stats.processed)
+        send("failures", stats.failed)
+        send("enqueued", stats.enqueued)
+        send("retries", stats.retries)
+        send("dead", stats.dead)
+        send("scheduled", stats.scheduled)
+        send("busy", stats.busy)
+        for queue in stats.queue_summaries:
+            tags = [f"queue:{queue.name}"]
+            send("queue.size", queue.size, tags=tags)
+            send("queue.latency", queue.latency_seconds, tags=tags)
+        send("leader", 1, tags=[f"process:{self._holder}"])
+        if self._more is not None:
+            self._more(self._client, stats)
+
+
 _STOP_SECONDS = 1.0
 
 
