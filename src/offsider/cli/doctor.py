@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from offsider.cli.application import BrokenApplication, load_extensions
-from offsider.cli.command import SETTINGS, connection_options, load
+from offsider.cli.command import JSON, MOST_LETTERS, SETTINGS, Connection, connected, require
 from offsider.cli.failure import give_up
 from offsider.cli.text import plain
 from offsider.config.installation import Installation
@@ -20,27 +18,18 @@ from offsider.inspector.doctor.examination import examine, examine_all  # import
 from offsider.inspector.doctor.finding import warn, worst
 
 if TYPE_CHECKING:
+    from offsider.cli.application import BrokenApplication
     from offsider.inspector.doctor import Finding
 
 STYLES = {"ok": "green", "warn": "yellow", "error": "red"}
 CANNOT_EXAMINE = 2
-MOST_LETTERS = 500
 
 
 @click.command(context_settings=SETTINGS)
-@connection_options
-@click.option("--server", metavar="NAME", help="Examine only this server of the configuration.")
-@click.option(
-    "-r",
-    "--require",
-    metavar="MODULE",
-    multiple=True,
-    help="Application, as for `offsider worker`; its extensions are examined too. Default: worker.require.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def doctor(
-    config: str | None, environment: str | None, server: str | None, require: tuple[str, ...], *, as_json: bool
-) -> None:
+@connected("Examine only this server of the configuration.")
+@require("Application, as for `offsider worker`; its extensions are examined too. Default: worker.require.")
+@JSON
+def doctor(connection: Connection, *, as_json: bool) -> int:
     """Examine the servers of the configuration, the workers and the stored data.
 
     Each finding explains why it matters and how to fix it. The command changes nothing. It takes a few seconds at
@@ -48,18 +37,11 @@ def doctor(
 
     The exit code is 0 if all is well, 1 if there are warnings, 2 if there are errors.
     """
-    sys.exit(run(config, environment, server, require, as_json=as_json))
-
-
-def run(
-    config: str | None, environment: str | None, server: str | None, require: Sequence[str] = (), *, as_json: bool
-) -> int:
-    """Examine, print the findings, and return the exit code."""
     try:
-        loaded = load(config, environment)
-        error = load_extensions(require, loaded)
+        config, error = connection.load_extensions()
         broken = [] if error is None else [_not_loaded(error)]
-        findings = [*broken, *(examine(Installation.of(loaded, server)) if server else examine_all(loaded))]
+        server = connection.server
+        findings = [*broken, *(examine(Installation.of(config, server)) if server else examine_all(config))]
     except OffsiderError as error:
         give_up(str(error))
         return CANNOT_EXAMINE

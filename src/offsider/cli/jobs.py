@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from offsider.cli.command import SETTINGS, application_options, load_declarations
+from offsider.cli.command import APPLICATION, MOST_LETTERS, SETTINGS, Connection, connected
 from offsider.cli.failure import give_up
 from offsider.cli.jobs_diff import diff
 from offsider.cli.text import aligned, plain
 from offsider.config.routing import MAIN
-from offsider.core.errors import OffsiderError
+from offsider.core.errors import ConfigurationError
 from offsider.jobs import registry
 from offsider.jobs.manifest import differences, manifest as manifest_of, read, written
 
@@ -29,20 +28,18 @@ def jobs(context: click.Context) -> None:
     Without a subcommand it lists the jobs.
     """
     if context.invoked_subcommand is None:
-        context.invoke(list_jobs, require=(), config=None, environment=None)
+        context.invoke(list_jobs)
 
 
 jobs.add_command(diff)
 
 
 @jobs.command("list", context_settings=SETTINGS)
-@application_options
-def list_jobs(require: tuple[str, ...], config: str | None, environment: str | None) -> None:
+@APPLICATION
+@connected()
+def list_jobs(connection: Connection) -> None:
     """Show every job with its queue and characteristics, and warn of characteristics that contradict each other."""
-    try:
-        found = manifest_of(load_declarations(require, config, environment))
-    except OffsiderError as error:
-        sys.exit(give_up(str(error)))
+    found = manifest_of(connection.load_declarations())
     click.echo("\n".join(aligned([HEAD, *map(_row, found["jobs"])])))
     for job in registry.all_jobs():
         for doubt in job.characteristics.doubts:
@@ -50,7 +47,8 @@ def list_jobs(require: tuple[str, ...], config: str | None, environment: str | N
 
 
 @jobs.command(context_settings=SETTINGS)
-@application_options
+@APPLICATION
+@connected()
 @click.option(
     "-o",
     "--output",
@@ -62,32 +60,25 @@ def list_jobs(require: tuple[str, ...], config: str | None, environment: str | N
     "--check", "checked", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
     help="Compare with this file, show the differences, and exit with 1 if there are any.",
 )  # fmt: skip
-def manifest(
-    require: tuple[str, ...], config: str | None, environment: str | None, output: Path | None, checked: Path | None
-) -> None:
+def manifest(connection: Connection, output: Path | None, checked: Path | None) -> int:
     """Write every job with its queue, arguments and characteristics, as JSON in a stable order.
 
     Commit the file with the code, and run this command with --check in CI.
     """
+    found = manifest_of(connection.load_declarations())
     try:
-        sys.exit(_run(require, config, environment, output, checked))
-    except (OffsiderError, OSError) as error:
-        sys.exit(give_up(str(error)))
-
-
-def _run(
-    require: Sequence[str], file: str | None, environment: str | None, output: Path | None, checked: Path | None
-) -> int:
-    found = manifest_of(load_declarations(require, file, environment))
-    if output is not None:
-        output.write_text(written(found), encoding="utf-8")
-    if checked is None:
+        if output is not None:
+            output.write_text(written(found), encoding="utf-8")
+        earlier = None if checked is None else checked.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ConfigurationError(str(error)) from None
+    if earlier is None:
         if output is None:
             click.echo(written(found), nl=False)
         return 0
-    different = differences(read(checked.read_text(encoding="utf-8", errors="replace"), str(checked)), found)
+    different = differences(read(earlier, str(checked)), found)
     for line in different:
-        click.echo(plain(line, most=500))
+        click.echo(plain(line, MOST_LETTERS))
     if different:
         return give_up(f"{checked} is out of date; update it: offsider jobs manifest -o {checked}")
     return 0

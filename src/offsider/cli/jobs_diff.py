@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -11,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsider.cli.command import SETTINGS, application_options, load_declarations, load_server
-from offsider.cli.failure import give_up
+from offsider.cli.command import APPLICATION, MOST_LETTERS, SETTINGS, Connection, connected
 from offsider.cli.revision import manifest_of_revision
 from offsider.cli.text import plain
-from offsider.core.errors import ConfigurationError, OffsiderError
+from offsider.core.errors import ConfigurationError
 from offsider.core.suggestions import suggest
 from offsider.core.wording import counted
 from offsider.inspector.stored_jobs import stored_jobs
@@ -27,14 +25,14 @@ if TYPE_CHECKING:
     from offsider.inspector.stored_jobs import StoredJobs
     from offsider.jobs.manifest_diff import Incompatible
 
-MOST_LETTERS = 500
 UNSAFE, ALLOWED, CLEAR = "UNSAFE", "allowed", "clear"
 
 
 @click.command(context_settings=SETTINGS)
 @click.argument("old")
 @click.argument("new", required=False)
-@application_options
+@APPLICATION
+@connected()
 @click.option("--allow", "allowed", multiple=True, metavar="NAME", help="Accept the change of this job.")
 @click.option(
     "--redis",
@@ -42,28 +40,16 @@ UNSAFE, ALLOWED, CLEAR = "UNSAFE", "allowed", "clear"
     is_flag=True,
     help="Count the stored jobs that each change affects; a change that affects none is clear.",
 )
-def diff(
-    *,
-    old: str,
-    new: str | None,
-    require: tuple[str, ...],
-    config: str | None,
-    environment: str | None,
-    allowed: tuple[str, ...],
-    counting: bool,
-) -> None:
+def diff(connection: Connection, *, old: str, new: str | None, allowed: tuple[str, ...], counting: bool) -> int:
     """List the jobs of release OLD that release NEW could not run, and exit with 1 if there are any.
 
     OLD and NEW are files that `offsider jobs manifest` wrote, or git revisions whose application is loaded. NEW
     defaults to the application in the current folder.
     """
-    try:
-        before, after = (_manifest(name, require, config, environment) for name in (old, new))
-        found = incompatible(before, after)
-        _check_allowed(allowed, {name for job in (*before["jobs"], *after["jobs"]) for name in names(job)})
-        stored = _count(found, config, environment) if counting else {}
-    except (OffsiderError, OSError) as error:
-        sys.exit(give_up(str(error)))
+    before, after = (_manifest(name, connection) for name in (old, new))
+    found = incompatible(before, after)
+    _check_allowed(allowed, {name for job in (*before["jobs"], *after["jobs"]) for name in names(job)})
+    stored = _count(found, connection) if counting else {}
     verdicts: Counter[str] = Counter()
     for change in found:
         verdict = _verdict(change.name, allowed, stored)
@@ -72,18 +58,21 @@ def diff(
         lines = [f"old: {change.old}", f"new: {change.new or 'none'}", f"{change.reason}; see {GUIDE}"]
         lines += [_stored(stored[change.name])] if counting else []
         for line in lines:
-            click.echo(f"        {plain(line, most=MOST_LETTERS)}")
+            click.echo(f"        {plain(line, MOST_LETTERS)}")
     others = [f"{verdicts[word]} {word}" for word in (CLEAR, ALLOWED) if verdicts[word]]
     click.echo(", ".join([counted(verdicts[UNSAFE], "unsafe change"), *others]))
-    sys.exit(1 if verdicts[UNSAFE] else 0)
+    return 1 if verdicts[UNSAFE] else 0
 
 
-def _manifest(name: str | None, require: Sequence[str], file: str | None, environment: str | None) -> dict[str, Any]:
+def _manifest(name: str | None, connection: Connection) -> dict[str, Any]:
     if name is None:
-        return manifest(load_declarations(require, file, environment))
-    if Path(name).is_file():
+        return manifest(connection.load_declarations())
+    if not Path(name).is_file():
+        return manifest_of_revision(name, connection)
+    try:
         return read(Path(name).read_text(encoding="utf-8", errors="replace"), name)
-    return manifest_of_revision(name, require, file, environment)
+    except OSError as error:
+        raise ConfigurationError(str(error)) from None
 
 
 def _check_allowed(allowed: Sequence[str], known: Collection[str]) -> None:
@@ -92,9 +81,9 @@ def _check_allowed(allowed: Sequence[str], known: Collection[str]) -> None:
             raise ConfigurationError(f"--allow {name}: job not found in either release{suggest(name, known)}")
 
 
-def _count(changes: Sequence[Incompatible], file: str | None, environment: str | None) -> dict[str, StoredJobs]:
+def _count(changes: Sequence[Incompatible], connection: Connection) -> dict[str, StoredJobs]:
     tests = {change.name: partial(_runs, change) for change in changes}
-    return stored_jobs(load_server(file, environment), tests) if tests else {}
+    return stored_jobs(connection.installation(), tests) if tests else {}
 
 
 def _runs(change: Incompatible, record: JobRecord) -> bool | None:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
-from offsider.cli.application import load_application
-from offsider.cli.command import SERVER, SETTINGS, connection_options, load
-from offsider.cli.failure import give_up
+from offsider.cli.command import JSON, ONE_SERVER, SETTINGS, YES, Connection, asks, connected, print_json, require
 from offsider.cli.text import aligned, grouped, plain
 from offsider.config.installation import Installation
-from offsider.core.errors import OffsiderError, RedisFailure
+from offsider.core.errors import RedisFailure
 from offsider.core.suggestions import suggest
 from offsider.core.wording import counted
 from offsider.ext.concurrency_limits import Limits
@@ -25,27 +21,21 @@ if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.ext.concurrency_limits import Limit
 
-#: The configuration file, the environment, and the server.
-Connection: TypeAlias = tuple[str | None, str | None, str | None]
-
 
 @click.group(context_settings=SETTINGS, invoke_without_command=True)
-@connection_options
-@SERVER
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@connected(ONE_SERVER)
+@JSON
 @click.pass_context
-def limits(
-    context: click.Context, config: str | None, environment: str | None, server: str | None, *, as_json: bool
-) -> None:
+def limits(context: click.Context, connection: Connection, *, as_json: bool) -> None:
     """Show the concurrency limits of classes, with their running and held jobs.
 
     The subcommands change limits for all workers: at once for classes that already have a limit, within a second for
     other classes. They apply to every server of the configuration, or to the one that --server names. Each server
     has separate slots.
     """
-    context.obj = (config, environment, server)
+    context.obj = connection
     if context.invoked_subcommand is None:
-        sys.exit(_run(context.obj, lambda found: _show(found, as_json=as_json)))
+        _show(_of_servers(connection.load(), connection.server), as_json=as_json)
 
 
 NAME = click.argument("name", metavar="CLASS")
@@ -63,7 +53,7 @@ def set_(connection: Connection, name: str, limit: int) -> None:
         found.set(name, limit)
         return f"limit {limit}" if limit else "no limit"
 
-    sys.exit(_each(connection, [name], act))
+    _each(connection, [name], act)
 
 
 @limits.command(context_settings=SETTINGS)
@@ -77,7 +67,7 @@ def unset(connection: Connection, names: tuple[str, ...]) -> None:
         limit = found.find(name).declared
         return "no limit in code" if limit is None else f"limit {limit}, as in code"
 
-    sys.exit(_each(connection, names, act))
+    _each(connection, names, act)
 
 
 @limits.command(context_settings=SETTINGS)
@@ -85,7 +75,7 @@ def unset(connection: Connection, names: tuple[str, ...]) -> None:
 @click.pass_obj
 def pause(connection: Connection, names: tuple[str, ...]) -> None:
     """Start no more jobs of these classes; workers hold the jobs that they claim. Running jobs continue."""
-    sys.exit(_each(connection, names, lambda found, name: "paused" if found.pause(name) else "already paused"))
+    _each(connection, names, lambda found, name: "paused" if found.pause(name) else "already paused")
 
 
 @limits.command(context_settings=SETTINGS)
@@ -93,78 +83,50 @@ def pause(connection: Connection, names: tuple[str, ...]) -> None:
 @click.pass_obj
 def resume(connection: Connection, names: tuple[str, ...]) -> None:
     """Resume paused classes."""
-    sys.exit(_each(connection, names, lambda found, name: "resumed" if found.resume(name) else "was not paused"))
+    _each(connection, names, lambda found, name: "resumed" if found.resume(name) else "was not paused")
 
 
 @limits.command(context_settings=SETTINGS)
 @NAME
 @click.option("--delete", is_flag=True, help="Delete the jobs permanently instead of quarantining them.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option(
-    "-r",
-    "--require",
-    metavar="MODULE",
-    multiple=True,
-    help="Application whose extensions release resources of these jobs, such as locks. Default: worker.require.",
-)
+@YES
+@require("Application whose extensions release resources of these jobs, such as locks. Default: worker.require.")
 @click.pass_obj
 def clear(connection: Connection, name: str, require: tuple[str, ...], *, delete: bool, yes: bool) -> None:
     """Move the held jobs of a class to the quarantine, or delete them."""
-
-    def act(servers: Sequence[Limits]) -> None:
-        held = counted(sum(found.find(name).held for found in servers), "held job")
-        if not yes and _asks():
-            click.confirm(f"{'Delete' if delete else 'Quarantine'} {held} of {plain(name)}?", abort=True)
-        moved = sum(found.delete(name) if delete else found.quarantine(name) for found in servers)
-        click.echo(f"{plain(name)}: {counted(moved, 'job')} {'deleted' if delete else 'quarantined'}")
-
-    sys.exit(_run(connection, act, lambda config: load_application(require or config.worker.require, config)))
+    servers = _of_servers(replace(connection, require=require).load_application(), connection.server)
+    held = counted(sum(found.find(name).held for found in servers), "held job")
+    if not yes and asks():
+        click.confirm(f"{'Delete' if delete else 'Quarantine'} {held} of {plain(name)}?", abort=True)
+    moved = sum(found.delete(name) if delete else found.quarantine(name) for found in servers)
+    click.echo(f"{plain(name)}: {counted(moved, 'job')} {'deleted' if delete else 'quarantined'}")
 
 
 # ------------------------------------------------------------------------------------------ helpers
 
 
-def _run(
-    connection: Connection,
-    act: Callable[[Sequence[Limits]], None],
-    prepare: Callable[[Config], object] = lambda _config: None,
-) -> int:
-    """Apply ``act`` to the limits of each server, the main one first, and return the exit code."""
-    try:
-        act(_of_servers(connection, prepare))
-    except OffsiderError as error:
-        return give_up(str(error))
-    return 0
-
-
-def _of_servers(connection: Connection, prepare: Callable[[Config], object]) -> list[Limits]:
-    file, environment, server = connection
-    config = load(file, environment)
-    prepare(config)
+def _of_servers(config: Config, server: str | None) -> list[Limits]:
+    """Return the limits of the given server, or of each server, the main one first."""
     if server:
         return [Limits(Installation.of(config, server), everywhere=False)]
     return [Limits(Installation.of(config, name)) for name in config.servers]
 
 
-def _each(connection: Connection, names: Sequence[str], act: Callable[[Limits, str], str]) -> int:
-    """Act on each class, even if an earlier one could not be changed on every server; return the exit code."""
-
-    def all_of_them(servers: Sequence[Limits]) -> None:
-        found = servers[0]
-        failures: list[RedisFailure] = []
-        for given in names:
-            name = given
-            try:
-                name = found.name_of(given)
-                click.echo(f"{plain(name)}: {act(found, name)}")
-            except RedisFailure as error:
-                failures.append(error)
-                click.echo(f"{plain(name)}: {error}", err=True)
-            _warn_of_unknown(found, name)
-        if failures:
-            raise failures[0]
-
-    return _run(connection, all_of_them)
+def _each(connection: Connection, names: Sequence[str], act: Callable[[Limits, str], str]) -> None:
+    """Act on each class, even if an earlier one could not be changed on every server; then raise the first failure."""
+    found = _of_servers(connection.load(), connection.server)[0]
+    failures: list[RedisFailure] = []
+    for given in names:
+        name = given
+        try:
+            name = found.name_of(given)
+            click.echo(f"{plain(name)}: {act(found, name)}")
+        except RedisFailure as error:
+            failures.append(error)
+            click.echo(f"{plain(name)}: {error}", err=True)
+        _warn_of_unknown(found, name)
+    if failures:
+        raise failures[0]
 
 
 def _warn_of_unknown(limits: Limits, name: str) -> None:
@@ -173,11 +135,6 @@ def _warn_of_unknown(limits: Limits, name: str) -> None:
         known = limits.known_names()
         if known and name not in known:
             click.echo(f"no live worker knows this class{suggest(name, known)}", err=True)
-
-
-def _asks() -> bool:
-    """Whether standard input is a terminal."""
-    return sys.stdin.isatty()
 
 
 def _show(servers: Sequence[Limits], *, as_json: bool) -> None:
@@ -189,7 +146,7 @@ def _show(servers: Sequence[Limits], *, as_json: bool) -> None:
         except RedisFailure as error:
             failures.append(error)
     if as_json:
-        click.echo(json.dumps([asdict(limit) for limit in found], indent=2))
+        print_json(found)
     elif found or not failures:
         click.echo(_table(found, several=len(servers) > 1) if found else "No class has a concurrency limit.")
     if failures:

@@ -10,6 +10,7 @@ import click
 
 from offsider import __version__
 from offsider.cli.lazy import part
+from offsider.core.errors import OffsiderError
 from offsider.core.suggestions import suggest
 
 # subcommand -> module in offsider.cli that defines the click command of the same name
@@ -84,8 +85,14 @@ class LazyGroup(click.Group):
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
-        with _explaining_usage():  # options of the subcommand
-            return super().invoke(ctx)
+        try:
+            with _explaining_usage():  # options of the subcommand
+                code = super().invoke(ctx)
+        except OffsiderError as error:
+            click.echo(f"offsider: {error}", err=True)
+            code = 1
+        # A command returns its exit code; None is 0.
+        ctx.exit(code if isinstance(code, int) else 0)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
-from offsider.cli.command import SETTINGS, connection_options, load
-from offsider.cli.failure import give_up
+from offsider.cli.command import SETTINGS, Connection, connected
 from offsider.cli.text import plain
 from offsider.config.installation import Installation
-from offsider.core.errors import OffsiderError
 from offsider.inspector import Deploys
 from offsider.inspector.job_metrics import label_of_commit
 
@@ -20,28 +16,24 @@ MARK_LOCK_SECONDS = 60
 
 @click.command(context_settings=SETTINGS)
 @click.argument("label", default="")
-@connection_options
-def mark(label: str, config: str | None, environment: str | None) -> None:
+@connected()
+def mark(connection: Connection, label: str) -> None:
     """Record a deploy. Run it from your deploy script.
 
     LABEL names the release; default: hash and subject of the last commit in the current folder. The deploy is recorded
     on every server of the configuration.
     """
-    try:
-        named = label or label_of_commit()
-        loaded = load(config, environment)
-        deploys = [Deploys(Installation.of(loaded, server)) for server in loaded.servers]
-        # Many hosts deploy at the same time, and only the first records the deploy: the others have not failed.
-        noted = [server.mark(named) for server in deploys]
-        if any(noted):
-            answer = f"marked: {plain(named)}"
-        elif any(_has(server, named, loaded.clock.now()) for server in deploys):
-            answer = f"not recorded: {plain(named)} was recorded in the last minute"
-        else:
-            answer = "not recorded: this minute already has another deploy"
-    except OffsiderError as error:
-        sys.exit(give_up(str(error)))
-    click.echo(answer)
+    named = label or label_of_commit()
+    config = connection.load()
+    deploys = [Deploys(Installation.of(config, server)) for server in config.servers]
+    # Many hosts deploy at the same time, and only the first records the deploy: the others have not failed.
+    noted = [server.mark(named) for server in deploys]
+    if any(noted):
+        click.echo(f"marked: {plain(named)}")
+    elif any(_has(server, named, config.clock.now()) for server in deploys):
+        click.echo(f"not recorded: {plain(named)} was recorded in the last minute")
+    else:
+        click.echo("not recorded: this minute already has another deploy")
 
 
 def _has(deploys: Deploys, label: str, now: float) -> bool:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsider.cli.command import SETTINGS, application_options, load, load_declarations
-from offsider.cli.failure import give_up
+from offsider.cli.command import APPLICATION, SETTINGS, Connection, asks, connected, report_failed_servers
 from offsider.cli.text import aligned, grouped, plain
 from offsider.config.installation import Installation
 from offsider.config.routing import MAIN
-from offsider.core.errors import ConfigurationError, OffsiderError, UnknownJob
+from offsider.core.errors import ConfigurationError, UnknownJob
 from offsider.core.suggestions import suggest
 from offsider.core.wording import counted
 from offsider.inspector import Migration  # imported here: --help needs none of it
@@ -33,7 +32,8 @@ _MOST_CLASSES = 5
 
 
 @click.command(context_settings=SETTINGS)
-@application_options
+@APPLICATION
+@connected()
 @click.option("--preview", is_flag=True, help="Show the moves without making them.")
 @click.option("--queues", is_flag=True, help="Migrate jobs in queues. Default: queues, scheduled jobs and retries.")
 @click.option("--scheduled", is_flag=True, help="Migrate scheduled jobs.")
@@ -49,10 +49,8 @@ _MOST_CLASSES = 5
     "-y", "--yes", is_flag=True, help="Do not ask for confirmation. Without a terminal the command never asks."
 )
 def migrate(
+    connection: Connection,
     *,
-    require: tuple[str, ...],
-    config: str | None,
-    environment: str | None,
     from_queue: tuple[str, ...],
     name: tuple[str, ...],
     limit: int | None,
@@ -62,31 +60,28 @@ def migrate(
     scheduled: bool,
     retries: bool,
     yes: bool,
-) -> None:
+) -> int:
     """Move stored jobs to the queues and servers that the current routing rules choose.
 
     Jobs that the application does not declare stay where they are. Workers may keep running. If the command is
     interrupted, no job is lost, and none is stored twice if the next run starts within a day.
     """
     every = not (queues or scheduled or retries)
-    try:
-        renames = _renames(rename)
-        loaded = _load(require, config, environment, needs_jobs=not renames)
-        _check_names(name, must_be_declared=not renames)
-        with closing(Installation.of(loaded)):
-            migration = Migration(
-                loaded,
-                queues=queues or every,
-                scheduled=scheduled or every,
-                retries=retries or every,
-                from_queues=from_queue,
-                names=name,
-                limit=limit,
-                renames=renames,
-            )
-            sys.exit(run(migration, preview=preview, ask=not yes and _asks()))
-    except OffsiderError as error:
-        sys.exit(give_up(str(error)))
+    renames = _renames(rename)
+    config = _load(connection, needs_jobs=not renames)
+    _check_names(name, must_be_declared=not renames)
+    with closing(Installation.of(config)):
+        migration = Migration(
+            config,
+            queues=queues or every,
+            scheduled=scheduled or every,
+            retries=retries or every,
+            from_queues=from_queue,
+            names=name,
+            limit=limit,
+            renames=renames,
+        )
+        return run(migration, preview=preview, ask=not yes and asks())
 
 
 def run(migration: Migration, *, preview: bool, ask: bool) -> int:
@@ -95,7 +90,7 @@ def run(migration: Migration, *, preview: bool, ask: bool) -> int:
         found = _with_progress(migration.preview)
         click.echo("\n".join(shown(found, "to move")))
         if preview or (found.moved == 0 and not found.finished):
-            return _report_failures(found)
+            return report_failed_servers(found.failures, "the server")
         click.confirm(f"Move {counted(found.moved, 'job')}?", abort=True)
     with _ending_gently(migration) as interrupted:
         report = _with_progress(migration.run)
@@ -103,14 +98,7 @@ def run(migration: Migration, *, preview: bool, ask: bool) -> int:
     if interrupted:
         click.echo("stopped early; to continue, run the same command again", err=True)
         return INTERRUPTED
-    return _report_failures(report) or (1 if report.refused else 0)
-
-
-def _report_failures(report: MigrationReport) -> int:
-    """Print the servers that failed, and return the exit code."""
-    for server, error in report.failures.items():
-        give_up(f"the server {server}: {error}")
-    return 1 if report.failures else 0
+    return report_failed_servers(report.failures, "the server") or (1 if report.refused else 0)
 
 
 def shown(report: MigrationReport, done: str) -> list[str]:
@@ -173,18 +161,13 @@ def _location(server: str, queue: str) -> str:
 # ------------------------------------------------------------------------------------- options
 
 
-def _asks() -> bool:
-    """Whether a terminal is attached for the confirmation."""
-    return sys.stdin.isatty()
-
-
-def _load(require: Sequence[str], file: str | None, environment: str | None, *, needs_jobs: bool) -> Config:
+def _load(connection: Connection, *, needs_jobs: bool) -> Config:
     """Load the configuration and the application; --rename without an application needs the configuration only."""
-    if not needs_jobs and not require:
-        config = load(file, environment)
+    if not needs_jobs and not connection.require:
+        config = connection.load()
         if not config.worker.require:
             return config
-    return load_declarations(require, file, environment)
+    return connection.load_declarations()
 
 
 def _renames(given: Sequence[str]) -> dict[str, str]:

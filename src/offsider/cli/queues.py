@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from offsider.cli.application import load_extensions
-from offsider.cli.command import SERVER, SETTINGS, connection_options, load, load_server
-from offsider.cli.failure import give_up
+from offsider.cli.command import (
+    JSON,
+    MOST_LETTERS,
+    ONE_SERVER,
+    RELEASES,
+    SETTINGS,
+    YES,
+    Connection,
+    connected,
+    print_json,
+    require,
+)
 from offsider.cli.text import aligned, grouped, plain
 from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError
@@ -21,8 +30,6 @@ from offsider.ext.unique import Locks
 from offsider.inspector import ProcessSet, Queue, Stats
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from offsider.inspector import QueueSummary
 
 EVERY_QUEUE = "*"
@@ -31,9 +38,6 @@ LOCKS_STAY = (
     "locks of unique jobs in these queues stay until a worker releases them after some minutes; until then, pushes of "
     "the same jobs are dropped. To release the locks at once, name the application: -r MODULE"
 )
-_MOST_LETTERS = 500
-#: Configuration file, environment and server.
-Connection: TypeAlias = tuple[str | None, str | None, str | None]
 
 
 class UnknownQueue(OffsiderError):
@@ -41,31 +45,23 @@ class UnknownQueue(OffsiderError):
 
 
 @click.group(context_settings=SETTINGS, invoke_without_command=True)
-@connection_options
-@SERVER
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@connected(ONE_SERVER)
+@JSON
 @click.pass_context
-def queues(
-    context: click.Context, config: str | None, environment: str | None, server: str | None, *, as_json: bool
-) -> None:
+def queues(context: click.Context, connection: Connection, *, as_json: bool) -> None:
     """Show the queues with size and latency; paused and unserved queues are marked.
 
     The subcommands pause, unpause and clear change queues.
     """
-    context.obj = (config, environment, server)
-    if context.invoked_subcommand is None:
-        sys.exit(run(context.obj, as_json=as_json))
-
-
-def run(connection: Connection, *, as_json: bool) -> int:
-    """Print the table, and return the exit code."""
-    try:
-        here = load_server(*connection)
-        summaries, served = Stats.read(here).queue_summaries, served_queues(here)
-    except OffsiderError as error:
-        return give_up(str(error))
-    click.echo(json.dumps(queue_data(summaries, served), indent=2) if as_json else queue_table(summaries, served))
-    return 0
+    context.obj = connection
+    if context.invoked_subcommand is not None:
+        return
+    here = connection.installation()
+    summaries, served = Stats.read(here).queue_summaries, served_queues(here)
+    if as_json:
+        print_json(queue_data(summaries, served))
+    else:
+        click.echo(queue_table(summaries, served))
 
 
 def served_queues(here: Installation) -> frozenset[str]:
@@ -106,11 +102,10 @@ def queue_table(summaries: Sequence[QueueSummary], served: Collection[str]) -> s
 
 def _complete(context: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
     """Return queue names for shell completion; none if the server is unreachable."""
-    from click.shell_completion import CompletionItem
-
     given = context.parent.params if context.parent else {}
+    connection = Connection(given.get("config"), given.get("environment"), given.get("server"))
     try:
-        known = Queue.all(load_server(given.get("config"), given.get("environment"), given.get("server")))
+        known = Queue.all(connection.installation())
     except OffsiderError:
         return []
     return [CompletionItem(queue.name) for queue in known if queue.name.startswith(typed)]
@@ -124,7 +119,9 @@ NAMES = click.argument("names", metavar="NAME...", nargs=-1, required=True, shel
 @click.pass_obj
 def pause(connection: Connection, names: tuple[str, ...]) -> None:
     """Stop all workers from claiming jobs from these queues. Running jobs continue."""
-    sys.exit(_act(connection, names, "pause"))
+    for queue in _chosen(connection.installation(), names, may_be_new=True):
+        queue.pause()
+        click.echo(f"{queue.name}: paused")
 
 
 @queues.command(context_settings=SETTINGS)
@@ -132,54 +129,30 @@ def pause(connection: Connection, names: tuple[str, ...]) -> None:
 @click.pass_obj
 def unpause(connection: Connection, names: tuple[str, ...]) -> None:
     """Let workers claim jobs from these queues again."""
-    sys.exit(_act(connection, names, "unpause"))
+    for queue in _chosen(connection.installation(), names):
+        queue.unpause()
+        click.echo(f"{queue.name}: unpaused")
 
 
 @queues.command(context_settings=SETTINGS)
 @NAMES
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option(
-    "-r",
-    "--require",
-    metavar="MODULE",
-    multiple=True,
-    help="Application whose extensions release what deleted jobs hold, such as locks. Default: worker.require.",
-)
+@YES
+@require(RELEASES)
 @click.pass_obj
 def clear(connection: Connection, names: tuple[str, ...], require: tuple[str, ...], *, yes: bool) -> None:
     """Permanently delete these queues with all their jobs. Asks for confirmation."""
-    sys.exit(_clear(connection, names, require, ask=not yes))
-
-
-def _act(connection: Connection, names: Sequence[str], how: str) -> int:
-    try:
-        for queue in _chosen(load_server(*connection), names, may_be_new=how == "pause"):
-            getattr(queue, how)()
-            click.echo(f"{queue.name}: {'paused' if how == 'pause' else 'unpaused'}")
-    except OffsiderError as error:
-        return give_up(str(error))
-    return 0
-
-
-def _clear(connection: Connection, names: Sequence[str], require: Sequence[str], *, ask: bool) -> int:
-    file, environment, server = connection
-    try:
-        config = load(file, environment)
-        broken = load_extensions(require, config)
-        here = Installation.of(config, server or "")
-        chosen = _chosen(here, names, may_be_new=False)
-        if broken is not None:
-            click.echo(plain(f"{NOT_HERE}: {broken}", _MOST_LETTERS), err=True)
-        if _locks_stay(here):
-            click.echo(LOCKS_STAY, err=True)
-        if ask:
-            jobs = counted(sum(map(len, chosen)), "job")
-            click.confirm(f"Permanently delete {', '.join(names)} with {jobs}?", abort=True)
-        for queue in chosen:
-            click.echo(f"{queue.name}: {counted(queue.clear(), 'job')} deleted")
-    except OffsiderError as error:
-        return give_up(str(error))
-    return 0
+    config, broken = replace(connection, require=require).load_extensions()
+    here = Installation.of(config, connection.server or "")
+    chosen = _chosen(here, names)
+    if broken is not None:
+        click.echo(plain(f"{NOT_HERE}: {broken}", MOST_LETTERS), err=True)
+    if _locks_stay(here):
+        click.echo(LOCKS_STAY, err=True)
+    if not yes:
+        jobs = counted(sum(map(len, chosen)), "job")
+        click.confirm(f"Permanently delete {', '.join(names)} with {jobs}?", abort=True)
+    for queue in chosen:
+        click.echo(f"{queue.name}: {counted(queue.clear(), 'job')} deleted")
 
 
 def _locks_stay(here: Installation) -> bool:
@@ -187,7 +160,7 @@ def _locks_stay(here: Installation) -> bool:
     return "unique" not in here.config.extensions and len(Locks(here)) > 0
 
 
-def _chosen(here: Installation, names: Sequence[str], *, may_be_new: bool) -> list[Queue]:
+def _chosen(here: Installation, names: Sequence[str], *, may_be_new: bool = False) -> list[Queue]:
     """Return the queues of these names. With `may_be_new` a queue need not have jobs yet, so that you can pause it."""
     known = {queue.name for queue in Queue.all(here)}
     chosen = [Queue(name, here) for name in names]

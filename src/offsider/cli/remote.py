@@ -8,23 +8,17 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import click
 
-from offsider.cli.command import OPTIONS as CONNECTION, SETTINGS, load
+from offsider.cli.command import SETTINGS, Connection, connected, report_failed_servers
 from offsider.cli.failure import give_up
-from offsider.config.config import Config
-from offsider.config.installation import Installation
 from offsider.core.errors import EmbeddedProcess, OffsiderError, RedisFailure
 from offsider.core.suggestions import suggest
 from offsider.inspector.all_servers import query_all, split
 from offsider.inspector.process import SIGNAL_SECONDS, SIGNAL_SECONDS_OF_RUBY, Process, ProcessSet
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Width of output to a pipe or a file: wide enough not to wrap an identity or its queues.
 PLAIN_WIDTH = 200
@@ -120,17 +114,12 @@ def show(processes: Sequence[Process], effect: str, refused: dict[str, str]) -> 
     console.print(table)
 
 
-def run(name: str, effect: str, given: Mapping[str, Any]) -> int:
+def run(name: str, effect: str, target: Target, connection: Connection) -> int:
     """Run one of the commands, and return the exit code."""
-    target = Target(given["identity"], given["host"], given["everyone"])
-    try:
-        registered, away = _registered(load(given["config"], given["environment"]), given["server"])
-        for server, why in away.items():
-            give_up(f"cannot reach the workers of {server}: {why}")
-        processes = target.choose(registered)
-        refused = signal_all(processes, name)
-    except OffsiderError as error:
-        return give_up(str(error))
+    registered, away = _registered(connection)
+    report_failed_servers(away, "cannot reach the workers of")
+    processes = target.choose(registered)
+    refused = signal_all(processes, name)
     if target.identity and refused:
         return give_up(refused[processes[0].identity])
     show(processes, effect, refused)
@@ -144,55 +133,46 @@ def run(name: str, effect: str, given: Mapping[str, Any]) -> int:
     return 1 if away else 0
 
 
-def _registered(config: Config, server: str | None) -> tuple[list[Process], Mapping[str, RedisFailure]]:
+def _registered(connection: Connection) -> tuple[list[Process], Mapping[str, RedisFailure]]:
     """Return the processes, and the unreachable servers with the error. Raises RedisFailure if all are unreachable."""
-    if server:
-        return list(ProcessSet(Installation.of(config, server))), {}
-    found, away = split(query_all(Installation.of(config), lambda there: list(ProcessSet(there))))
+    here = connection.installation()
+    if connection.server:
+        return list(ProcessSet(here)), {}
+    found, away = split(query_all(here, lambda there: list(ProcessSet(there))))
     return [process for there in found.values() for process in there], away
 
 
-def options(function: Function) -> Function:
-    """Add the options that the three commands share: target and connection."""
-    for option in reversed(OPTIONS):
-        function = option(function)
-    return function
+def _command(name: str, signal: str, effect: str, what: str) -> click.Command:
+    """Make a command that sends a signal; ``what`` is its help."""
+
+    @click.command(name, context_settings=SETTINGS, help=f"{what}\n\n{IDENTITY}")
+    @click.argument("identity", required=False, default="")
+    @click.option("--host", metavar="H", default="", help="Every worker on this host.")
+    @click.option("--all", "everyone", is_flag=True, help="Every registered worker.")
+    @connected("Only workers of this server of the configuration.")
+    def command(connection: Connection, identity: str, host: str, *, everyone: bool) -> int:
+        return run(signal, effect, Target(identity, host, everyone), connection)
+
+    return command
 
 
-OPTIONS = (
-    click.argument("identity", required=False, default=""),
-    click.option("--host", metavar="H", default="", help="Every worker on this host."),
-    click.option("--all", "everyone", is_flag=True, help="Every registered worker."),
-    *CONNECTION,
-    click.option("--server", metavar="NAME", help="Only workers of this server of the configuration."),
+IDENTITY = "IDENTITY is host:pid:nonce, as in the worker's log and the web UI, or a unique part of it."
+
+quiet = _command(
+    "quiet",
+    "TSTP",
+    "stops claiming jobs",
+    "Stop workers from claiming jobs. Running jobs continue, and the processes stay.",
 )
-
-
-@click.command(context_settings=SETTINGS)
-@options
-def quiet(**given: Any) -> None:
-    """Stop workers from claiming jobs. Running jobs continue, and the processes stay.
-
-    IDENTITY is host:pid:nonce, as in the worker's log and the web UI, or a unique part of it.
-    """
-    sys.exit(run("TSTP", "stops claiming jobs", given))
-
-
-@click.command(context_settings=SETTINGS)
-@options
-def stop(**given: Any) -> None:
-    """Stop workers. Running jobs have until the timeout to finish, then they are requeued.
-
-    IDENTITY is host:pid:nonce, as in the worker's log and the web UI, or a unique part of it.
-    """
-    sys.exit(run("TERM", "stops", given))
-
-
-@click.command(context_settings=SETTINGS)
-@options
-def dump(**given: Any) -> None:
-    """Let workers write the stacks of all threads to their own log.
-
-    IDENTITY is host:pid:nonce, as in the worker's log and the web UI, or a unique part of it.
-    """
-    sys.exit(run("TTIN", "logs the stacks of its threads", given))
+stop = _command(
+    "stop",
+    "TERM",
+    "stops",
+    "Stop workers. Running jobs have until the timeout to finish, then they are requeued.",
+)
+dump = _command(
+    "dump",
+    "TTIN",
+    "logs the stacks of its threads",
+    "Let workers write the stacks of all threads to their own log.",
+)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Mapping, Sequence
 
 import click
 
-from offsider.cli.command import SETTINGS, application_options, load_declarations
-from offsider.cli.failure import give_up
+from offsider.cli.command import APPLICATION, MOST_LETTERS, SETTINGS, Connection, connected
 from offsider.cli.queues import served_queues
 from offsider.cli.shards import served_by_shards
 from offsider.cli.text import plain
@@ -17,7 +15,7 @@ from offsider.config.installation import Installation
 from offsider.config.queue_spec import parse_all
 from offsider.config.routing import route
 from offsider.config.shards import Destination
-from offsider.core.errors import OffsiderError, UnknownJob
+from offsider.core.errors import UnknownJob
 from offsider.core.suggestions import suggest
 from offsider.core.wording import counted
 from offsider.inspector import rules_in_use
@@ -33,15 +31,12 @@ def routes() -> None:
 
 @routes.command(context_settings=SETTINGS)
 @click.argument("name")
-@application_options
-def explain(name: str, require: tuple[str, ...], config: str | None, environment: str | None) -> None:
+@APPLICATION
+@connected()
+def explain(connection: Connection, name: str) -> None:
     """Show the queue of the job NAME, and the rule that chose it."""
-    try:
-        loaded = load_declarations(require, config, environment)
-        job = _find(name)
-    except OffsiderError as error:
-        sys.exit(give_up(str(error)))
-    click.echo("\n".join(plain(line, most=500) for line in explained(job, loaded)))
+    config = connection.load_declarations()
+    click.echo("\n".join(plain(line, MOST_LETTERS) for line in explained(_find(name), config)))
 
 
 def explained(job: Declared, config: Config) -> list[str]:
@@ -70,7 +65,8 @@ def _reason(job: Declared, config: Config, number: int) -> str:
 
 
 @routes.command(context_settings=SETTINGS)
-@application_options
+@APPLICATION
+@connected()
 @click.option(
     "-q",
     "--queue",
@@ -83,25 +79,20 @@ def _reason(job: Declared, config: Config, number: int) -> str:
     is_flag=True,
     help="Read from the servers which queues running workers serve, and which rules programs use.",
 )
-def check(
-    require: tuple[str, ...], config: str | None, environment: str | None, queue: tuple[str, ...], *, live: bool
-) -> None:
+def check(connection: Connection, queue: tuple[str, ...], *, live: bool) -> int:
     """Find rules that never match first, values that no job has, and queues that no worker serves.
 
     The exit code is 1 if there are any. Unknown predicates are errors in every command that reads the rules.
     """
-    try:
-        loaded = load_declarations(require, config, environment)
-        wrong = check_rules(loaded.routing.rules, registry.all_jobs(), loaded.jobs, _served(loaded, queue, live=live))
-        wrong += _other_rules(loaded) if live else []
-    except OffsiderError as error:
-        sys.exit(give_up(str(error)))
+    config = connection.load_declarations()
+    rules, jobs = config.routing.rules, registry.all_jobs()
+    wrong = check_rules(rules, jobs, config.jobs, _served(config, queue, live=live))
+    wrong += _other_rules(config) if live else []
     for sentence in wrong:
-        click.echo(plain(sentence, most=500))
+        click.echo(plain(sentence, MOST_LETTERS))
     if not wrong:
-        rules, jobs = loaded.routing.rules, registry.all_jobs()
         click.echo(f"{counted(len(rules), 'rule')} for {counted(len(jobs), 'job')}: all is well ({rules.digest})")
-    sys.exit(1 if wrong else 0)
+    return 1 if wrong else 0
 
 
 def _other_rules(config: Config) -> list[str]:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import click
 
-from offsider.cli.command import SETTINGS, application_options, load_declarations
-from offsider.cli.failure import give_up
+from offsider.cli.command import APPLICATION, JSON, MOST_LETTERS, SETTINGS, Connection, connected, print_json
 from offsider.cli.text import plain
 from offsider.config.config import DEFAULT, Config
 from offsider.config.shards import routes_of
-from offsider.core.errors import ConfigurationError, OffsiderError
+from offsider.core.errors import ConfigurationError
 from offsider.core.wording import counted
 from offsider.jobs import registry
 from offsider.jobs.shard_check import ShardPlan, plan_shards, served_by, worth_knowing, wrong_with
 
-MOST_LETTERS = 500
 NO_SHARDS = "the configuration has no shards: each is a table [shards.NAME] with queues or select"
 
 
@@ -31,41 +27,37 @@ def shards(context: click.Context) -> None:
     Without a subcommand it lists the shards.
     """
     if context.invoked_subcommand is None:
-        context.invoke(list_, require=(), config=None, environment=None, as_json=False)
+        context.invoke(list_)
 
 
 @shards.command("list", context_settings=SETTINGS)
-@application_options
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def list_(require: tuple[str, ...], config: str | None, environment: str | None, *, as_json: bool) -> None:
+@APPLICATION
+@connected()
+@JSON
+def list_(connection: Connection, *, as_json: bool) -> None:
     """Show each shard: its server, its queues, and their declared jobs."""
-    try:
-        loaded = load_declarations(require, config, environment)
-        plans = _plans(loaded)
-    except OffsiderError as error:
-        sys.exit(give_up(str(error)))
+    config = connection.load_declarations()
+    plans = _plans(config)
     if as_json:
-        click.echo(json.dumps([_data(plan, loaded) for plan in plans], indent=2))
+        print_json([_data(plan, config) for plan in plans])
         return
     for plan in plans:
-        click.echo("\n".join(plain(line, MOST_LETTERS) for line in _lines(plan, loaded)))
+        click.echo("\n".join(plain(line, MOST_LETTERS) for line in _lines(plan, config)))
 
 
 @shards.command(context_settings=SETTINGS)
-@application_options
-def check(require: tuple[str, ...], config: str | None, environment: str | None) -> None:
+@APPLICATION
+@connected()
+def check(connection: Connection) -> int:
     """Find queues that no shard serves, shards without queues, and shards on another server than the rules choose.
 
     The exit code is 1 if there are any. Queues of two shards, and queues without a declared job, are notes, not
     errors.
     """
-    try:
-        loaded = load_declarations(require, config, environment)
-        plans = _plans(loaded)
-    except OffsiderError as error:
-        sys.exit(give_up(str(error)))
-    found = routes_of(loaded).destinations()
-    wrong = [*wrong_with(plans, found, _of_capsules(loaded))]
+    config = connection.load_declarations()
+    plans = _plans(config)
+    found = routes_of(config).destinations()
+    wrong = [*wrong_with(plans, found, _of_capsules(config))]
     for sentence in wrong:
         click.echo(plain(f"error: {sentence}", MOST_LETTERS))
     for sentence in worth_knowing(plans, found):
@@ -73,7 +65,7 @@ def check(require: tuple[str, ...], config: str | None, environment: str | None)
     if not wrong:
         jobs = counted(len(registry.all_jobs()), "job")
         click.echo(f"{counted(len(plans), 'shard')} for {counted(len(found), 'queue')} of {jobs}: all is well")
-    sys.exit(1 if wrong else 0)
+    return 1 if wrong else 0
 
 
 def served_by_shards(config: Config) -> Mapping[str, Collection[str]]:

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsider import __version__
-from offsider.cli.command import SERVER, SETTINGS, connection_options, load_server
-from offsider.cli.failure import give_up
+from offsider.cli.command import JSON, ONE_SERVER, SETTINGS, Connection, connected
 from offsider.cli.queues import queue_data, queue_table, served_queues
 from offsider.cli.text import ago, aligned, duration, grouped, megabytes, plain
 from offsider.config.installation import Installation
-from offsider.core.errors import OffsiderError, RedisFailure
+from offsider.core.errors import RedisFailure
 from offsider.core.wording import counted
 from offsider.inspector import ProcessSet, ServerInfo, Stats
 from offsider.inspector.server_info import memory_by_family
@@ -36,39 +35,21 @@ VIEWS = ("all", "version", "overview", "processes", "queues")
 
 @click.command(context_settings=SETTINGS)
 @click.argument("view", type=click.Choice(VIEWS), default="all")
-@connection_options
-@SERVER
+@connected(ONE_SERVER)
 @click.option("--memory", is_flag=True, help="Show the memory of the server by family of keys instead, estimated.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 @click.option("--watch", metavar="SECONDS", type=click.FloatRange(min=0.1), help="Refresh at this interval.")
-def stats(
-    view: str,
-    config: str | None,
-    environment: str | None,
-    server: str | None,
-    *,
-    memory: bool,
-    as_json: bool,
-    watch: float | None,
-) -> None:
+def stats(connection: Connection, view: str, *, memory: bool, as_json: bool, watch: float | None) -> None:
     """Show counters, processes and queues.
 
     VIEW is one of all (the default), version, overview, processes and queues.
     """
-    sys.exit(run("memory" if memory else view, (config, environment, server), as_json=as_json, watch=watch))
-
-
-def run(view: str, connection: tuple[str | None, str | None, str | None], *, as_json: bool, watch: float | None) -> int:
-    """Show a view, once or until Ctrl-C, and return the exit code."""
-    try:
-        here = load_server(*connection)
-        if watch is None:
-            click.echo(rendered(view, here, as_json=as_json))
-            return 0
-    except OffsiderError as error:
-        return give_up(str(error))
-    keep_showing(lambda: rendered(view, here, as_json=as_json), watch)
-    return 0
+    here = connection.installation()
+    view = "memory" if memory else view
+    if watch is None:
+        click.echo(rendered(view, here, as_json=as_json))
+    else:
+        keep_showing(lambda: rendered(view, here, as_json=as_json), watch)
 
 
 def keep_showing(render: Callable[[], str], pause_seconds: float) -> None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import getpass
-import json
 import socket
-import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from offsider.cli.command import SETTINGS, connection_options, load, load_server
+from offsider.cli.command import (
+    JSON,
+    MOST_LETTERS,
+    SETTINGS,
+    YES,
+    Connection,
+    connected,
+    print_json,
+    report_failed_servers,
+)
 from offsider.cli.failure import give_up
 from offsider.cli.text import ago, aligned, duration, grouped, plain, seconds_typed
 from offsider.config.installation import Installation
@@ -25,43 +31,32 @@ from offsider.inspector.switches import known_jobs
 if TYPE_CHECKING:
     from offsider.inspector import SwitchInForce
 
-_MOST_LETTERS = 500
-
 
 class UnknownSwitch(OffsiderError):
     """No kill switch is set for this class; the message suggests a similar name."""
 
 
 @click.group(context_settings=SETTINGS, invoke_without_command=True)
-@connection_options
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@connected()
+@JSON
 @click.pass_context
-def switches(context: click.Context, config: str | None, environment: str | None, *, as_json: bool) -> None:
+def switches(context: click.Context, connection: Connection, *, as_json: bool) -> int:
     """Show the kill switches: the classes whose jobs all workers drop or defer instead of running them.
 
     Use drop or defer to set a switch and clear to remove it. Workers apply a change within two seconds; running
     jobs continue.
     """
-    context.obj = (config, environment)
-    if context.invoked_subcommand is None:
-        sys.exit(run(config, environment, as_json=as_json))
-
-
-def run(file: str | None, environment: str | None, *, as_json: bool) -> int:
-    """Print the table, and return the exit code."""
-    try:
-        seen = Switches(load(file, environment)).look()
-    except OffsiderError as error:
-        return give_up(str(error))
+    context.obj = connection
+    if context.invoked_subcommand is not None:
+        return 0
+    seen = Switches(connection.load()).look()
     if as_json:
-        click.echo(json.dumps([asdict(switch) for switch in seen.switches], indent=2))
+        print_json(seen.switches)
     elif seen.switches:
         click.echo(switch_table(seen.switches, time.time()))
     elif not seen.away:
         click.echo("No kill switches are set.")
-    for server, why in seen.away.items():
-        give_up(f"cannot read the switches of {server}: {why}")
-    return 1 if seen.away else 0
+    return report_failed_servers(seen.away, "cannot read the switches of")
 
 
 def switch_table(found: Sequence[SwitchInForce], now: float) -> str:
@@ -91,7 +86,7 @@ def _notes(switch: SwitchInForce) -> list[str]:
         notes.append(f"not set on {', '.join(switch.missing_on)}: set it again")
     if switch.differs_on:
         notes.append(f"different on {', '.join(switch.differs_on)}: set it again")
-    return [f"    {plain(note, _MOST_LETTERS)}" for note in notes]
+    return [f"    {plain(note, MOST_LETTERS)}" for note in notes]
 
 
 # ------------------------------------------------------------------------------------- changes
@@ -110,19 +105,19 @@ REASON = click.option("--reason", default="", metavar="TEXT", help="Reason, show
 @switches.command(context_settings=SETTINGS)
 @NAMES
 @click.option("--delete", is_flag=True, help="Delete the jobs permanently instead of moving them to the quarantine.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@YES
 @LASTING
 @REASON
 @click.pass_obj
 def drop(
-    connection: tuple[str | None, str | None],
+    connection: Connection,
     names: tuple[str, ...],
     lasting: float | None,
     reason: str,
     *,
     delete: bool,
     yes: bool,
-) -> None:
+) -> int:
     """Make all workers move the jobs of these classes to the quarantine instead of running them.
 
     You can restore them in the web UI, or with offsider.inspector. With --delete they are deleted permanently, and
@@ -134,7 +129,7 @@ def drop(
     def act(found: Switches, name: str) -> None:
         found.drop(name, delete=delete, lasting=lasting, by=_myself(), reason=reason)
 
-    sys.exit(_set(connection, names, act))
+    return _set(connection, names, act)
 
 
 @switches.command(context_settings=SETTINGS)
@@ -144,29 +139,29 @@ def drop(
 @REASON
 @click.pass_obj
 def defer(
-    connection: tuple[str | None, str | None],
+    connection: Connection,
     names: tuple[str, ...],
     delay: float,
     lasting: float | None,
     reason: str,
-) -> None:
+) -> int:
     """Make all workers reschedule the jobs of these classes, repeatedly, instead of running them."""
 
     def act(found: Switches, name: str) -> None:
         found.defer(name, delay, lasting=lasting, by=_myself(), reason=reason)
 
-    sys.exit(_set(connection, names, act))
+    return _set(connection, names, act)
 
 
 @switches.command(context_settings=SETTINGS)
 @NAMES
 @click.pass_obj
-def clear(connection: tuple[str | None, str | None], names: tuple[str, ...]) -> None:
+def clear(connection: Connection, names: tuple[str, ...]) -> int:
     """Let jobs of these classes run again. Deferred jobs run when their delay ends."""
-    sys.exit(_clear(connection, names))
+    return _clear(connection, names)
 
 
-def _set(connection: tuple[str | None, str | None], names: Sequence[str], act: Callable[[Switches, str], None]) -> int:
+def _set(connection: Connection, names: Sequence[str], act: Callable[[Switches, str], None]) -> int:
     def set_one(here: Installation, found: Switches, name: str) -> None:
         act(found, name)
         _report(here, found.find(name))
@@ -174,16 +169,11 @@ def _set(connection: tuple[str | None, str | None], names: Sequence[str], act: C
     return _each(connection, names, set_one)
 
 
-def _each(
-    connection: tuple[str | None, str | None], names: Sequence[str], act: Callable[[Installation, Switches, str], None]
-) -> int:
+def _each(connection: Connection, names: Sequence[str], act: Callable[[Installation, Switches, str], None]) -> int:
     """Act on each class, even if another one failed, and return the exit code."""
     code = 0
-    try:
-        here = load_server(*connection)
-        found = Switches(here)
-    except OffsiderError as error:
-        return give_up(str(error))
+    here = connection.installation()
+    found = Switches(here)
     for name in names:
         try:
             act(here, found, name)
@@ -202,7 +192,7 @@ def _report(here: Installation, switch: SwitchInForce | None) -> None:
         click.echo(f"no live worker knows this class{suggest(switch.name, known)}", err=True)
 
 
-def _clear(connection: tuple[str | None, str | None], names: Sequence[str]) -> int:
+def _clear(connection: Connection, names: Sequence[str]) -> int:
     def clear_one(_here: Installation, found: Switches, name: str) -> None:
         if not found.clear(name):
             others = [switch.name for switch in found]

@@ -19,6 +19,7 @@ from typing import Any
 import click
 
 from offsider.cli.application import folder_beside, load_application
+from offsider.cli.command import SETTINGS
 from offsider.cli.failure import give_up
 from offsider.config.config import Config
 from offsider.config.default import set_default_config
@@ -30,7 +31,6 @@ from offsider.web.options import WebOptions
 from offsider.web.serving import address, listening, secured, serve
 
 PORT = 7433
-SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
 @dataclass(frozen=True)

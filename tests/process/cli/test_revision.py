@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from offsider.cli import revision
+from offsider.cli.command import Connection
 from offsider.core.errors import ConfigurationError
 from tests.process.cli.commands import SHOP, offsider
 
@@ -94,4 +95,4 @@ def test_an_application_that_hangs_while_loading_is_a_message(repository, monkey
     monkeypatch.chdir(repository)
     monkeypatch.setattr(revision, "TIMEOUT_SECONDS", 0.001)
     with pytest.raises(ConfigurationError, match=r"timed out after 0\.001 seconds"):
-        revision.manifest_of_revision("1", ["shop"], None, None)
+        revision.manifest_of_revision("1", Connection(require=("shop",)))

@@ -126,7 +126,7 @@ def test_other_extensions_of_the_application_see_deleted_jobs(config, raw_redis,
 
 
 def test_on_a_terminal_it_asks_before_it_clears(config, held, monkeypatch):
-    monkeypatch.setattr("offsider.cli.limits._asks", lambda: True)
+    monkeypatch.setattr("offsider.cli.limits.asks", lambda: True)
     result = call("clear", "HardJob", "--delete", typed="n\n")
     assert "Delete 1200 held jobs of HardJob?" in result.output
     assert Limits(config).find("HardJob").held == 1200

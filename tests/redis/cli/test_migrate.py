@@ -87,7 +87,7 @@ def test_without_a_terminal_it_moves_at_once(filled, raw_redis, bulk):
 
 @pytest.fixture
 def at_terminal(monkeypatch):
-    monkeypatch.setattr(migrate, "_asks", lambda: True)
+    monkeypatch.setattr(migrate, "asks", lambda: True)
 
 
 def test_on_a_terminal_it_asks_first(filled, raw_redis, at_terminal):

@@ -5,14 +5,13 @@ from __future__ import annotations
 import click
 from click.testing import CliRunner
 
-from offsider.cli.command import SERVER, connection_options, load_server
+from offsider.cli.command import ONE_SERVER, connected
 
 
 @click.command
-@connection_options
-@SERVER
-def show(config, environment, server):
-    click.echo(load_server(config, environment, server).settings.url)
+@connected(ONE_SERVER)
+def show(connection):
+    click.echo(connection.installation().settings.url)
 
 
 def test_the_file_and_its_environment_are_chosen(tmp_path, monkeypatch):
