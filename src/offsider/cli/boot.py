@@ -30,8 +30,7 @@ from offsider.core.errors import ConfigurationError
 from offsider.jobs.query_queues import serve_selected
 from offsider.jobs.registry import all_jobs
 from offsider.logs.application import OFF, show_application_log
-from offsider.logs.job_filter import filter_handlers
-from offsider.logs.setup import logger, setup_logging
+from offsider.logs.setup import filter_handlers, logger, setup_logging
 from offsider.worker.boot_checks import check_boot
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -171,10 +170,10 @@ def _about(options: WebOptions) -> Sequence[str]:
 @click.option("-C", "--config", metavar="FILE", help="Configuration file, which contains the Redis URL.")
 @click.option("-e", "--environment", metavar="NAME", help="Environment in the configuration file to apply.")
 @click.option("-v", "--verbose", is_flag=True, help="Set the log level to debug.")
-def web(**given: Any) -> None:
+def web(**given: Any) -> int:
     """Serve the web UI: dashboard, queues, retries, dead jobs, metrics, errors.
 
     On loopback no password is needed. On other addresses set OFFSIDER_WEB_USER and OFFSIDER_WEB_PASSWORD, or use
     --auth.
     """
-    sys.exit(run(WebCommand(**given), os.environ))
+    return run(WebCommand(**given), os.environ)

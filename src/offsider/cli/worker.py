@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import gc
-import sys
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsider.cli.application import ITS_OWN, BrokenApplication
+from offsider.cli.application import ITS_OWN, BrokenApplication, load_application
 from offsider.cli.boot import Forked, check, configured, load
+from offsider.cli.command import MOST_LETTERS, SETTINGS
 from offsider.cli.failure import end_process, explain, give_up
 from offsider.cli.keeper import start_keeper
 from offsider.cli.lazy import part
 from offsider.cli.main_loop import MainLoop
 from offsider.cli.options import WorkerOptions, worker_options
 from offsider.cli.signals import SignalQueue, StoppedEarly, send_to_self
+from offsider.cli.text import plain
+from offsider.config.capsule import Capsule
 from offsider.core import gil
 from offsider.core.errors import OffsiderError
+from offsider.core.wording import counted
+from offsider.jobs import registry
+from offsider.jobs.query_queues import serve_selected
 from offsider.logs.setup import setup_logging
 from offsider.worker.alive.keeper.link import KeeperProcess
 
@@ -32,16 +38,16 @@ YOUNG_OBJECTS = 10_000
 _DEFAULT_THRESHOLD = gc.get_threshold()
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(context_settings=SETTINGS)
 @worker_options
-def worker(**given: Any) -> None:
+def worker(**given: Any) -> int:
     """Run jobs.
 
     TERM or INT stops the worker: running jobs have until the timeout to finish, then they are requeued. TSTP quiets
     it: it claims no new jobs. TTIN logs the stacks of all threads. With --processes, USR2 replaces all processes one
     by one.
     """
-    sys.exit(run(WorkerOptions(**given)))
+    return run(WorkerOptions(**given))
 
 
 def run(options: WorkerOptions) -> int:
@@ -50,15 +56,14 @@ def run(options: WorkerOptions) -> int:
     code: int
     try:
         if options.dry_run or options.list_queues:
-            code = part("cli.dry_run:run")(options)
-            return code
+            return show_plan(options)
         config = configured(options)
         if config.worker.reload:
             code = part("cli.reload:Reloader")(options).run()
             return code
         setup_logging(config.log)
         if config.worker.processes or config.worker.groups:
-            code = part("cli.supervisor.supervisor:Supervisor")(options, config, run_worker).run()
+            code = part("cli.supervisor:Supervisor")(options, config, run_worker).run()
             return code
         health = _health_server(config)
         keeper = start_keeper(config, health)
@@ -150,3 +155,63 @@ def _collect_less_often() -> None:
     """Let the garbage collector run after more allocations, unless the application has set its own threshold."""
     if gc.get_threshold() == _DEFAULT_THRESHOLD:
         gc.set_threshold(YOUNG_OBJECTS, *_DEFAULT_THRESHOLD[1:])
+
+
+# --------------------------------------------------------------- --dry-run and --list-queues
+
+
+def show_plan(options: WorkerOptions) -> int:
+    """Print the plan or the queue names, and return the exit code.
+
+    Raises:
+        ConfigurationError: the worker could not start; checks that need the server are skipped.
+    """
+    config = configured(options)
+    load_application(config.worker.require, config)
+    registry.check_all(config)
+    config.check_rules()
+    config.warnings.extend(serve_selected(config, options.queries(), negate=options.negate))
+    lines = queue_names(config) if options.list_queues else [*plan(config)]
+    for line in lines:
+        click.echo(plain(line, MOST_LETTERS))
+    for warning in config.warnings:
+        click.echo(f"offsider: {plain(warning, MOST_LETTERS)}", err=True)
+    return 0
+
+
+def plan(config: Config) -> Iterator[str]:
+    """Yield the lines of the plan; queues in the syntax of ``-q``."""
+    if config.worker.shard:
+        yield f"shard: {config.worker.shard}"
+    yield f"server: {config.server}, {config.redis.redacted_url}"
+    yield f"environment: {config.worker.environment}{f', settings of {config.file}' if config.file else ''}"
+    groups = config.worker.groups
+    number = config.worker.processes or len(groups)
+    yield f"processes: {f'{number}, forked by a supervisor' if number else '1, without a supervisor'}"
+    if not groups:
+        yield from _capsules(config)
+    for index in range(number if groups else 0):
+        yield f"process {index + 1}:"
+        config.worker.queues = groups[index % len(groups)].split()
+        yield from (f"  {line}" for line in _capsules(config))
+
+
+def queue_names(config: Config) -> list[str]:
+    """Return the unique queue names of all capsules and processes; ``*`` means every queue."""
+    groups = config.worker.groups
+    names: dict[str, None] = {}
+    served: Sequence[Sequence[str]] = [group.split() for group in groups] or [config.worker.queues]
+    for queues in served:
+        config.worker.queues = queues
+        names |= dict.fromkeys(spec.name for capsule in config.capsules.values() for spec in capsule.specs)
+    return list(names)
+
+
+def _capsules(config: Config) -> Iterator[str]:
+    for capsule in config.capsules.values():
+        yield f"capsule {capsule.name}: {counted(capsule.concurrency, 'thread')}, {_order(capsule)}"
+        yield from (f"  {spec}" for spec in capsule.specs)
+
+
+def _order(capsule: Capsule) -> str:
+    return {"strict": "strict order", "weighted": "by weight", "random": "in random order"}[capsule.mode]

@@ -14,8 +14,8 @@ from offsider.client.prepared import Prepared, declared_of
 from offsider.client.preparer import Preparer
 from offsider.config import test_mode
 from offsider.config.config import Config
+from offsider.config.hooks import check_installed
 from offsider.config.installation import Installation
-from offsider.config.outbox import check_installed
 from offsider.core.errors import InvalidJob, InvalidOptions
 from offsider.core.job_id import JobId
 from offsider.core.options import check_known

@@ -49,7 +49,7 @@ class Deferred:
         self.jids = self._store_all(self.pushes, self.wait_replicas)
 
     def prepare(self) -> Sequence[Prepared]:
-        """See `offsider.config.outbox.PendingPushes`."""
+        """See `offsider.config.hooks.PendingPushes`."""
         test_mode.waiting.discard(self)
         if self._prepared is None:
             for push in templates(self.pushes):

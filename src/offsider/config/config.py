@@ -17,18 +17,21 @@ from typing import Any
 
 from offsider.config.application import Application
 from offsider.config.capsule import Capsule
-from offsider.config.checks import (
+from offsider.config.containers import Shared
+from offsider.config.environment import from_environ
+from offsider.config.files import Assignment, from_tree
+from offsider.config.hooks import Extension, Hooks
+from offsider.config.job_defaults import JobDefaults
+from offsider.config.loading import (
+    Loaded,
     check_different_servers,
     check_server_name,
     check_servers,
     check_shards,
     named_server,
+    of_shard,
+    read_all,
 )
-from offsider.config.environment import from_environ
-from offsider.config.files import Assignment, from_tree
-from offsider.config.hooks import Extension, Hooks
-from offsider.config.job_defaults import JobDefaults
-from offsider.config.loading import Loaded, of_shard, read_all
 from offsider.config.routing import MAIN
 from offsider.config.settings import (
     CAPSULES,
@@ -46,7 +49,6 @@ from offsider.config.settings import (
     SloSection,
     WorkerSection,
 )
-from offsider.config.shared import Shared
 from offsider.core.errors import ConfigurationError
 from offsider.core.former_names import FormerName
 from offsider.logs.setup import describe, logger

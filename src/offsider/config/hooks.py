@@ -8,12 +8,11 @@ from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload, runtime_checkable
 
-from offsider.config.frozen_list import Listing, frozen_error
-from offsider.config.outbox import Outbox
+from offsider.config.containers import Listing, frozen_error
 from offsider.config.push_effects import PushEffects
 from offsider.config.push_guard import PushGuard
 from offsider.core.clock import SYSTEM_CLOCK, Clock
-from offsider.core.errors import ConfigurationError
+from offsider.core.errors import ConfigurationError, InvalidOptions
 from offsider.core.job_id import JobResults
 from offsider.core.payload import JobPayload
 from offsider.core.suggestions import suggest
@@ -29,6 +28,45 @@ if TYPE_CHECKING:
     from offsider.runtime.events import JobRemoved
     from offsider.storage.effects import Effect
     from offsider.config.web_tab import WebTab
+
+
+class PendingPushes(Protocol):
+    """Pushes that a client gives to the outbox; `client.base.Deferred` implements it."""
+
+    def prepare(self) -> Sequence[Any]:
+        """Run client middleware and return the `client.Prepared` jobs that it did not stop, each with its server.
+
+        A second call returns the same jobs.
+        """
+        ...
+
+
+class Outbox(Protocol):
+    """The interface of ``config.outbox``. Must be thread-safe.
+
+    Attributes:
+        default: whether it takes the pushes of jobs without the option ``outbox``.
+    """
+
+    @property
+    def default(self) -> bool: ...
+
+    def hook(self) -> Callable[[Any], None] | None:
+        """Return the function that takes `PendingPushes` and writes their rows; None if no transaction can:
+        then a push with the option ``outbox=True`` is an error, and others bypass the outbox.
+        """
+        ...
+
+
+def check_installed(options: Mapping[str, Any], outbox: Outbox | None, *, job_name: str) -> None:
+    """Raise InvalidOptions for ``outbox=True`` without an outbox."""
+    if options.get("outbox") and outbox is None:
+        raise InvalidOptions(
+            f'{job_name}: outbox=True needs an outbox: set OFFSIDER["outbox"] = True in the settings of Django; '
+            "elsewhere call config.use(SQLAlchemyOutbox(...)), imported from offsider.integrations.sqlalchemy_outbox, "
+            "in the function configure of the application"
+        )
+
 
 ErrorHandler: TypeAlias = Callable[[BaseException, Mapping[str, object]], None]
 DeathHandler: TypeAlias = Callable[[JobPayload, "BaseException | None"], None]

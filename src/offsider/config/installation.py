@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 from typing import TypeVar
 
-from offsider.config.checks import named_server
 from offsider.config.config import Config
+from offsider.config.containers import Shared
 from offsider.config.default import default_config
-from offsider.config.shared import Shared
+from offsider.config.loading import named_server
 from offsider.core.errors import ConfigurationError
 from offsider.core.job_id import JobResults
 from offsider.runtime.leader import Leadership

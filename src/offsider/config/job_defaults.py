@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from offsider.config import validators
-from offsider.config.frozen_list import frozen_error
+from offsider.config.containers import frozen_error
 from offsider.core.errors import ConfigurationError, InvalidOptions
 from offsider.core.options import TRANSIENT, check_options, wire_options
 

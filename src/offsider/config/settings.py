@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 
 from offsider.config import validators
 from offsider.config.app_version import COMMIT
-from offsider.config.frozen_list import frozen_error
+from offsider.config.containers import frozen_error
 from offsider.config.routing import MAIN, NO_RULES, Rules
 from offsider.config.validators import Kind
 from offsider.core.compression import SMALL_BYTES

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from offsider.logs.job_filter import JobFilter
+from offsider.logs.setup import JobFilter
 
 __all__ = ["JobFilter"]

@@ -55,7 +55,7 @@ except ImportError as error:
     raise missing("sqlalchemy_outbox", "sqlalchemy") from error
 
 if TYPE_CHECKING:
-    from offsider.config.outbox import PendingPushes
+    from offsider.config.hooks import PendingPushes
 
 logger = logging.getLogger("offsider")
 AnySession: TypeAlias = "Session | AsyncSession"
@@ -94,7 +94,7 @@ class SQLAlchemyOutbox(Outbox):
         event.listen(engine if isinstance(engine, Engine) else engine.sync_engine, "begin", self._note)
 
     def hook(self) -> Callable[[PendingPushes], None] | None:
-        """See `offsider.config.outbox.Outbox`."""
+        """See `offsider.config.hooks.Outbox`."""
         hook, begun = super().hook(), self._begun.get()
         connection = None if begun is None else begun()
         is_open = connection is not None and connection.in_transaction()

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from offsider.client import AsyncClient, Client
 from offsider.config.config import Config
+from offsider.config.containers import Shared
 from offsider.config.installation import Installation
-from offsider.config.shared import Shared
 from offsider.jobs.declared import Declared
 from offsider.runtime.middleware import ClientChain
 from offsider.storage.redis import Redis

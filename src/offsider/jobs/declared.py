@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from offsider.config import test_mode
 from offsider.config.app_version import app_version
 from offsider.config.config import Config
-from offsider.config.outbox import check_installed
+from offsider.config.hooks import check_installed
 from offsider.core.characteristics import CHARACTERISTICS, Characteristics, check_characteristics
 from offsider.core.errors import InvalidJob, InvalidOptions
 from offsider.core.options import FUNCTIONS, JobDeclaration, check_options, wire_options

@@ -26,8 +26,7 @@ from typing import TextIO
 from offsider.config.settings import LogSection
 from offsider.core.wording import counted
 from offsider.logs.application import application_fields, is_handled_below_root
-from offsider.logs.line_buffer import LineBuffer
-from offsider.logs.outlet import Outlet, flush_before_writes
+from offsider.logs.outlet import LineBuffer, Outlet, flush_before_writes
 from offsider.logs.structured import about_error, bounded, is_about, line_fields, line_of, shown
 from offsider.runtime.context import current_job_or_none
 
@@ -499,3 +498,31 @@ def _field(value: object) -> str:
 
 def _escape(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode("ascii")
+
+
+class JobFilter(logging.Filter):
+    """Add the running job's fields to each record, with the field names of the structured log.
+
+    A worker adds it to all handlers of its application. Formats can contain ``%(jid)s``, ``%(class)s`` and
+    ``%(queue)s``, which are empty outside of jobs. JSON formatters that write all attributes of a record also write the
+    other fields: tags, ``correlation_id``, ``meta.*`` and those of ``current_job().log``. Attributes that a record has
+    already are kept.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Add the fields; every record passes."""
+        fields = structured_context(fields_of(record) if record.name == logger.name else NO_FIELDS)
+        for name, value in ({"jid": "", "class": "", "queue": ""} | fields).items():
+            vars(record).setdefault(name, value)
+        return True
+
+
+def filter_handlers() -> None:
+    """Add the filter to every handler of every logger, except the worker's own handler.
+
+    Not a record factory: with one, a record with ``extra={"queue": ...}`` of the application would raise.
+    """
+    named = [each for each in list(logging.root.manager.loggerDict.values()) if isinstance(each, logging.Logger)]
+    for handler in {handler for each in (logging.root, *named) for handler in each.handlers}:
+        if not isinstance(handler, OffsiderHandler) and not any(isinstance(one, JobFilter) for one in handler.filters):
+            handler.addFilter(JobFilter())

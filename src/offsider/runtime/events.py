@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, overload
 
-from offsider.config.frozen_list import frozen_error
+from offsider.config.containers import frozen_error
 from offsider.core import former_names
 from offsider.core.errors import ConfigurationError
 from offsider.core.suggestions import suggest

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from offsider.config.frozen_list import frozen_error
+from offsider.config.containers import frozen_error
 from offsider.core.errors import ConfigurationError
 from offsider.core.outcome import Outcome
 from offsider.core.payload import JobPayload

@@ -14,8 +14,7 @@ from offsider.config.default import default_config
 from offsider.core.errors import ConfigurationError
 from offsider.jobs.query_queues import serve_selected
 from offsider.logs.application import OFF
-from offsider.logs.job_filter import filter_handlers
-from offsider.logs.setup import logger
+from offsider.logs.setup import filter_handlers, logger
 from offsider.worker.launcher import Launcher
 
 EMBEDDED_CONCURRENCY = 2

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from offsider.cli import revision
+from offsider.cli import jobs_diff as revision
 from offsider.cli.command import Connection
 from offsider.core.errors import ConfigurationError
 from tests.process.cli.commands import SHOP, offsider

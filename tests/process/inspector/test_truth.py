@@ -21,8 +21,7 @@ import pytest
 import redis
 
 from offsider.cli.stats import rendered
-from offsider.cli.top.table import View
-from offsider.cli.top.tabs import Home
+from offsider.cli.top.tabs import Home, View
 from offsider.client import Client
 from offsider.config.config import Config
 from offsider.config.installation import Installation

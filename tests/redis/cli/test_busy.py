@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from offsider.cli.top.table import View
-from offsider.cli.top.tabs import Busy
+from offsider.cli.top.tabs import Busy, View
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from tests.redis.inspector.examined import OURS, RUBYS, payload, register

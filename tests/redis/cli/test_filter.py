@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from offsider.cli.top import set_tabs as hunt
-from offsider.cli.top.set_tabs import Filter
+from offsider.cli.top import tabs as hunt
+from offsider.cli.top.tabs import Filter
 from offsider.config.config import Config
 from offsider.inspector import RetrySet
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsider.cli.top.table import View
-from offsider.cli.top.tabs import Home
+from offsider.cli.top.tabs import Home, View
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.storage.activity import Activity, report

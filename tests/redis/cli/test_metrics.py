@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from offsider.cli.top.table import View
-from offsider.cli.top.tabs import Metrics
+from offsider.cli.top.tabs import Metrics, View
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 

@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from offsider.cli.top.set_tabs import set_tabs
-from offsider.cli.top.table import View
+from offsider.cli.top.tabs import View, set_tabs
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 

@@ -1,6 +1,6 @@
 """Pages of rows that are all at hand, and the filter over them."""
 
-from offsider.cli.top.table import Row, Table, View, paged
+from offsider.cli.top.tabs import Row, Table, View, paged
 
 ROWS = [Row(str(number), (f"Job{number}", "Mail" if number % 2 else "Text")) for number in range(10)]
 

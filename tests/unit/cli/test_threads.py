@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from offsider.cli.supervisor import supervisor as threads
-from offsider.cli.supervisor.supervisor import other_threads, refuse_threads
+from offsider.cli import supervisor as threads
+from offsider.cli.supervisor import other_threads, refuse_threads
 from offsider.core.errors import ConfigurationError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsider.config.frozen_list import Listing
+from offsider.config.containers import Listing
 from offsider.core.errors import ConfigurationError
 
 

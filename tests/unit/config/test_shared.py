@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from offsider.config.shared import Shared
+from offsider.config.containers import Shared
 
 
 class One:

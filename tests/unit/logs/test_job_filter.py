@@ -7,8 +7,7 @@ import logging
 
 import pytest
 
-from offsider.logs.job_filter import JobFilter, filter_handlers
-from offsider.logs.setup import FORMATTERS, OffsiderHandler
+from offsider.logs.setup import FORMATTERS, JobFilter, OffsiderHandler, filter_handlers
 from offsider.runtime.context import JobContext, running
 
 JOB = JobContext({"class": "Hard", "args": ["secret"], "jid": "ab12"}, "low")

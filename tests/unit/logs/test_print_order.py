@@ -13,7 +13,7 @@ from contextlib import ExitStack
 import pytest
 
 from offsider.config.config import Config
-from offsider.logs import line_buffer
+from offsider.logs import outlet as line_buffer
 from offsider.logs.outlet import flush_before_writes
 from offsider.logs.setup import logger, setup_logging, write_info
 

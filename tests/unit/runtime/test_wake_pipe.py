@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 
-from offsider.runtime.wake_pipe import WakePipe
+from offsider.runtime.service import WakePipe
 
 
 def test_an_end_wakes_watchers_and_applies_to_later_sleeps():

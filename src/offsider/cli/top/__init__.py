@@ -1,7 +1,6 @@
 """``offsider top``: a live view in the terminal, with a key for each action.
 
-Reading order: `table` (interface of a tab), `tabs` and `set_tabs` (the tabs), `app` (keys, live refresh, drawing,
-dialogs).
+Reading order: `tabs` (their data and actions), `app` (keys, live refresh, drawing, dialogs).
 """
 
 from __future__ import annotations

@@ -25,9 +25,7 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Input, Sparkline, Static, Tab as TabLabel, Tabs
 
 from offsider.cli.text import plain
-from offsider.cli.top.set_tabs import set_tabs
-from offsider.cli.top.table import Action, Row, Tab, Table, View
-from offsider.cli.top.tabs import Busy, Home, Metrics, Queues
+from offsider.cli.top.tabs import Action, Busy, Home, Metrics, Queues, Row, Tab, Table, View, set_tabs
 from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError
 from offsider.core.wording import counted

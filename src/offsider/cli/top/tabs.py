@@ -1,17 +1,122 @@
-"""The tabs Home, Busy, Queues and Metrics. Scheduled, Retries and Dead are in `set_tabs`."""
+"""The tabs of ``offsider top``: their data and actions, independent of how they are drawn."""
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from offsider.cli.queues import is_served, served_queues
 from offsider.cli.text import ago, duration, grouped, listed_arguments, megabytes, plain
-from offsider.cli.top.table import Action, Row, Table, View, paged
 from offsider.config.installation import Installation
-from offsider.core.errors import EmbeddedProcess
+from offsider.core.errors import EmbeddedProcess, MalformedPayload, OffsiderError
 from offsider.core.wording import counted
-from offsider.inspector import JobMetrics, Process, ProcessSet, Queue, ServerInfo, Stats, Work, WorkSet
+from offsider.inspector import (
+    DeadSet,
+    JobFilter,
+    JobMetrics,
+    JobSet,
+    Process,
+    ProcessSet,
+    Queue,
+    RetrySet,
+    ScheduledSet,
+    ServerInfo,
+    SetEntry,
+    Stats,
+    Work,
+    WorkSet,
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table.
+
+    Attributes:
+        key: identifies the row across refreshes.
+        cells: one text per column.
+        subject: object of actions; None for a read-only row.
+    """
+
+    key: str
+    cells: tuple[str, ...]
+    subject: Any = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """One page of a table.
+
+    Attributes:
+        columns: column titles.
+        rows: rows of this page.
+        total: number of rows on all pages.
+        note: text for the status line, such as the progress of a filter.
+        samples: numbers of the sparkline, the latest last; empty without a sparkline.
+    """
+
+    columns: tuple[str, ...]
+    rows: Sequence[Row]
+    total: int
+    note: str = ""
+    samples: Sequence[float] = field(default=())
+
+
+@dataclass(frozen=True)
+class Action:
+    """An action on rows, bound to a key.
+
+    Attributes:
+        verb: verb for the confirmation and the hint: ``"Delete"``.
+        done: participle for the status line: ``"{} deleted"``, with the count in place of ``{}``.
+        asks: whether it needs a confirmation.
+        act: acts on one subject; returns False if it skips it.
+        noun: what the status line counts: ``"process"``; empty for a bare number.
+        skipped: participle for skipped subjects, with the reason if there is only one.
+    """
+
+    verb: str
+    done: str
+    asks: bool
+    act: Callable[[Any], bool]
+    noun: str = ""
+    skipped: str = "skipped"
+
+
+@dataclass(frozen=True)
+class View:
+    """The visible part of a tab: page number from 0, page size, filter text."""
+
+    page: int = 0
+    size: int = 20
+    text: str = ""
+
+
+class Tab(Protocol):
+    """One tab."""
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def actions(self) -> Mapping[str, Action]:
+        """Actions by key."""
+        ...
+
+    def read(self, view: View) -> Table:
+        """Read the current data. Raises RedisFailure."""
+        ...
+
+
+def paged(columns: tuple[str, ...], rows: Sequence[Row], view: View) -> Table:
+    """Return a page of these rows; the filter matches every cell."""
+    wanted = view.text.casefold()
+    found = [row for row in rows if any(wanted in cell.casefold() for cell in row.cells)] if wanted else rows
+    start = view.page * view.size
+    return Table(columns, found[start : start + view.size], len(found))
+
 
 _SAMPLES = 120
 _COUNTERS = ("COUNTER", "NOW")
@@ -48,7 +153,6 @@ class Home:
 
 
 _PROCESSES = ("PROCESS, JOB", "BUSY", "SINCE", "MEMORY", "QUEUES, ARGUMENTS")
-_SKIPPED = "skipped (embedded)"
 
 
 class Busy:
@@ -59,8 +163,15 @@ class Busy:
     def __init__(self, here: Installation) -> None:
         self._here = here
         self.actions = {
-            "Q": Action("Quiet", "quiet sent to {}", asks=True, act=_quiet, noun="process", skipped=_SKIPPED),
-            "T": Action("Stop", "stop sent to {}", asks=True, act=_stop, noun="process", skipped=_SKIPPED),
+            key: Action(
+                verb,
+                f"{verb.lower()} sent to {{}}",
+                asks=True,
+                act=_unless(EmbeddedProcess, send),
+                noun="process",
+                skipped="skipped (embedded)",
+            )
+            for key, verb, send in (("Q", "Quiet", Process.quiet), ("T", "Stop", Process.stop))
         }
 
     def read(self, view: View) -> Table:
@@ -85,20 +196,16 @@ def _rows(process: Process, running: Sequence[Work], now: float) -> Iterator[Row
         yield Row(f"{process.identity} {work.tid}", (job, "", duration(work.elapsed_seconds), "", arguments))
 
 
-def _quiet(process: Process) -> bool:
-    try:
-        process.quiet()
-    except EmbeddedProcess:
-        return False
-    return True
+def _unless(error: type[OffsiderError], act: Callable[[Any], object]) -> Callable[[Any], bool]:
+    """Wrap an action so that it returns False for the subjects that it raises this error for."""
 
+    def guarded(subject: Any) -> bool:
+        try:
+            return act(subject) is not False
+        except error:
+            return False
 
-def _stop(process: Process) -> bool:
-    try:
-        process.stop()
-    except EmbeddedProcess:
-        return False
-    return True
+    return guarded
 
 
 _QUEUES = ("QUEUE", "SIZE", "LATENCY", "STATE")
@@ -174,3 +281,148 @@ class Metrics:
             for job in jobs
         ]
         return paged(_JOBS, rows, view)
+
+
+# ----------------------------------------------------------------------------------------------------
+# A filter over a set of any size: each refresh continues the scan where the previous one stopped.
+#
+# 1. A refresh scans for BUDGET_MS. The matches since the start of the scan are shown, with its progress.
+# 2. After a complete scan, the next refresh starts a new scan. Until that is complete too, the matches of the complete
+#    scan are shown, without jobs that have left the set.
+
+#: Time budget of one refresh.
+BUDGET_MS = 500
+#: A scan stops after this many matches: nobody needs more pages.
+MOST = 10_000
+
+
+@dataclass
+class _Scan:
+    cursor: str = ""
+    scanned: int = 0
+    found: dict[bytes, SetEntry] = field(default_factory=dict[bytes, SetEntry])
+
+
+@dataclass(frozen=True)
+class Found:
+    """The matching jobs, sorted by time; ``note`` is the progress of the scan, empty if it is complete."""
+
+    entries: list[SetEntry]
+    note: str
+
+
+class Filter:
+    """One filter over one set."""
+
+    def __init__(self, jobs: JobSet, text: str) -> None:
+        self.text = text
+        self._jobs = jobs
+        self._scan = _Scan()
+        self._finished: _Scan | None = None
+
+    def scan(self) -> Found:
+        """Continue the scan and return the matches. Raises RedisFailure."""
+        scan = self._scan
+        room = MOST - len(scan.found)
+        chunk = self._jobs.scan(JobFilter(text=self.text), scan.cursor, budget_ms=BUDGET_MS, most=room)
+        scan.cursor = chunk.cursor
+        scan.scanned += chunk.scanned
+        scan.found |= {entry.raw: entry for entry in chunk.entries}
+        if not scan.cursor or len(scan.found) >= MOST:
+            self._finished, self._scan = scan, _Scan()
+            return Found(_sorted(scan), "" if not scan.cursor else f"the first {len(scan.found):,}")
+        if self._finished is None:
+            return Found(_sorted(scan), f"scanned {min(scan.scanned, chunk.total):,} of {chunk.total:,}")
+        return Found(_sorted(self._finished), "")
+
+    def still_there(self, entry: SetEntry) -> bool:
+        """Whether a matching job is still in the set."""
+        return any(other.raw == entry.raw for other in self._jobs.fetch(entry.score, entry.jid or None))
+
+
+def _sorted(scan: _Scan) -> list[SetEntry]:
+    return sorted(scan.found.values(), key=lambda entry: entry.score)
+
+
+class SetTab:
+    """The tab of one sorted set.
+
+    Args:
+        jobs: the set.
+        fails: whether its jobs have failed, so that it has a column for errors.
+        newest_first: sort order, as in Sidekiq's page of dead jobs.
+        actions: by key.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        jobs: JobSet,
+        here: Installation,
+        actions: Mapping[str, Action],
+        *,
+        fails: bool,
+        newest_first: bool = False,
+    ) -> None:
+        self.title = title
+        self.actions = actions
+        self._jobs = jobs
+        self._here = here
+        self._fails = fails
+        self._newest_first = newest_first
+        self._filter: Filter | None = None
+
+    def read(self, view: View) -> Table:
+        if view.text:
+            return self._filtered(view)
+        self._filter = None
+        entries = self._jobs.page(view.page * view.size, view.size, newest_first=self._newest_first)
+        return Table(self._columns, self._rows(entries), len(self._jobs))
+
+    def _filtered(self, view: View) -> Table:
+        if self._filter is None or self._filter.text != view.text:
+            self._filter = Filter(self._jobs, view.text)
+        found = self._filter.scan()
+        entries = found.entries[::-1] if self._newest_first else found.entries
+        start = view.page * view.size
+        shown = [entry for entry in entries[start : start + view.size] if self._filter.still_there(entry)]
+        return Table(self._columns, self._rows(shown), len(entries), note=found.note)
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return ("WHEN", "QUEUE", "JOB", *(["ERROR"] if self._fails else []), "ARGUMENTS")
+
+    def _rows(self, entries: Sequence[SetEntry]) -> list[Row]:
+        now = self._here.config.clock.now()
+        # Not only the key: malformed jobs have no ID.
+        return [Row(f"{entry.key} {hash(entry.raw)}", self._cells(entry, now), entry) for entry in entries]
+
+    def _cells(self, entry: SetEntry, now: float) -> tuple[str, ...]:
+        attempts = f" ({entry.retry_count + 1})" if entry.retry_count is not None else ""
+        name = "malformed" if entry.malformed else entry.display_class + attempts
+        error = [plain(f"{entry.error_class}: {entry.error_message}".strip(": "), 40)] if self._fails else []
+        arguments = _beginning(entry.unwrapped) if entry.malformed else listed_arguments(entry)
+        return (ago(entry.at, now), plain(entry.queue, 12), plain(name, 30), *error, arguments)
+
+
+def _beginning(raw: bytes) -> str:
+    """Return the first bytes of a malformed job."""
+    return plain(raw[:100].decode("utf-8", "replace"), 60)
+
+
+def set_tabs(here: Installation) -> tuple[SetTab, SetTab, SetTab]:
+    """Scheduled, Retries and Dead."""
+    delete = Action("Delete", "{} deleted", asks=True, act=SetEntry.delete)
+    moved = "{} moved to their queues"
+    retry = Action("Retry", moved, asks=False, act=_unless(MalformedPayload, SetEntry.retry))
+    enqueue = Action("Enqueue", moved, asks=False, act=_unless(MalformedPayload, SetEntry.add_to_queue))
+    kill = Action("Kill", "{} moved to the dead set", asks=True, act=_kill)
+    return (
+        SetTab("Scheduled", ScheduledSet(here), here, {"D": delete, "E": enqueue, "K": kill}, fails=False),
+        SetTab("Retries", RetrySet(here), here, {"D": delete, "R": retry, "K": kill}, fails=True),
+        SetTab("Dead", DeadSet(here), here, {"D": delete, "R": retry}, fails=True, newest_first=True),
+    )
+
+
+def _kill(entry: SetEntry) -> bool:
+    return entry.kill("killed in offsider top")

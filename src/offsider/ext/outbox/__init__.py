@@ -20,8 +20,8 @@ from offsider.ext.outbox.source import Row, Source
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
+    from offsider.config.hooks import PendingPushes
     from offsider.config.installation import Installation
-    from offsider.config.outbox import PendingPushes
     from offsider.inspector.doctor.finding import Finding
 
 __all__ = ["Outbox", "Row", "Source"]
@@ -50,7 +50,7 @@ class Outbox:
         config.add_doctor_check(self.check_outbox)
 
     def hook(self) -> Callable[[PendingPushes], None] | None:
-        """See `offsider.config.outbox.Outbox`."""
+        """See `offsider.config.hooks.Outbox`."""
         return self._add if self.source.is_open() else None
 
     def check_outbox(self, here: Installation) -> Iterator[Finding]:

@@ -1,9 +1,10 @@
-"""A list that can be frozen, so that handlers registered before the launch cannot change while threads run."""
+"""The containers of a configuration: lists that can be frozen, and objects that all users share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableSequence
-from typing import Generic, TypeVar, cast, overload
+import threading
+from collections.abc import Callable, Iterable, MutableSequence
+from typing import Any, Generic, TypeVar, cast, overload
 
 from offsider.core.errors import ConfigurationError
 
@@ -72,3 +73,29 @@ def frozen_error(what: str) -> ConfigurationError:
     return ConfigurationError(
         f"{what} is frozen: it cannot change after the worker has started; set it in configure(config)"
     )
+
+
+class Shared:
+    """At most one object of each type. All threads get the same one.
+
+    An attribute of its owner, not a global table: shared objects often refer to the owner, so that both are freed
+    together.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # a factory may ask for another type
+        self._objects: dict[type, Any] = {}  # an object of each type; not `object`, because a cast costs a call
+
+    def get(self, kind: type[T], make: Callable[[], T]) -> T:
+        """Return the object of this type; make it if there is none."""
+        found: T | None = self._objects.get(kind)
+        if found is None:
+            with self._lock:
+                found = self._objects.get(kind)
+                if found is None:
+                    found = self._objects[kind] = make()
+        return found
+
+    def peek(self, kind: type[T]) -> T | None:
+        """Return the object of this type, or None."""
+        return self._objects.get(kind)
