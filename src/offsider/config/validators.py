@@ -55,18 +55,48 @@ def _items(value: object) -> tuple[object, ...]:
     return tuple(cast("tuple[object, ...]", value))
 
 
+def _kind(
+    expects: str,
+    accepts: Callable[[Any], bool],
+    parse: Callable[[str], object] = str,
+    *,
+    final: Callable[[Any], Any] = lambda value: value,
+    secret: bool = False,
+) -> Kind:
+    """A kind whose values are those that ``accepts`` returns True for; ``final`` converts them."""
+
+    def check(value: object) -> Any:
+        if not accepts(value):
+            raise _refuse()
+        return final(value)
+
+    return Kind(expects, check, parse, secret=secret)
+
+
+def _converted(convert: Callable[[str], object]) -> Callable[[str], object]:
+    """A parser that leaves text which cannot be converted as it is: `Kind.check` refuses it with the whole message."""
+
+    def parse(text: str) -> object:
+        try:
+            return convert(text)
+        except ValueError:
+            return text
+
+    return parse
+
+
+_INT, _FLOAT = _converted(int), _converted(float)
+
+
 def whole(minimum: int, maximum: int | None = None, *, or_zero: bool = False) -> Kind:
     """An int within bounds, or 0 if ``or_zero``."""
-
-    def check(value: object) -> int:
-        if not _is_whole(value) or (maximum is not None and value > maximum):
-            raise _refuse()
-        if value < minimum and not (or_zero and value == 0):
-            raise _refuse()
-        return value
-
     bounds = f">= {minimum}" if maximum is None else f"from {minimum} to {maximum}"
-    return Kind(f"{'0, or ' if or_zero else ''}a whole number {bounds}", check, _parse_int)
+    most = math.inf if maximum is None else maximum
+    return _kind(
+        f"{'0, or ' if or_zero else ''}a whole number {bounds}",
+        lambda value: _is_whole(value) and (minimum <= value <= most or (or_zero and value == 0)),
+        _INT,
+    )
 
 
 def processes() -> Kind:
@@ -81,7 +111,7 @@ def processes() -> Kind:
             raise _refuse()
         return value
 
-    return Kind("a whole number >= 0, or auto (one per core)", check, _parse_int)
+    return Kind("a whole number >= 0, or auto (one per core)", check, _INT)
 
 
 def _cores() -> int:
@@ -94,62 +124,39 @@ def _cores() -> int:
 
 def seconds(*, minimum: float = 0.0, above: bool = False) -> Kind:
     """A finite number of seconds, as a float."""
-
-    def check(value: object) -> float:
-        if not _is_number(value) or not math.isfinite(value):
-            raise _refuse()
-        if value < minimum or (above and value == minimum):
-            raise _refuse()
-        return float(value)
-
-    return Kind(f"a number of seconds {'>' if above else '>='} {minimum:g}", check, _parse_float)
+    return _kind(
+        f"a number of seconds {'>' if above else '>='} {minimum:g}",
+        lambda value: _is_number(value) and minimum <= value < math.inf and not (above and value == minimum),
+        _FLOAT,
+        final=float,
+    )
 
 
 def share() -> Kind:
     """A fraction above 0 and below 1."""
-
-    def check(value: object) -> float:
-        if not _is_number(value) or not 0 < value < 1:
-            raise _refuse()
-        return float(value)
-
-    return Kind("a number between 0 and 1", check, _parse_float)
+    return _kind("a number between 0 and 1", lambda value: _is_number(value) and 0 < value < 1, _FLOAT, final=float)
 
 
 def choice(*words: str, synonyms: dict[str, str] | None = None) -> Kind:
     """One of several words, case-insensitive."""
     meanings = {word: word for word in words} | (synonyms or {})
-
-    def check(value: object) -> str:
-        word = meanings.get(value.lower()) if isinstance(value, str) else None
-        if word is None:
-            raise _refuse()
-        return word
-
-    return Kind(f"one of {', '.join(words)}", check)
+    return _kind(
+        f"one of {', '.join(words)}",
+        lambda value: isinstance(value, str) and value.lower() in meanings,
+        final=lambda word: meanings[word.lower()],
+    )
 
 
 def number_of(*numbers: int) -> Kind:
     """One of several ints."""
-
-    def check(value: object) -> int:
-        if not _is_whole(value) or value not in numbers:
-            raise _refuse()
-        return value
-
-    return Kind(f"one of {', '.join(map(str, numbers))}", check, _parse_int)
+    expects = f"one of {', '.join(map(str, numbers))}"
+    return _kind(expects, lambda value: _is_whole(value) and value in numbers, _INT)
 
 
-def text(pattern: str = "", expects: str = "a string", *, secret: bool = False) -> Kind:
-    """A string; with a pattern, it must match completely."""
-    compiled = re.compile(pattern, re.DOTALL) if pattern else None
-
-    def check(value: object) -> str:
-        if not isinstance(value, str) or (compiled and not compiled.fullmatch(value)):
-            raise _refuse()
-        return value
-
-    return Kind(expects, check, secret=secret)
+def text(pattern: str = ".*", expects: str = "a string", *, secret: bool = False) -> Kind:
+    """A string that matches a pattern completely."""
+    whole_text = re.compile(pattern, re.DOTALL).fullmatch
+    return _kind(expects, lambda value: isinstance(value, str) and whole_text(value) is not None, secret=secret)
 
 
 def names(expects: str = "a list of strings") -> Kind:
@@ -195,12 +202,6 @@ def _check_query(value: object) -> str:
     return value.strip()
 
 
-def _check_flag(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise _refuse()
-    return value
-
-
 def _check_url(value: object) -> str:
     if not isinstance(value, str) or not _URL.fullmatch(value):
         raise _refuse()
@@ -229,27 +230,6 @@ def _parse_flag(value: str) -> object:
     return {**dict.fromkeys(_YES, True), **dict.fromkeys(_NO, False)}.get(word, value)
 
 
-def _parse_int(value: str) -> object:
-    try:
-        return int(value)
-    except ValueError:
-        return value
-
-
-def _parse_float(value: str) -> object:
-    try:
-        return float(value)
-    except ValueError:
-        return value
-
-
-def _parse_json(value: str) -> object:
-    try:
-        return json.loads(value or "[]")
-    except ValueError:
-        return value
-
-
 _URL = re.compile(r"(rediss?(\+cluster)?|unix)://\S+")
 _MOST_PROCESSES = 1000
 _DATABASE = re.compile(r"[0-9]+")
@@ -258,7 +238,7 @@ _LAST_PORT = 65_535
 _YES = ("true", "yes", "on", "1")
 _NO = ("false", "no", "off", "0", "")
 
-FLAG = Kind("true or false", _check_flag, _parse_flag)
+FLAG = _kind("true or false", lambda value: isinstance(value, bool), _parse_flag)
 QUEUES = Kind('a list of queues, each "name", "name,weight" or [name, weight]', _check_queues, str.split)
 GROUPS = Kind(
     'a list of queue groups, each "name" or "name,weight name ..."',
@@ -276,5 +256,5 @@ QUERY = Kind("a query, as in routing rules", _check_query)
 RULES = Kind(
     'a list of rules, each ["query", "queue"] or ["query", "queue", "server"]; JSON in the environment',
     Rules.read,
-    _parse_json,
+    _converted(lambda text: json.loads(text or "[]")),
 )

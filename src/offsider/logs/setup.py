@@ -19,9 +19,10 @@ from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import lru_cache
 from itertools import groupby
+from logging import LogRecord
 from pathlib import Path
 from types import MappingProxyType
-from typing import TextIO
+from typing import TextIO, TypeAlias
 
 from offsider.config.settings import LogSection
 from offsider.core.wording import counted
@@ -30,11 +31,13 @@ from offsider.logs.outlet import LineBuffer, Outlet, flush_before_writes
 from offsider.logs.structured import about_error, bounded, is_about, line_fields, line_of, shown
 from offsider.runtime.context import current_job_or_none
 
+Fields: TypeAlias = Mapping[str, object]
+
 _job_level: ContextVar[int | None] = ContextVar("offsider_job_level", default=None)
 
 
-NO_FIELDS: Mapping[str, object] = MappingProxyType({})
-_fields: ContextVar[Mapping[str, object]] = ContextVar("offsider_log_fields", default=NO_FIELDS)
+NO_FIELDS: Fields = MappingProxyType({})
+_fields: ContextVar[Fields] = ContextVar("offsider_log_fields", default=NO_FIELDS)
 
 LEVELS = {
     "debug": logging.DEBUG,
@@ -101,13 +104,13 @@ def job_level(name: str | None) -> Generator[None, None, None]:
         _job_level.reset(token)
 
 
-def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
+def fields_of(record: LogRecord) -> Fields:
     """Return the fields of a record: ``extra={"fields": …}``."""
-    fields: Mapping[str, object] = getattr(record, "fields", NO_FIELDS)
+    fields: Fields = getattr(record, "fields", NO_FIELDS)
     return fields
 
 
-def structured_context(own: Mapping[str, object]) -> dict[str, object]:
+def structured_context(own: Fields) -> dict[str, object]:
     """Return all fields of a line with GitLab's names. Own fields take precedence.
 
     If they identify another job, the fields of the running job are omitted.
@@ -115,7 +118,7 @@ def structured_context(own: Mapping[str, object]) -> dict[str, object]:
     return line_fields(own, _fields.get())
 
 
-def _short_context(own: Mapping[str, object]) -> dict[str, object]:
+def _short_context(own: Fields) -> dict[str, object]:
     """Return all fields of a line with Sidekiq's names."""
     added = _fields.get()
     fields = dict(added) if added else {}
@@ -169,24 +172,17 @@ def describe(error: BaseException) -> str:
 
 
 #: Stands for buffered lines in the error report if they cannot be written.
-_LINES = logging.LogRecord("offsider", logging.INFO, __file__, 0, "lines of the job log", (), None)
+_LINES = LogRecord("offsider", logging.INFO, __file__, 0, "lines of the job log", (), None)
 
 
 class LineFormatter(logging.Formatter):
     """Base class of formatters: formats a record, or its parts, as a line."""
 
-    def format(self, record: logging.LogRecord) -> str:
+    def format(self, record: LogRecord) -> str:
         own = fields_of(record) if record.name == logger.name else application_fields(record)
         return self.line(_word(record), record.created, own, _message(record), record)
 
-    def line(
-        self,
-        word: str,
-        created: float,
-        own: Mapping[str, object],
-        message: str,
-        record: logging.LogRecord | None = None,
-    ) -> str:
+    def line(self, word: str, created: float, own: Fields, message: str, record: LogRecord | None = None) -> str:
         """Format one line, without its newline.
 
         Args:
@@ -201,14 +197,7 @@ class LineFormatter(logging.Formatter):
 class Plain(LineFormatter):
     """``LEVEL time pid=… tid=… field=value: message``, with an indented traceback below."""
 
-    def line(
-        self,
-        word: str,
-        created: float,
-        own: Mapping[str, object],
-        message: str,
-        record: logging.LogRecord | None = None,
-    ) -> str:
+    def line(self, word: str, created: float, own: Fields, message: str, record: LogRecord | None = None) -> str:
         head = "".join([f" {name}={_field(value)}" for name, value in _short_context(own).items()])
         trace = "" if record is None else _trace(record, folded=getattr(record, "folded", False))
         return (
@@ -240,14 +229,7 @@ class WithoutTimestamp(Plain):
 class Json(LineFormatter):
     """One JSON object per line: ``ts pid tid lvl msg ctx``, and ``err`` for a traceback."""
 
-    def line(
-        self,
-        word: str,
-        created: float,
-        own: Mapping[str, object],
-        message: str,
-        record: logging.LogRecord | None = None,
-    ) -> str:
+    def line(self, word: str, created: float, own: Fields, message: str, record: LogRecord | None = None) -> str:
         fields = _short_context(own)
         entry: dict[str, object] = {
             "ts": timestamp(created),
@@ -268,14 +250,7 @@ class Json(LineFormatter):
 class Structured(LineFormatter):
     """One flat JSON object per line, with GitLab's names: ``time severity pid tid message class jid queue …``."""
 
-    def line(
-        self,
-        word: str,
-        created: float,
-        own: Mapping[str, object],
-        message: str,
-        record: logging.LogRecord | None = None,
-    ) -> str:
+    def line(self, word: str, created: float, own: Fields, message: str, record: LogRecord | None = None) -> str:
         ours: dict[str, object] = {
             "time": timestamp(created),
             "severity": word,
@@ -313,7 +288,7 @@ class OffsiderHandler(logging.StreamHandler[TextIO]):
         for stream in (self.stream, sys.stderr):
             flush_before_writes(stream, self._buffer.flush)
 
-    def emit(self, record: logging.LogRecord) -> None:
+    def emit(self, record: LogRecord) -> None:
         """Write a record immediately, after the buffered lines."""
         if record.name != logger.name and is_handled_below_root(record):
             return
@@ -349,7 +324,7 @@ class OffsiderHandler(logging.StreamHandler[TextIO]):
         """Whether lines at INFO can skip the record: no filter or formatter uses it."""
         return self.formatter is self._lines and not self.filters and self.level <= logging.INFO
 
-    def put_line(self, message: str, own: Mapping[str, object]) -> None:
+    def put_line(self, message: str, own: Fields) -> None:
         """Write a line at INFO, within 20 ms."""
         self._buffer.put(self._lines.line("INFO", time.time(), own, message) + self.terminator)
 
@@ -359,7 +334,7 @@ class OffsiderHandler(logging.StreamHandler[TextIO]):
         except Exception:  # noqa: BLE001  # as logging does: a log that cannot be written ends nothing
             self.handleError(_LINES)
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's name
+    def handleError(self, record: LogRecord) -> None:  # noqa: N802  # logging's name
         """If the reader is gone (``offsider worker | head``), report it once and continue working."""
         if not isinstance(sys.exception(), BrokenPipeError):
             super().handleError(record)
@@ -406,7 +381,7 @@ def setup_logging(settings: LogSection, stream: TextIO | None = None) -> Offside
     return handler
 
 
-def write_info(message: str, fields: Mapping[str, object]) -> None:
+def write_info(message: str, fields: Fields) -> None:
     """Log a line at INFO, in the fastest way with the same output.
 
     If our handler is the only one and there are no filters, the line is written without a record, within 20 ms.
@@ -415,11 +390,7 @@ def write_info(message: str, fields: Mapping[str, object]) -> None:
     handlers = logger.handlers
     if len(handlers) == 1 and not logger.filters and not logger.propagate:
         handler = handlers[0]
-        if (
-            type(handler) is OffsiderHandler
-            and handler.takes_lines()
-            and logging.getLogRecordFactory() is logging.LogRecord
-        ):
+        if type(handler) is OffsiderHandler and handler.takes_lines() and logging.getLogRecordFactory() is LogRecord:
             if logger.isEnabledFor(logging.INFO):
                 handler.put_line(message, fields)
             return
@@ -450,18 +421,18 @@ def _wants_colour(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
-def _word(record: logging.LogRecord) -> str:
+def _word(record: LogRecord) -> str:
     return _WORDS.get(record.levelname, record.levelname)
 
 
-def _message(record: logging.LogRecord) -> str:
+def _message(record: LogRecord) -> str:
     try:
         return record.getMessage()
     except Exception as error:  # noqa: BLE001  # str() of an argument can raise anything
         return f"{record.msg} (its arguments cannot be shown: {type(error).__name__})"
 
 
-def _trace(record: logging.LogRecord, *, indent: str = "  ", folded: bool = False) -> str:
+def _trace(record: LogRecord, *, indent: str = "  ", folded: bool = False) -> str:
     if not record.exc_info or record.exc_info[1] is None:
         return ""
     try:
@@ -509,7 +480,7 @@ class JobFilter(logging.Filter):
     already are kept.
     """
 
-    def filter(self, record: logging.LogRecord) -> bool:
+    def filter(self, record: LogRecord) -> bool:
         """Add the fields; every record passes."""
         fields = structured_context(fields_of(record) if record.name == logger.name else NO_FIELDS)
         for name, value in ({"jid": "", "class": "", "queue": ""} | fields).items():
