@@ -57,24 +57,16 @@ class Forked:
     say_ready: Callable[[float], None]
 
 
-def boot(options: WorkerOptions, resources: ExitStack) -> Config:
-    """Load the application, check the server, and return the configuration.
+def load(options: WorkerOptions, resources: ExitStack) -> Config:
+    """Load the application and return the configuration.
 
     Args:
         options: the command line.
         resources: receives the resources to close after the worker has stopped.
 
     Raises:
-        ConfigurationError: a setting, the application or the server is unusable.
-        RedisFailure: the server cannot be reached.
+        ConfigurationError: a setting or the application is unusable.
     """
-    config = load(options, resources)
-    check(config)
-    return config
-
-
-def load(options: WorkerOptions, resources: ExitStack) -> Config:
-    """Load the application and return the configuration; arguments and errors as for `boot`."""
     config = configured(options)
     setup_logging(config.log)
     if options.embedded:
@@ -116,7 +108,12 @@ def _warn_of_push(push: Push, call_next: Callable[[Push], Push | None]) -> Push 
 
 
 def check(config: Config) -> None:
-    """Check the server and the stored data, and log warnings; errors as for `boot`."""
+    """Check the server and the stored data, and log warnings.
+
+    Raises:
+        ConfigurationError: the server is unusable.
+        RedisFailure: the server cannot be reached.
+    """
     _greet(config)
     for warning in (*config.warnings, *check_boot(config)):
         logger.warning("%s", warning)

@@ -13,7 +13,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,11 +38,13 @@ class Reloader:
 
     Args:
         options: the command line.
+        words: the words of the command line after ``worker``.
         command: the command to which the options of the worker are added; default: that of the web application.
     """
 
-    def __init__(self, options: WorkerOptions, command: tuple[str, ...] = ()) -> None:
+    def __init__(self, options: WorkerOptions, words: Sequence[str], command: tuple[str, ...] = ()) -> None:
         self._options = options
+        self._words = words
         app = application()
         self._command = command or ((sys.executable, "-m", "offsider") if app is None else app.command)
         self._child: subprocess.Popen[bytes] | None = None
@@ -81,7 +83,7 @@ class Reloader:
 
     def _start_child(self) -> None:
         environ = os.environ | {"OFFSIDER_WORKER_RELOAD": "false"}
-        self._child = subprocess.Popen([*self._command, *arguments(self._options)], env=environ)  # noqa: S603  # ours
+        self._child = subprocess.Popen([*self._command, *arguments(self._words)], env=environ)  # noqa: S603  # ours
 
     def _stop_child(self) -> None:
         if self._child is not None:
@@ -96,26 +98,9 @@ class Reloader:
             self._child.send_signal(getattr(signal, f"SIG{'TERM' if first and name == 'INT' else name}"))
 
 
-def arguments(options: WorkerOptions) -> list[str]:
+def arguments(words: Sequence[str]) -> list[str]:
     """Return the command line of the child: the same without ``--reload``."""
-    words = ["worker"]
-    words += [word for target in options.require for word in ("-r", target)]
-    words += [word for queue in options.queue for word in ("-q", queue)]
-    words += [word for group in options.group for word in ("-G", group)]
-    words += [word for query in options.select for word in ("--select", query)]
-    valued = {
-        "-c": options.concurrency,
-        "-C": options.config,
-        "-e": options.environment,
-        "-g": options.tag,
-        "-t": options.timeout,
-        "--health": options.health,
-        "-p": options.processes,
-        "--shard": options.shard,
-    }
-    words += [word for option, value in valued.items() if value is not None for word in (option, value)]
-    words += ["--no-keeper"] * options.no_keeper + ["--preload"] * options.preload + ["--negate"] * options.negate
-    return words + ["-v"] * options.verbose + ["--embedded"] * options.embedded
+    return ["worker", *(word for word in words if word != "--reload")]
 
 
 def watched_folders(options: WorkerOptions) -> list[Path]:

@@ -38,19 +38,28 @@ YOUNG_OBJECTS = 10_000
 _DEFAULT_THRESHOLD = gc.get_threshold()
 
 
-@click.command(context_settings=SETTINGS)
+class _Worker(click.Command):
+    """Keeps its words, which a reloader passes on."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.obj = tuple(args)
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_Worker, context_settings=SETTINGS)
 @worker_options
-def worker(**given: Any) -> int:
+@click.pass_obj
+def worker(words: tuple[str, ...], /, **given: Any) -> int:
     """Run jobs.
 
     TERM or INT stops the worker: running jobs have until the timeout to finish, then they are requeued. TSTP quiets
     it: it claims no new jobs. TTIN logs the stacks of all threads. With --processes, USR2 replaces all processes one
     by one.
     """
-    return run(WorkerOptions(**given))
+    return run(WorkerOptions(**given), words)
 
 
-def run(options: WorkerOptions) -> int:
+def run(options: WorkerOptions, words: Sequence[str] = ()) -> int:
     """Run a worker, or a supervisor or reloader of workers, and return the exit code."""
     gil.watch()
     code: int
@@ -59,7 +68,7 @@ def run(options: WorkerOptions) -> int:
             return show_plan(options)
         config = configured(options)
         if config.worker.reload:
-            code = part("cli.reload:Reloader")(options).run()
+            code = part("cli.reload:Reloader")(options, words).run()
             return code
         setup_logging(config.log)
         if config.worker.processes or config.worker.groups:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from offsider.cli.boot import boot, configured, load
+from offsider.cli.boot import check, configured, load
 from offsider.cli.options import WorkerOptions
 from offsider.config import test_mode
 from offsider.config.default import default_config, set_default_config
@@ -43,7 +43,7 @@ def test_handlers_of_the_application_get_the_job_unless_that_is_off(embedded_url
         f"def configure(config):\n    config.log.application_level = {level!r}\n"
     )
     with registry.isolated(), ExitStack() as resources:
-        boot(WorkerOptions(require=("logapp",)), resources)
+        check(load(WorkerOptions(require=("logapp",)), resources))
     assert [type(each).__name__ for each in handler.filters] == (["JobFilter"] if level == "info" else [])
 
 
@@ -57,7 +57,8 @@ def test_boot_loads_configures_and_checks(redis_url, raw_redis, tmp_path, monkey
         "def configure(config):\n    config.log.format = 'without_timestamp'\n"
     )
     with registry.isolated(), ExitStack() as resources:
-        config = boot(WorkerOptions(require=("bootapp",)), resources)
+        config = load(WorkerOptions(require=("bootapp",)), resources)
+        check(config)
     assert config.log.format == "without_timestamp"
     assert default_config() is config
     greeting, odd, gone = capsys.readouterr().out.splitlines()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from pathlib import Path
 
@@ -25,33 +24,10 @@ def touch(*names):
         Path(name).write_text("")
 
 
-def test_the_child_gets_the_command_line_without_the_reload_option():
-    options = WorkerOptions(
-        require=("app", "b.py"),
-        queue=("a,2", "b"),
-        concurrency="3",
-        config="x.toml",
-        environment="test",
-        tag="t",
-        timeout="5",
-        verbose=True,
-        embedded=True,
-        health="7433",
-        reload=True,
-    )
-    assert " ".join(arguments(options)) == (
-        "worker -r app -r b.py -q a,2 -q b -c 3 -C x.toml -e test -g t -t 5 --health 7433 -v --embedded"
-    )
-    assert arguments(WorkerOptions(reload=True)) == ["worker"]
-
-
-def test_the_child_gets_every_option_that_runs_a_worker():
-    given = {"tuple[str, ...]": ("x", "y"), "str | None": "x", "bool": True}
-    fields = {field.name: given[str(field.type)] for field in dataclasses.fields(WorkerOptions)}
-    words = arguments(WorkerOptions(**fields | {"select": ("name=a", "name=b"), "queue": (), "group": ()}))
-    seen = worker.make_context("worker", [*words[1:], "-q", "x", "-q", "y", "-G", "x", "-G", "y"]).params
-    not_passed = {"reload", "dry_run", "list_queues"}  # the last two start no worker
-    assert {name for name in fields if not seen[name]} == not_passed
+def test_the_child_gets_every_word_except_reload():
+    words = ["-r", "app", "--reload", "-q", "a,2", "-c", "3", "--embedded"]
+    assert arguments(words) == ["worker", "-r", "app", "-q", "a,2", "-c", "3", "--embedded"]
+    assert worker.make_context("worker", [*words]).obj == tuple(words)
 
 
 def test_sources_are_watched_and_packages_are_not(here):

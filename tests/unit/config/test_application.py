@@ -78,9 +78,9 @@ def test_a_worker_with_an_application_needs_no_other_module():
 
 
 def test_the_reloader_starts_the_command_of_the_application():
-    assert Reloader(WorkerOptions())._command == (sys.executable, "-m", "offsider")
+    assert Reloader(WorkerOptions(), ())._command == (sys.executable, "-m", "offsider")
     use_application(an_application())
-    assert Reloader(WorkerOptions())._command == ("python", "app")
+    assert Reloader(WorkerOptions(), ())._command == ("python", "app")
 
 
 def test_a_command_lets_the_application_configure_before_its_modules():

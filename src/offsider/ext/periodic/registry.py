@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from offsider.config.checks import named_server
+from offsider.config.loading import named_server
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError, OffsiderError, UnknownJob
 from offsider.core.suggestions import suggest
