@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -60,17 +61,9 @@ def _not_loaded(error: BrokenApplication) -> Finding:
 
 def as_object(findings: Sequence[Finding]) -> str:
     """Return the findings as JSON."""
-    items = [
-        {
-            "check": finding.check,
-            "severity": finding.severity.name.lower(),
-            "what": finding.what,
-            "why": finding.why,
-            "fix": finding.fix,
-            "servers": list(finding.servers),
-        }
-        for finding in findings
-    ]
+    items = [asdict(finding) | {"severity": finding.severity.name.lower()} for finding in findings]
+    for item in items:
+        del item["fatal"]
     return json.dumps({"severity": worst(findings).name.lower(), "findings": items}, indent=2)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -71,16 +71,8 @@ def served_queues(here: Installation) -> frozenset[str]:
 
 def queue_data(summaries: Sequence[QueueSummary], served: Collection[str]) -> list[Mapping[str, Any]]:
     """Return the queues sorted by name, for JSON."""
-    return [
-        {
-            "name": summary.name,
-            "size": summary.size,
-            "latency_seconds": summary.latency_seconds,
-            "paused": summary.paused,
-            "served": is_served(summary.name, served),
-        }
-        for summary in sorted(summaries, key=lambda summary: summary.name)
-    ]
+    by_name = sorted(summaries, key=lambda summary: summary.name)
+    return [asdict(summary) | {"served": is_served(summary.name, served)} for summary in by_name]
 
 
 def is_served(queue: str, served: Collection[str]) -> bool:

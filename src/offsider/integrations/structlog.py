@@ -9,7 +9,8 @@ from collections.abc import MutableMapping
 from logging import LogRecord
 from typing import Any
 
-from offsider.logs.setup import fields_of, structured_context
+from offsider.logs.setup import fields_of
+from offsider.logs.structured import line_fields
 
 
 def job_fields(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -19,7 +20,7 @@ def job_fields(_logger: object, _method: str, event: MutableMapping[str, Any]) -
     ``job_status``, timings, errors, and the job of the record, which may differ from the running job.
     """
     record = event.get("_record")
-    fields = structured_context(fields_of(record) if isinstance(record, LogRecord) else {})
+    fields = line_fields(fields_of(record) if isinstance(record, LogRecord) else {})
     for name, value in fields.items():
         event.setdefault(name, value)
     return event

@@ -37,7 +37,6 @@ _job_level: ContextVar[int | None] = ContextVar("offsider_job_level", default=No
 
 
 NO_FIELDS: Fields = MappingProxyType({})
-_fields: ContextVar[Fields] = ContextVar("offsider_log_fields", default=NO_FIELDS)
 
 LEVELS = {
     "debug": logging.DEBUG,
@@ -81,16 +80,6 @@ logger = _make_logger()
 
 
 @contextmanager
-def log_fields(**fields: object) -> Generator[None, None, None]:
-    """Add fields to every line that this thread or asyncio task logs within the block."""
-    token = _fields.set({**_fields.get(), **fields})
-    try:
-        yield
-    finally:
-        _fields.reset(token)
-
-
-@contextmanager
 def job_level(name: str | None) -> Generator[None, None, None]:
     """Set the log level of a job within the block; None and unknown names change nothing."""
     level = LEVELS.get((name or "").lower())
@@ -110,18 +99,9 @@ def fields_of(record: LogRecord) -> Fields:
     return fields
 
 
-def structured_context(own: Fields) -> dict[str, object]:
-    """Return all fields of a line with GitLab's names. Own fields take precedence.
-
-    If they identify another job, the fields of the running job are omitted.
-    """
-    return line_fields(own, _fields.get())
-
-
 def _short_context(own: Fields) -> dict[str, object]:
     """Return all fields of a line with Sidekiq's names."""
-    added = _fields.get()
-    fields = dict(added) if added else {}
+    fields: dict[str, object] = {}
     job = current_job_or_none()
     if job is not None and (("jid" not in own and "class" not in own) or is_about(job, own)):
         payload = job.payload  # read here, and not by properties: each of them would cost every line a call
@@ -258,7 +238,7 @@ class Structured(LineFormatter):
             "tid": thread_id(),
             "message": message,
         }
-        entry = {**ours, **structured_context(own), **ours}  # first, and never replaced
+        entry = {**ours, **line_fields(own), **ours}  # first, and never replaced
         if record is not None and record.exc_info and record.exc_info[1] is not None:
             entry.update(about_error(record.exc_info[1]))
         return line_of(entry)
@@ -482,7 +462,7 @@ class JobFilter(logging.Filter):
 
     def filter(self, record: LogRecord) -> bool:
         """Add the fields; every record passes."""
-        fields = structured_context(fields_of(record) if record.name == logger.name else NO_FIELDS)
+        fields = line_fields(fields_of(record) if record.name == logger.name else NO_FIELDS)
         for name, value in ({"jid": "", "class": "", "queue": ""} | fields).items():
             vars(record).setdefault(name, value)
         return True

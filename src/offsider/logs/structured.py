@@ -69,12 +69,10 @@ def is_about(job: JobContext, fields: Mapping[str, object]) -> bool:
     return jid == job.jid if jid else "class" not in fields
 
 
-def line_fields(own: Mapping[str, object], added: Mapping[str, object]) -> dict[str, object]:
-    """Return all fields of a structured line.
+def line_fields(own: Mapping[str, object]) -> dict[str, object]:
+    """Return all fields of a structured line: its own, which take precedence, and those of the context.
 
-    Args:
-        own: fields of this line, which take precedence.
-        added: fields of every line in this context (`log_fields`).
+    If its own fields identify another job, the fields of the running job are omitted.
     """
     job = current_job_or_none()
     about: dict[str, object] = {}
@@ -84,12 +82,10 @@ def line_fields(own: Mapping[str, object], added: Mapping[str, object]) -> dict[
     elif is_about(job, own):
         about = about_here(job)
         if job.log:
-            added = {**added, **job.log}
-    if not added:  # the usual case
-        about.update(own)
-        return about
-    # The fields that identify the job precede all others, and added fields do not replace them.
-    return {**about, **own, **added, **about, **own}
+            # The fields that identify the job precede all others, and added fields do not replace them.
+            return {**about, **own, **job.log, **about, **own}
+    about.update(own)
+    return about
 
 
 def about_error(error: BaseException) -> dict[str, object]:

@@ -215,28 +215,23 @@ class Events:
         self,
         name: str,
         *payload: object,
-        reverse: bool | None = None,
-        reraise: bool | None = None,
         once: bool = False,
     ) -> None:
-        """Call every handler of the event.
+        """Call every handler; for quiet, shutdown and exit the last one first. Raise errors at startup only.
 
         Args:
             name: name of the event.
             payload: arguments for the handlers.
-            reverse: call the last handler first; the default for quiet, shutdown and exit.
-            reraise: raise a handler's error at once; the default for startup.
             once: do nothing if this event was emitted with ``once`` before.
         """
         _check_name(name)
         handlers = self._handlers[name]
         if once and not self._first_time(name):
             return
-        if name in REVERSED if reverse is None else reverse:
+        if name in REVERSED:
             handlers = handlers[::-1]
-        raises = name == "startup" if reraise is None else reraise
         for handler in handlers:
-            self._call(handler, name, payload, reraise=raises)
+            self._call(handler, name, payload)
 
     def freeze(self) -> None:
         self._frozen = True
@@ -247,11 +242,11 @@ class Events:
             self._done.add(name)
             return first
 
-    def _call(self, handler: Callable[..., Any], name: str, payload: tuple[object, ...], *, reraise: bool) -> None:
+    def _call(self, handler: Callable[..., Any], name: str, payload: tuple[object, ...]) -> None:
         try:
             forks.call(handler, *payload, job=getattr(payload[0], "job", None) if payload else None)
         except Exception as error:
-            if reraise:
+            if name == "startup":
                 raise
             self._on_error(error, {"event": name})
 

@@ -21,7 +21,6 @@ from offsider.logs.setup import (
     base36,
     describe,
     job_level,
-    log_fields,
     logger,
     setup_logging,
     thread_id,
@@ -75,10 +74,10 @@ def test_a_plain_line():
 
 def test_a_line_of_a_job_has_its_jid_and_bound_fields():
     stream = log_to("without_timestamp")
-    with running(job(rows=7)), log_fields(request="r1"):
+    with running(job(rows=7, request="r1")):
         logger.warning("slow", extra={"fields": {"elapsed": 0.5004}})
     assert re.fullmatch(
-        r"WARN  pid=\d+ tid=\w+ request=r1 jid=ab12 class=Hard tags=x,y rows=7 elapsed=0\.5: slow\n",
+        r"WARN  pid=\d+ tid=\w+ jid=ab12 class=Hard tags=x,y rows=7 request=r1 elapsed=0\.5: slow\n",
         stream.getvalue(),
     )
 
@@ -149,7 +148,7 @@ def test_json_writes_other_values_as_text():
 
 def test_a_structured_line_is_flat():
     stream = log_to("structured")
-    with running(job(rows=7)), log_fields(request="r1"):
+    with running(job(rows=7, request="r1")):
         logger.warning("two\n%s", "lines", extra={"fields": {"elapsed": 0.5}})
     entry = json.loads(stream.getvalue())
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", entry.pop("time"))
@@ -277,7 +276,7 @@ def test_our_own_frames_of_a_failed_job_are_one_line():
 
 def test_values_whose_str_raises_do_not_break_a_line():
     stream = log_to("without_timestamp")
-    with log_fields(thing=Nasty()):
+    with running(job(thing=Nasty())):
         logger.info("about %s", Nasty(), exc_info=Nasty())
     text = stream.getvalue()
     assert "thing=<Nasty>" in text
@@ -400,7 +399,7 @@ def test_the_fast_path_writes_the_same_line(style):
     lines = []
     for way in (write_info, lambda message, fields: logger.info(message, extra={"fields": fields})):
         stream = log_to(style, stream=Terminal())
-        with log_fields(tenant="a\nb"), running(job(rows=7)):
+        with running(job(rows=7, tenant="a\nb")):
             way("done", {"elapsed": 0.25})
         lines.append(without_time(flushed(stream)))
     assert lines[0] == lines[1]

@@ -158,14 +158,14 @@ def test_a_line_is_about_the_running_job_unless_it_names_another(own, same):
 def test_a_line_about_another_job_has_no_fields_of_the_running_one():
     other = {"class": "Other", "jid": "cd"}
     with running(JobContext(dict(PAYLOAD), "low", log={"rows": 7})):
-        assert line_fields(other, {"request": "r1"}) == {**other, "request": "r1"}
-        assert line_fields({"rows": 8}, {"request": "r1"}) == {**ABOUT, "rows": 8, "request": "r1"}
+        assert line_fields(other) == other
+        assert line_fields({"rows": 8}) == {**ABOUT, "rows": 8}
 
 
 def test_a_line_about_a_job_has_no_fields_of_the_open_block():
     with context(user="bob", correlation_id="c2"):
-        assert line_fields({"jid": "cd"}, {}) == {"jid": "cd"}
-        assert line_fields({}, {}) == {"meta.user": "bob", "correlation_id": "c2"}
+        assert line_fields({"jid": "cd"}) == {"jid": "cd"}
+        assert line_fields({}) == {"meta.user": "bob", "correlation_id": "c2"}
 
 
 def test_the_size_of_a_job():

@@ -39,8 +39,6 @@ def test_going_down_is_in_reverse(events, name):
     events.on(name, lambda: seen.append(2))
     events.emit(name)
     assert seen == [2, 1]
-    events.emit(name, reverse=False)
-    assert seen == [2, 1, 1, 2]
 
 
 def test_once_means_once(events):
