@@ -73,7 +73,7 @@ def load_application(targets: Iterable[str], config: Config) -> list[ModuleType]
         except ITS_OWN as error:
             raise BrokenApplication(explain(f"cannot load {target}", error)) from error
     _configure(modules, config)
-    _install_periodic(config)
+    install_periodic(config)
     return modules
 
 
@@ -198,7 +198,7 @@ def _configure(modules: Iterable[ModuleType], config: Config) -> None:
             raise BrokenApplication(explain(f"{module.__name__}.configure(config) failed", error)) from error
 
 
-def _install_periodic(config: Config) -> None:
+def install_periodic(config: Config) -> None:
     """Add the extension for periodic jobs if the configuration file declares some."""
     if config.periodic and "periodic" not in config.extensions:
         from offsider.ext.periodic import Periodic  # with it come time zones, which most workers do not need

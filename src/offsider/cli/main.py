@@ -28,7 +28,7 @@ COMMANDS = {
     "limiters": "limiters",
     "jobs": "jobs",
     "routes": "routes",
-    "shards": "shards",
+    "shards": "routes",
     "migrate": "migrate",
     "doctor": "doctor",
     "mark": "mark",

@@ -7,6 +7,8 @@ from __future__ import annotations
 from django.apps import AppConfig
 from django.utils.module_loading import autodiscover_modules
 
+from offsider.django import checks  # noqa: F401  # registers them
+
 
 class OffsiderConfig(AppConfig):
     """The app ``offsider.django``, with the label ``offsider``."""
@@ -17,7 +19,5 @@ class OffsiderConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"  # pyright: ignore[reportAssignmentType]
 
     def ready(self) -> None:
-        """Register the checks, and import ``jobs.py`` and ``tasks.py`` of all installed apps."""
-        from offsider.django import checks  # noqa: F401  # registers them
-
+        """Import ``jobs.py`` and ``tasks.py`` of all installed apps."""
         autodiscover_modules("jobs", "tasks")

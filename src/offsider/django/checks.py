@@ -13,6 +13,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004  # Django's names
 from django.utils.module_loading import import_string
 
+from offsider.cli.application import install_periodic
 from offsider.config.application import TABLE, VARIABLE
 from offsider.config.config import Config
 from offsider.core.errors import OffsiderError
@@ -72,10 +73,7 @@ def _of_jobs(config: Config) -> Iterator[CheckMessage]:
         application.configure(config)
         config.check_rules()
         registry.check_all(config)
-        if config.periodic and "periodic" not in config.extensions:
-            from offsider.ext.periodic import Periodic  # as at the boot of a worker
-
-            config.use(Periodic())
+        install_periodic(config)  # as at the boot of a worker
     except OffsiderError as error:
         yield Error(str(error), id="offsider.E003")
         return

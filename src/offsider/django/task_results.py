@@ -49,7 +49,7 @@ WAITING_SECONDS = 30 * 86_400
 #: Maximum size of a return value as JSON, and of the traceback of an attempt, in characters.
 MOST_BYTES = 1_048_576
 MOST_TRACEBACK = 10_000
-_WRITE = Script("task_result", files("offsider.django") / "lua")
+_WRITE = Script("task_result", files("offsider.django"))
 
 
 class TaskLost(Exception):

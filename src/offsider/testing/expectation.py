@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, zip_longest
 from typing import Any, cast
@@ -30,51 +30,37 @@ _ABSENT = object()
 
 
 def differences(expected: Any, actual: Any, path: str) -> Iterator[str]:
-    """Yield every difference, also inside lists and dicts. A tuple equals the list that JSON makes of it.
+    """Yield every difference by its path: ``options['size'] is 1, not 2``; also inside lists and dicts.
 
-    Values are compared with ``==``, the expected one on the left, so ``unittest.mock.ANY`` works anywhere.
+    A tuple equals the list that JSON makes of it. Values are compared with ``==``, the expected one on the left, so
+    ``unittest.mock.ANY`` works anywhere.
     """
-    if isinstance(expected, Mapping) and isinstance(actual, Mapping):
-        yield from _of_mappings(cast(Mapping[str, Any], expected), cast(Mapping[str, Any], actual), path)
-    elif isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
-        pairs = zip_longest(cast(Iterable[Any], expected), cast(Iterable[Any], actual), fillvalue=_ABSENT)
-        for index, (left, right) in enumerate(pairs):
-            yield from of_pair(left, right, f"{path}[{index}]")
-    elif not _equal(cast(object, expected), cast(object, actual)):
-        yield f"{path} is {shown_value(cast(object, actual))}, not {shown_value(cast(object, expected))}"
-
-
-def of_pair(expected: object, actual: object, path: str) -> Iterator[str]:
-    """Yield the differences of two values, one of which may be absent."""
     if expected is _ABSENT:
         yield f"{path} is {shown_value(actual)}, but nothing was expected there"
     elif actual is _ABSENT:
         yield f"{path} is missing, not {shown_value(expected)}"
-    else:
-        yield from differences(expected, actual, path)
+    elif isinstance(expected, Mapping) and isinstance(actual, Mapping):
+        keys = cast(Mapping[str, Any], expected), cast(Mapping[str, Any], actual)
+        yield from of_keywords(*keys, lambda key: f"{path}[{key!r}]")
+    elif isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
+        items = cast(Sequence[Any], expected), cast(Sequence[Any], actual)
+        yield from of_arguments(*items, (f"{path}[{index}]" for index in count()))
+    elif not _equal(cast(object, expected), cast(object, actual)):
+        yield f"{path} is {shown_value(cast(object, actual))}, not {shown_value(cast(object, expected))}"
 
 
-def of_arguments(expected: list[Any], actual: list[Any], names: Iterable[str]) -> Iterator[str]:
+def of_arguments(expected: Sequence[Any], actual: Sequence[Any], names: Iterable[str]) -> Iterator[str]:
     """Yield the differences of lists whose elements have names."""
-    for left, right, name in _named(expected, actual, names):
-        yield from of_pair(left, right, name)
+    for (left, right), name in zip(zip_longest(expected, actual, fillvalue=_ABSENT), names, strict=False):
+        yield from differences(left, right, name)
 
 
-def of_keywords(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the differences of dicts whose keys are names."""
-    for name in {**expected, **actual}:
-        yield from of_pair(expected.get(name, _ABSENT), actual.get(name, _ABSENT), name)
-
-
-def _named(expected: list[Any], actual: list[Any], names: Iterable[str]) -> Iterator[tuple[Any, Any, str]]:
-    pairs = zip_longest(expected, actual, fillvalue=_ABSENT)
-    for (left, right), name in zip(pairs, names, strict=False):
-        yield left, right, name
-
-
-def _of_mappings(expected: Mapping[str, Any], actual: Mapping[str, Any], path: str) -> Iterator[str]:
+def of_keywords(
+    expected: Mapping[str, Any], actual: Mapping[str, Any], path: Callable[[str], str] = str
+) -> Iterator[str]:
+    """Yield the differences of dicts; ``path`` returns the path of a key."""
     for key in {**expected, **actual}:
-        yield from of_pair(expected.get(key, _ABSENT), actual.get(key, _ABSENT), f"{path}[{key!r}]")
+        yield from differences(expected.get(key, _ABSENT), actual.get(key, _ABSENT), path(key))
 
 
 def _equal(expected: object, actual: object) -> bool:
