@@ -9,7 +9,7 @@ from itertools import count
 
 import pytest
 
-from offsider.cli.supervisor.children import KILL_SECONDS, SLACK_SECONDS, Children, described
+from offsider.cli.supervisor.children import KILL_SECONDS, SLACK_SECONDS, Backoff, Children, described
 from offsider.cli.supervisor.fork import Child
 from offsider.worker.memory_limits import MemoryLimits, MemoryWatch
 
@@ -285,3 +285,14 @@ def test_a_stop_kills_a_program_that_replaced_a_worker_at_the_same_deadline(chil
     assert first.heard == ["TERM"]
     tend(children, latest + 1 - time.monotonic())
     assert first.heard == ["TERM", "KILL"]
+
+
+def test_at_once_the_first_time_then_longer_and_longer_up_to_half_a_minute():
+    backoff = Backoff()
+    assert [backoff.pause_seconds(0.1) for _ in range(8)] == [0, 1, 2, 4, 8, 16, 30, 30]
+
+
+def test_a_minute_of_uptime_resets_the_backoff():
+    backoff = Backoff()
+    pauses = [backoff.pause_seconds(lived) for lived in (0, 59, 59, 60, 0)]
+    assert pauses == [0, 1, 2, 0, 1]

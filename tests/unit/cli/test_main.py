@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from offsider import __version__
-from offsider.cli.main import COMMANDS, main
+from offsider.cli.main import COMMANDS, main, version
 
 
 def call(*words):
@@ -66,3 +67,7 @@ def test_the_module_is_the_command():
         [sys.executable, "-m", "offsider", "--version"], capture_output=True, text=True, check=True, timeout=60
     )
     assert run.stdout == f"offsider {__version__}\n"
+
+
+def test_it_prints_both_versions():
+    assert CliRunner().invoke(version).output == f"offsider {__version__} (Python {platform.python_version()})\n"

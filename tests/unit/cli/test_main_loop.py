@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 
 import pytest
 
 from offsider.cli import main_loop as running_module
-from offsider.cli.main_loop import MainLoop
+from offsider.cli.main_loop import MainLoop, dump, task_stacks, thread_stacks
 from offsider.config.config import Config
 from offsider.worker.parts import Lifecycle
 from offsider.worker.unit_of_work import UnitOfWork
@@ -203,3 +204,56 @@ def test_usr2_of_a_supervisor_during_a_stop_ends_it_at_once(reported, log):
     assert MainLoop(launcher, FakeSignals(["TERM"], ["USR2"]), supervised=True).until_stopped() == 0
     assert launcher.calls == ["stop", "hurry"]
     assert "stopping at once" in log.text
+
+
+def test_every_thread_is_shown_with_its_name_and_place():
+    go = threading.Event()
+
+    def waiting_here():
+        go.wait(30)
+
+    thread = threading.Thread(target=waiting_here, name="a-waiting-thread")
+    thread.start()
+    try:
+        texts = list(thread_stacks())
+    finally:
+        go.set()
+        thread.join()
+    [text] = [text for text in texts if "a-waiting-thread" in text]
+    assert "waiting_here" in text
+    assert text.startswith("thread tid=")
+    assert len(texts) >= 2
+
+
+def test_every_task_is_shown():
+    async def main():
+        async def waits_here():
+            await asyncio.sleep(30)
+
+        task = asyncio.create_task(waits_here(), name="job-1")
+        await asyncio.sleep(0)
+        texts = list(task_stacks([task]))
+        task.cancel()
+        return texts
+
+    [text] = asyncio.run(main())
+    assert text.startswith("asyncio task job-1\n")
+    assert "waits_here" in text
+
+
+class BrokenTask:
+    def get_name(self):
+        return "broken"
+
+    def get_stack(self):
+        raise RuntimeError("changed")
+
+
+def test_a_task_that_changes_during_the_dump_does_not_stop_it(caplog):
+    logger = logging.getLogger("offsider")
+    logger.addHandler(caplog.handler)
+    try:
+        dump([BrokenTask()])
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert "its stack cannot be shown: RuntimeError: changed" in caplog.text

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
+from types import SimpleNamespace
 
 import pytest
 
-from offsider.cli.systemd import notify, watchdog_seconds
+from offsider.cli.systemd import notify, title_setter, watchdog_seconds
 
 
 def test_a_message_reaches_the_socket():
@@ -40,3 +42,15 @@ def test_a_missing_socket_is_not_an_error():
 )
 def test_the_watchdog_is_notified_at_half_its_interval(environ, seconds):
     assert watchdog_seconds(environ) == seconds
+
+
+def test_the_title_is_set_if_the_package_is_installed(monkeypatch):
+    titles = []
+    monkeypatch.setitem(sys.modules, "setproctitle", SimpleNamespace(setproctitle=titles.append))
+    title_setter()("offsider 1.0 [0 of 5 busy]")
+    assert titles == ["offsider 1.0 [0 of 5 busy]"]
+
+
+def test_the_title_is_unchanged_without_the_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "setproctitle", None)
+    title_setter()("anything")

@@ -1,13 +1,19 @@
 """Routing rules: the first match wins, errors name the position, and equal rules have equal digests."""
 
+from __future__ import annotations
+
+import subprocess
+import sys
 from dataclasses import dataclass, field
 
 import pytest
 
+import offsider
 from offsider.config.config import Config
-from offsider.config.routing import NO_RULES, Routed, Rules, route
+from offsider.config.routing import NO_RULES, Routed, Rules, known_job, known_jobs, route
 from offsider.core.characteristics import Characteristics
 from offsider.core.errors import ConfigurationError
+from offsider.jobs import registry
 
 RULES = Rules.read([["urgency=high", "urgent"], ["tags=own", ""], ["urgency=throttled", "later"]])
 
@@ -148,3 +154,22 @@ class TestFiles:
             ConfigurationError, match=r"OFFSIDER_ROUTING_RULES: routing\.rules expects .*JSON.* got 'junk'"
         ):
             Config.load(environ={"OFFSIDER_ROUTING_RULES": "junk"}, cwd=tmp_path)
+
+
+def test_a_declared_job_is_found_by_its_name_and_its_aliases():
+    with registry.isolated():
+
+        @offsider.job(name="shop.greet", aliases=["shop.hello"])
+        def greet() -> None: ...
+
+        assert known_job("shop.greet") is known_job("shop.hello") is registry.find("shop.greet")
+        assert known_job("shop.nobody") is None
+        assert registry.find("shop.greet") in known_jobs()
+
+
+def test_without_a_registry_nothing_is_declared():
+    program = (
+        "from offsider.config.routing import known_job, known_jobs; "
+        "assert known_job('shop.greet') is None and not known_jobs()"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

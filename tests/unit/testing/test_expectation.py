@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from unittest.mock import ANY
+
+import pytest
 
 from offsider import job
-from offsider.testing import fake
-from offsider.testing.expectation import expect
+from offsider.testing import expectation as failure, fake
+from offsider.testing.enqueued_job import EnqueuedJob
+from offsider.testing.expectation import differences, expect, of_arguments, of_keywords
 
 
 def test_it_describes_the_expectation():
@@ -49,3 +53,83 @@ def test_the_arguments_of_a_job_that_lives_elsewhere_are_called_by_position():
 
         Client(Config()).push({"class": "Ruby", "args": [1, {"a": 2}]})
     assert list(expect("Ruby", (1, {"a": 3}), {}).differences(enqueued.jobs[0])) == ["args[1]['a'] is 2, not 3"]
+
+
+@pytest.mark.parametrize(
+    "expected, actual",
+    [
+        (1, 1),
+        (1, 1.0),
+        ([1, {"a": [2]}], [1, {"a": [2]}]),
+        ((1, 2), [1, 2]),
+        (ANY, {"a": 1}),
+        ({"a": [ANY, 2]}, {"a": ["x", 2]}),
+        (True, True),
+        (None, None),
+    ],
+)
+def test_equal_values_have_no_differences(expected, actual):
+    assert list(differences(expected, actual, "x")) == []
+
+
+@pytest.mark.parametrize(
+    "expected, actual, text",
+    [
+        (1, 2, "x is 2, not 1"),
+        (1, True, "x is True, not 1"),
+        (False, 0, "x is 0, not False"),
+        (1, "1", "x is '1', not 1"),
+        ([1], {"a": 1}, "x is {'a': 1}, not [1]"),
+        ({"a": {"b": [1, 2]}}, {"a": {"b": [1, 3]}}, "x['a']['b'][1] is 3, not 2"),
+        ({"a": 1}, {}, "x['a'] is missing, not 1"),
+        ({}, {"a": 1}, "x['a'] is 1, but nothing was expected there"),
+        ([1, 2], [1], "x[1] is missing, not 2"),
+    ],
+)
+def test_a_difference_names_its_path(expected, actual, text):
+    assert list(differences(expected, actual, "x")) == [text]
+
+
+def test_arguments_are_called_by_their_names():
+    assert list(of_arguments([1, 2], [1, 3, 4], iter(["a", "b", "rest[0]"]))) == [
+        "b is 3, not 2",
+        "rest[0] is 4, but nothing was expected there",
+    ]
+    assert list(of_keywords({"a": 1}, {"b": 2})) == ["a is missing, not 1", "b is 2, but nothing was expected there"]
+
+
+def kept(name: str, *args: object) -> EnqueuedJob:
+    return EnqueuedJob({"class": name, "args": list(args)}, "default", None, b"")
+
+
+def test_nothing_at_all():
+    assert failure.not_enough(expect("send", (1,), {}), [], None, 0) == "not enqueued: send(1)\nNothing is enqueued."
+
+
+def test_jobs_that_ran_already_are_mentioned():
+    assert "1 job ran already and is not counted." in failure.not_enough(expect("send", (), {}), [], None, 1)
+    assert "2 jobs ran already and are not counted." in failure.not_enough(expect("send", (), {}), [], None, 2)
+
+
+def test_a_name_that_is_similar_is_mentioned():
+    text = failure.not_enough(expect("app.send_mail", (), {}), [kept("app.send_email"), kept("tick")], None, 0)
+    assert text.endswith("No job of that name is enqueued; one called app.send_email is.")
+    assert "No job" not in failure.not_enough(expect("app.send_mail", (), {}), [kept("tick")], None, 0)
+
+
+def test_the_nearest_is_the_one_with_the_fewest_differences():
+    jobs = [kept("send", 1, 2, 3), kept("tick"), kept("send", 1, 9, 3), kept("send", 8, 9, 3)]
+    text = failure.not_enough(expect("send", (1, 9, 4), {}), jobs, None, 0)
+    assert text.endswith("Nearest is 3: args[2] is 3, not 4.")
+
+
+def test_a_long_list_is_cut():
+    lines = failure.unexpected(expect("send", (), {}), [kept("send", number) for number in range(25)]).splitlines()
+    assert lines[0] == "enqueued 25 times, and should not be: send(...)"
+    assert lines[-2:] == ["  20. send(19) in queue default", "  ... and 5 more"]
+
+
+def test_a_wrong_number_is_not_explained_by_the_nearest():
+    text = failure.not_enough(expect("send", (1,), {}), [kept("send", 1), kept("send", 2)], 2, 0)
+    assert text.startswith("expected 2 jobs, found 1: send(1)")
+    assert "Nearest" not in text
