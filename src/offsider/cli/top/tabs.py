@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from offsider.cli.queues import is_served, served_queues
 from offsider.cli.text import ago, duration, grouped, listed_arguments, megabytes, plain
@@ -94,20 +95,18 @@ class View:
     text: str = ""
 
 
-class Tab(Protocol):
-    """One tab."""
+class Tab(ABC):
+    """One tab of a server; ``actions`` are by key."""
 
-    @property
-    def title(self) -> str: ...
+    title: str
+    actions: Mapping[str, Action] = {}
 
-    @property
-    def actions(self) -> Mapping[str, Action]:
-        """Actions by key."""
-        ...
+    def __init__(self, here: Installation) -> None:
+        self._here = here
 
+    @abstractmethod
     def read(self, view: View) -> Table:
         """Read the current data. Raises RedisFailure."""
-        ...
 
 
 def paged(columns: tuple[str, ...], rows: Sequence[Row], view: View) -> Table:
@@ -118,18 +117,29 @@ def paged(columns: tuple[str, ...], rows: Sequence[Row], view: View) -> Table:
     return Table(columns, found[start : start + view.size], len(found))
 
 
+def _unless(error: type[OffsiderError], act: Callable[[Any], object]) -> Callable[[Any], bool]:
+    """Wrap an action so that it returns False for the subjects that it raises this error for."""
+
+    def guarded(subject: Any) -> bool:
+        try:
+            return act(subject) is not False
+        except error:
+            return False
+
+    return guarded
+
+
 _SAMPLES = 120
 _COUNTERS = ("COUNTER", "NOW")
 
 
-class Home:
+class Home(Tab):
     """The counters."""
 
     title = "Home"
-    actions: Mapping[str, Action] = {}
 
     def __init__(self, here: Installation) -> None:
-        self._here = here
+        super().__init__(here)
         self._rates: deque[float] = deque(maxlen=_SAMPLES)
 
     def read(self, view: View) -> Table:
@@ -155,24 +165,21 @@ class Home:
 _PROCESSES = ("PROCESS, JOB", "BUSY", "SINCE", "MEMORY", "QUEUES, ARGUMENTS")
 
 
-class Busy:
+class Busy(Tab):
     """Processes, which accept signals, and running jobs, which are read-only."""
 
     title = "Busy"
-
-    def __init__(self, here: Installation) -> None:
-        self._here = here
-        self.actions = {
-            key: Action(
-                verb,
-                f"{verb.lower()} sent to {{}}",
-                asks=True,
-                act=_unless(EmbeddedProcess, send),
-                noun="process",
-                skipped="skipped (embedded)",
-            )
-            for key, verb, send in (("Q", "Quiet", Process.quiet), ("T", "Stop", Process.stop))
-        }
+    actions: Mapping[str, Action] = {
+        key: Action(
+            verb,
+            f"{verb.lower()} sent to {{}}",
+            asks=True,
+            act=_unless(EmbeddedProcess, send),
+            noun="process",
+            skipped="skipped (embedded)",
+        )
+        for key, verb, send in (("Q", "Quiet", Process.quiet), ("T", "Stop", Process.stop))
+    }
 
     def read(self, view: View) -> Table:
         running: defaultdict[str, list[Work]] = defaultdict(list)
@@ -196,28 +203,16 @@ def _rows(process: Process, running: Sequence[Work], now: float) -> Iterator[Row
         yield Row(f"{process.identity} {work.tid}", (job, "", duration(work.elapsed_seconds), "", arguments))
 
 
-def _unless(error: type[OffsiderError], act: Callable[[Any], object]) -> Callable[[Any], bool]:
-    """Wrap an action so that it returns False for the subjects that it raises this error for."""
-
-    def guarded(subject: Any) -> bool:
-        try:
-            return act(subject) is not False
-        except error:
-            return False
-
-    return guarded
-
-
 _QUEUES = ("QUEUE", "SIZE", "LATENCY", "STATE")
 
 
-class Queues:
+class Queues(Tab):
     """Every queue, by name."""
 
     title = "Queues"
 
     def __init__(self, here: Installation) -> None:
-        self._here = here
+        super().__init__(here)
         self.actions = {
             "p": Action("Pause", "{} paused or unpaused", asks=False, act=self._toggle),
             "D": Action("Clear", "{} cleared", asks=True, act=self._clear),
@@ -256,14 +251,10 @@ class Queues:
 _JOBS = ("JOB", "RUNS", "FAILED", "TOTAL", "AVERAGE")
 
 
-class Metrics:
+class Metrics(Tab):
     """Job classes, sorted by total run time."""
 
     title = "Metrics"
-    actions: Mapping[str, Action] = {}
-
-    def __init__(self, here: Installation) -> None:
-        self._here = here
 
     def read(self, view: View) -> Table:
         jobs = sorted(JobMetrics.top("1h", config=self._here).jobs, key=lambda job: job.total_seconds, reverse=True)
@@ -344,7 +335,7 @@ def _sorted(scan: _Scan) -> list[SetEntry]:
     return sorted(scan.found.values(), key=lambda entry: entry.score)
 
 
-class SetTab:
+class SetTab(Tab):
     """The tab of one sorted set.
 
     Args:
@@ -364,10 +355,10 @@ class SetTab:
         fails: bool,
         newest_first: bool = False,
     ) -> None:
+        super().__init__(here)
         self.title = title
         self.actions = actions
         self._jobs = jobs
-        self._here = here
         self._fails = fails
         self._newest_first = newest_first
         self._filter: Filter | None = None
