@@ -15,11 +15,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
 
 from offsider.core.errors import ConfigurationError
 from offsider.logs.setup import describe, logger
 from offsider.prometheus.family import concurrency_family, running_family, series_families
+from offsider.worker.health_state import HealthState
 from offsider.worker.totals import Totals
 
 REQUEST_BYTES = 8192
@@ -34,14 +34,6 @@ STATUS = {
     501: "Not Implemented",
     503: "Service Unavailable",
 }
-
-
-class Health(Protocol):
-    """Health of the workers, see `offsider.worker.health_state.HealthState`."""
-
-    def live(self) -> list[str]: ...
-
-    def ready(self) -> list[str]: ...
 
 
 class Starting:
@@ -67,7 +59,7 @@ class HealthServer:
 
     def __init__(self, address: str, *, shard: str = "") -> None:
         self._shard = shard
-        self._health: Callable[[], Health] = Starting
+        self._health: Callable[[], HealthState | Starting] = Starting
         self._totals = Totals()
         self._socket = _listening(address)
         self._serving = self._closed = False
@@ -80,7 +72,7 @@ class HealthServer:
         """The port that it listens on."""
         return int(self._socket.getsockname()[1])
 
-    def serve(self, health: Callable[[], Health] = Starting, totals: Totals | None = None) -> None:
+    def serve(self, health: Callable[[], HealthState | Starting] = Starting, totals: Totals | None = None) -> None:
         """Respond in threads. A second call replaces the arguments of the first.
 
         Args:
@@ -162,7 +154,7 @@ def _read(connection: socket.socket) -> bytes:
     return data
 
 
-def response(request: bytes, health: Callable[[], Health], totals: Totals, shard: str = "") -> bytes:
+def response(request: bytes, health: Callable[[], HealthState | Starting], totals: Totals, shard: str = "") -> bytes:
     """Return the response to a request of arbitrary bytes."""
     if len(request) > REQUEST_BYTES:
         return _written(431, "the request is too large\n")
@@ -200,7 +192,7 @@ def _metrics(totals: Totals, *, body: bool) -> bytes:
     return _written(200, text_of(families), content_type=CONTENT_TYPE, body=body)
 
 
-def _reasons(path: str, health: Callable[[], Health]) -> Sequence[str]:
+def _reasons(path: str, health: Callable[[], HealthState | Starting]) -> Sequence[str]:
     try:
         now = health()
         return now.live() if path == "/live" else now.ready()

@@ -142,23 +142,21 @@ def _text(path: Path) -> str:
 def from_document(document: Document, environment: str, environ: Mapping[str, str]) -> Iterator[Assignment]:
     """Return every value of the file that applies to ``environment``; later ones override earlier ones."""
     tree = {key: value for key, value in document.tree.items() if key != ENVIRONMENTS}
-    yield from _walk(tree, document.origin, environ)
+    yield from from_tree(tree, document.origin, environ)
     environments = _table(document.tree.get(ENVIRONMENTS, {}), document.origin, ENVIRONMENTS)
     for name, part in environments.items():
         applies = name == environment
         table = _table(part, document.origin, f"{ENVIRONMENTS}.{name}")
         # The parts of other environments are checked too, so that a typo there is reported early.
-        found = [*_walk(table, f"{document.origin} [{ENVIRONMENTS}.{name}]", environ if applies else None)]
+        found = [*from_tree(table, f"{document.origin} [{ENVIRONMENTS}.{name}]", environ if applies else None)]
         yield from found if applies else ()
 
 
-def from_tree(tree: Mapping[str, object], origin: str, environ: Mapping[str, str]) -> Iterator[Assignment]:
-    """Return every value of a tree in the format of a file, without ``environments``."""
-    return _walk(tree, origin, environ)
+def from_tree(tree: Mapping[str, object], origin: str, environ: Mapping[str, str] | None) -> Iterator[Assignment]:
+    """Return every value of a tree in the format of a file, without ``environments``.
 
-
-def _walk(tree: Mapping[str, object], origin: str, environ: Mapping[str, str] | None) -> Iterator[Assignment]:
-    """Return the assignments of a tree; without ``environ``, for another environment, ``${VAR}`` is left as it is."""
+    Without ``environ``, for another environment, ``${VAR}`` is left as it is.
+    """
     for section, key, value in _places(tree, origin):
         place, parse = _setting(section, key, origin)
         yield Assignment(*place, _filled(value, origin, environ, parse), origin)
