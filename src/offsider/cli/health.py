@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from http import HTTPStatus
 
 from offsider.core.errors import ConfigurationError
 from offsider.logs.setup import describe, logger
@@ -25,15 +26,6 @@ from offsider.worker.totals import Totals
 REQUEST_BYTES = 8192
 REQUEST_SECONDS = 2.0
 MOST_CONNECTIONS = 16
-STATUS = {
-    200: "OK",
-    400: "Bad Request",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    431: "Request Header Fields Too Large",
-    501: "Not Implemented",
-    503: "Service Unavailable",
-}
 
 
 class Starting:
@@ -215,7 +207,7 @@ def _written(
 ) -> bytes:
     content = text.encode()
     head = (
-        f"HTTP/1.1 {status} {STATUS[status]}\r\nContent-Type: {content_type}\r\n"
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: {content_type}\r\n"
         f"Content-Length: {len(content)}\r\nCache-Control: no-store\r\nConnection: close\r\n{extra}\r\n"
     )
     return head.encode() + (content if body else b"")
