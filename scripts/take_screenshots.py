@@ -34,7 +34,7 @@ from offsider.core.backtrace import compress  # noqa: E402
 from offsider.core.payload import new_jid  # noqa: E402
 from offsider.embedded import EmbeddedServer  # noqa: E402
 from offsider.inspector.job_metrics import BOUNDS_MS  # noqa: E402
-from offsider.web.routing import segment  # noqa: E402
+from offsider.web.segments import segment  # noqa: E402
 from tests.process.web_process import WebProcess  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"

@@ -17,7 +17,8 @@ from bench.scoreboard.ground import Ground
 from bench.scoreboard.payloads import ODD_VALUES
 from bench.scoreboard.row import Report, row
 from bench.scoreboard.visits import FORM, HOST, OURS, Asked, Reply, Visits
-from offsider.web.routing import Route, segment
+from offsider.web.routing import Route
+from offsider.web.segments import segment
 from tests.hostile import STRINGS
 
 SLOWEST_SECONDS = 1.0

@@ -16,7 +16,7 @@ from bench.scoreboard.row import Report, row
 from bench.scoreboard.servers import Server
 from offsider.core.payload import new_jid
 from offsider.inspector import JobRecord
-from offsider.web.routing import segment
+from offsider.web.segments import segment
 
 THREADS = 4
 MEGABYTE = 1_000_000

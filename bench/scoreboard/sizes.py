@@ -16,7 +16,7 @@ from offsider import Config
 from offsider.config.installation import Installation
 from offsider.core.payload import new_jid
 from offsider.inspector import Queue, RetrySet, Stats
-from offsider.web.routing import segment
+from offsider.web.segments import segment
 from tests.process.workers import Worker
 
 PAGE = 25

@@ -20,7 +20,8 @@ from bench.scoreboard.servers import Server
 from bench.scoreboard.visits import AsgiVisits, WsgiVisits
 from offsider import Config
 from offsider.web import asgi, wsgi
-from offsider.web.routing import Route, segment
+from offsider.web.routing import Route
+from offsider.web.segments import segment
 
 _SOURCES = Path(offsider.web.__file__).parent
 _READ = re.compile(r"""request\.(?:number|choice|text|selected)\(\s*["']([a-z_]+)["']""")

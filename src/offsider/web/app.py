@@ -44,7 +44,8 @@ from offsider.web.results import (
     TooLarge,
     WebError,
 )
-from offsider.web.routing import Match, Router, from_segment
+from offsider.web.routing import Match, Router
+from offsider.web.segments import from_segment
 from offsider.web.translation import preferred
 
 log = logging.getLogger("offsider.web")

@@ -14,7 +14,7 @@ from offsider.web.options import WebOptions
 from offsider.web.redaction import redacted
 from offsider.web.request import Fields, Request
 from offsider.web.results import BadRequest
-from offsider.web.routing import segment
+from offsider.web.segments import segment
 from offsider.web.translation import Locale
 
 _WHOLE = re.compile(r"-?[0-9]{1,15}", re.ASCII)

@@ -1,11 +1,7 @@
 """Routes from paths to functions.
 
-A path is written like ``/queues/{name}/delete``. A placeholder matches a name as written by `segment`. Routes are tried
-in order.
-
-Names of queues and ids of jobs may contain any character. Percent encoding does not work: WSGI servers and many proxies
-decode ``%2F`` before we see it. So unusual characters are written as ``~`` and two hex digits for each byte, which no
-layer changes; usual names stay unchanged.
+A path is written like ``/queues/{name}/delete``. A placeholder matches a name as written by `offsider.web.segments`.
+Routes are tried in order.
 """
 
 from __future__ import annotations
@@ -17,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from offsider.web.results import Answer, Message, NotAllowed, NotFound
+from offsider.web.segments import from_segment
 
 if TYPE_CHECKING:
     from offsider.web.page_request import PageRequest
@@ -25,10 +22,6 @@ if TYPE_CHECKING:
 LOOK = "page"
 PREFER = "preferences"
 _PART = re.compile(r"\{([a-z_]+)\}")
-_ODD = re.compile(r"[^A-Za-z0-9_.:-]")
-_WRITTEN = re.compile(r"(?:~[0-9a-f]{2})+")
-#: Segments that clients and servers normalize away.
-_FOLDERS = re.compile(r"\.{1,2}")
 
 
 @dataclass(frozen=True)
@@ -100,25 +93,3 @@ def _compiled(path: str) -> re.Pattern[str]:
     # Odd pieces are names of placeholders.
     pattern = "".join(f"(?P<{piece}>[^/]+)" if number % 2 else re.escape(piece) for number, piece in enumerate(pieces))
     return re.compile(pattern)
-
-
-def segment(name: str) -> str:
-    """Return a name as one segment of a path.
-
-    >>> segment("default"), segment("a/b é"), segment("..")
-    ('default', 'a~2fb~20~c3~a9', '~2e~2e')
-    """
-    if _FOLDERS.fullmatch(name):
-        return _as_bytes(name)
-    return _ODD.sub(lambda odd: _as_bytes(odd[0]), name) or "~"
-
-
-def from_segment(text: str) -> str:
-    """Return the name of a segment. A segment that was typed by hand, without escapes, is the name itself."""
-    if text == "~":
-        return ""
-    return _WRITTEN.sub(lambda written: bytes.fromhex(written[0].replace("~", "")).decode(errors="replace"), text)
-
-
-def _as_bytes(text: str) -> str:
-    return "".join(f"~{byte:02x}" for byte in text.encode(errors="replace"))

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from offsider.inspector import JobRecord
 from offsider.web.display import LINE_LETTERS, MOST_LETTERS, cut, is_finite
-from offsider.web.routing import segment
+from offsider.web.segments import segment
 
 #: Maximum characters of a text on the page of a job.
 MOST_ON_PAGES = 100_000

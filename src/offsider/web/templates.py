@@ -17,7 +17,7 @@ import jinja2
 from offsider.web import charts, display
 from offsider.web.assets import own_assets
 from offsider.web.extension_tabs import tab_assets
-from offsider.web.routing import segment
+from offsider.web.segments import segment
 
 if TYPE_CHECKING:
     from offsider.web.page_request import PageRequest

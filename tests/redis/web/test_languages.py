@@ -12,7 +12,7 @@ from offsider.config.installation import Installation
 from offsider.storage import error_groups
 from offsider.storage.error_groups import Noted
 from offsider.web.pages import routes
-from offsider.web.routing import segment
+from offsider.web.segments import segment
 from offsider.web.translation import FOLDER, Locale, locales
 from tests.redis.web.stored import failed, job, push
 

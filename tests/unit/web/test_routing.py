@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from offsider.web.results import NotAllowed, NotFound, Text
-from offsider.web.routing import LOOK, PREFER, Route, Router, segment
+from offsider.web.routing import LOOK, PREFER, Route, Router
+from offsider.web.segments import segment
 
 
 def answer(request):

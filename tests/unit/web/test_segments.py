@@ -7,7 +7,7 @@ import re
 import pytest
 from hypothesis import given, strategies
 
-from offsider.web.routing import from_segment, segment
+from offsider.web.segments import from_segment, segment
 
 
 @pytest.mark.parametrize("name", ["default", "low-1", "mail:out", "a.b_c", "f9b8e2a1c3d4e5f60718293a"])

@@ -10,7 +10,8 @@ from offsider.core.errors import EmbeddedProcess
 from offsider.inspector import Process, ProcessSet, Work, WorkSet
 from offsider.web.page_request import PageRequest
 from offsider.web.results import BadRequest, Done, Message, NotFound, Page
-from offsider.web.routing import LOOK, Route, segment
+from offsider.web.routing import LOOK, Route
+from offsider.web.segments import segment
 from offsider.web.shown_job import shown
 
 PER_PAGE = 100

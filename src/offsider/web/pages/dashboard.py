@@ -13,7 +13,8 @@ from offsider.web.counters import counters, last_hour, looked, server, stranded
 from offsider.web.layout import counts
 from offsider.web.page_request import PageRequest
 from offsider.web.results import Answer, Page, Text
-from offsider.web.routing import LOOK, Route, segment
+from offsider.web.routing import LOOK, Route
+from offsider.web.segments import segment
 
 MOST_QUEUES = 8
 MOST_JOBS = 5

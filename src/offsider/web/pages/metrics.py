@@ -19,7 +19,8 @@ from offsider.web.filters import address
 from offsider.web.page_request import PageRequest
 from offsider.web.pages.switches import switches_path
 from offsider.web.results import BadRequest, Page
-from offsider.web.routing import LOOK, Route, segment
+from offsider.web.routing import LOOK, Route
+from offsider.web.segments import segment
 
 #: Number of lines by default, and at most.
 _TOP = 5

@@ -17,7 +17,8 @@ from offsider.web.filters import address, fields_of, listed, wanted
 from offsider.web.job_lookup import QUEUE, find_in_list, queue_key
 from offsider.web.page_request import PageRequest
 from offsider.web.results import Done, Message, NotFound, Page
-from offsider.web.routing import LOOK, Route, segment
+from offsider.web.routing import LOOK, Route
+from offsider.web.segments import segment
 from offsider.web.shown_job import moment, shown
 
 #: A queue with such a name has a page even if it does not exist yet; other names must exist.

@@ -12,7 +12,8 @@ from offsider.web.display import cut
 from offsider.web.layout import counts
 from offsider.web.page_request import PageRequest, server_path
 from offsider.web.results import Page
-from offsider.web.routing import LOOK, Route, segment
+from offsider.web.routing import LOOK, Route
+from offsider.web.segments import segment
 
 #: Maximum queues shown; a shard that selects jobs may have more.
 MOST_QUEUES = 30

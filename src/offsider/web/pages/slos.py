@@ -14,7 +14,8 @@ from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import address
 from offsider.web.page_request import PageRequest
 from offsider.web.results import Page
-from offsider.web.routing import LOOK, Route, segment
+from offsider.web.routing import LOOK, Route
+from offsider.web.segments import segment
 
 Row: TypeAlias = "dict[str, Any]"
 

@@ -10,7 +10,8 @@ from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import address
 from offsider.web.page_request import PageRequest
 from offsider.web.results import BadRequest, Done, Message, Page
-from offsider.web.routing import LOOK, Route, segment
+from offsider.web.routing import LOOK, Route
+from offsider.web.segments import segment
 from offsider.web.shown_job import moment
 
 PATH = "/switches"

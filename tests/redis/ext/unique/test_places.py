@@ -55,7 +55,7 @@ def test_the_walk_finds_a_job_that_leaves_a_list_of_an_extension(redis, at):
 
 
 def test_the_walk_reads_a_list_added_during_its_last_step(redis, raw_redis, monkeypatch):
-    noted = places.extension_lists.keys_of
+    noted = places.queues.extension_lists
     calls = []
 
     def late(given):
@@ -66,7 +66,7 @@ def test_the_walk_reads_a_list_added_during_its_last_step(redis, raw_redis, monk
             raw_redis.lpush("offsider:held", payload("held"))
         return known
 
-    monkeypatch.setattr(places.extension_lists, "keys_of", late)
+    monkeypatch.setattr(places.queues, "extension_lists", late)
     assert "held" in next(places.walk(redis))
 
 
