@@ -55,6 +55,14 @@ class WebBadge:
 
 
 @dataclass(frozen=True)
+class WebProgress:
+    """A bar with ``done / total`` beside it; without a total only the number."""
+
+    done: float
+    total: float | None
+
+
+@dataclass(frozen=True)
 class WebButton:
     """A button that sends a POST to one of the tab's ``actions``.
 
@@ -99,7 +107,7 @@ def check_path(kind: str, path: str) -> None:
 
 
 #: A value in a table or of a fact. Numbers are formatted for the visitor's language.
-Cell: TypeAlias = str | int | float | bool | WebLink | WebTime | WebBadge | WebButton | None
+Cell: TypeAlias = str | int | float | bool | WebLink | WebTime | WebBadge | WebProgress | WebButton | None
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from offsider.config.web_tab import (
     WebJson,
     WebLink,
     WebNote,
+    WebProgress,
     WebTab,
     WebTable,
     WebTime,
@@ -99,6 +100,8 @@ def cell(value: object) -> dict[str, Any]:
             return {"is": "time", "at": moment(value.at)}
         case WebBadge():
             return {"is": "badge", "text": value.text, "tone": value.tone}
+        case WebProgress():
+            return {"is": "progress", "done": value.done, "total": value.total}
         case WebButton():
             return _button(value)
         case _:
@@ -110,8 +113,14 @@ def block(value: object) -> dict[str, Any]:
     match value:
         case WebTable():
             rows = [[cell(each) for each in row] for row in value.rows]
-            columns = list(value.columns)
-            return {"is": "table", "title": value.title, "columns": columns, "rows": rows, "empty": value.empty}
+            return {
+                "is": "table",
+                "title": value.title,
+                "columns": list(value.columns),
+                "numeric": sorted({at for row in rows for at, each in enumerate(row) if each["is"] == "number"}),
+                "rows": rows,
+                "empty": value.empty,
+            }
         case WebFacts():
             facts = [{"name": name, "cell": cell(each)} for name, each in value.facts.items()]
             return {"is": "facts", "title": value.title, "facts": facts}

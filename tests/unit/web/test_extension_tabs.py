@@ -15,6 +15,7 @@ from offsider.config.web_tab import (
     WebFacts,
     WebLink,
     WebNote,
+    WebProgress,
     WebTab,
     WebTable,
     WebTime,
@@ -36,6 +37,7 @@ from offsider.web.routing import LOOK, Route
         (WebTime(1.0), {"is": "time", "at": 1.0}),
         (WebTime(math.nan), {"is": "time", "at": None}),
         (math.inf, {"is": "text", "text": "inf"}),
+        (WebProgress(1, 4), {"is": "progress", "done": 1, "total": 4}),
         (WebBadge("on", "good"), {"is": "badge", "text": "on", "tone": "good"}),
         (
             WebButton("Go", "/b/go"),
@@ -49,6 +51,7 @@ def test_a_cell_has_its_kind(value, expected):
 
 def test_a_page_consists_of_blocks():
     assert block(WebTable("T", ["a"], [[1]]))["rows"] == [[{"is": "number", "value": 1, "digits": 0}]]
+    assert block(WebTable("T", ["a", "b"], [["", None], ["x", 2]]))["numeric"] == [1]
     assert block(WebFacts("F", {"a": "b"}))["facts"] == [{"name": "a", "cell": {"is": "text", "text": "b"}}]
     assert block(WebNote("N", "bad")) == {"is": "note", "text": "N", "tone": "bad"}
     assert block(WebButtons([WebButton("Go", "/b/go")]))["buttons"][0]["text"] == "Go"

@@ -285,6 +285,8 @@ setInterval(() => {
 
 const search = document.querySelector("[data-shortcut='/']");
 const tabs = [...document.querySelectorAll(".tabs a")];
+// On a narrow screen the tabs scroll: the current one is in view.
+document.querySelector(".tabs [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 
 function help() {
   if (document.querySelector("dialog[open]")) return;
