@@ -16,6 +16,7 @@ from offsider.config.web_tab import (
     WebLink,
     WebNote,
     WebPage,
+    WebProgress,
     WebTab,
     WebTable,
     WebTime,
@@ -69,8 +70,9 @@ def show_one(request: WebRequest) -> WebPage | None:
         for call in status.callbacks
     ]
     blocks: list[Block] = [
-        WebFacts("Facts", _facts(status)),
-        WebTable("Callbacks", ("Event", "Job", "Id", "Queue", "Pushed"), callbacks, empty="No callbacks."),
+        WebFacts("Status", _facts(status)),
+        WebButtons(_buttons(status)),
+        WebTable("Callbacks", ("Event", "Job", "JID", "Queue", "Pushed"), callbacks, empty="No callbacks."),
         WebTable(
             "Children",
             _COLUMNS,
@@ -79,7 +81,6 @@ def show_one(request: WebRequest) -> WebPage | None:
         ),
         _members("Failed members", batch.failed()),
         _members("Dead members", batch.died()),
-        WebButtons(_buttons(status)),
     ]
     if status.open_blocks:
         text = "A block of this batch is storing jobs, so no callback is pushed. If its process died, close it."
@@ -131,7 +132,7 @@ def _row(status: Status) -> list[Cell]:
         _batch_link(status.bid),
         status.description,
         _state(status),
-        f"{status.done} / {status.total}",
+        WebProgress(status.done, status.total),
         status.pending,
         status.failures,
         WebTime(_seconds(status.created_at)),
@@ -151,25 +152,40 @@ def _state(status: Status) -> WebBadge:
 
 
 def _facts(status: Status) -> dict[str, Cell]:
-    parent = _batch_link(status.parent_bid) if status.parent_bid else None
-    times = ("created", "opened", "complete", "success", "death", "invalidated")
-    return {
+    times = {
+        "Created": status.created_at,
+        "Opened": status.opened_at,
+        "First death": status.death_at,
+        "Complete": status.complete_at,
+        "Succeeded": status.success_at,
+        "Invalidated": status.invalidated_at,
+    }
+    facts: dict[str, Cell] = {
         "Description": status.description,
         "State": _state(status),
-        "Progress": f"{status.done} of {status.total} members succeeded",
-        "Pending": status.pending,
+        "Succeeded members": WebProgress(status.done, status.total),
+        "Pending members": status.pending,
         "Failures": status.failures,
-        "Parent": parent,
-        "Pending children": status.pending_kids,
-        "Open blocks": status.open_blocks,
+        "Parent": _batch_link(status.parent_bid) if status.parent_bid else None,
+        "Pending children": status.pending_kids or None,
+        "Open blocks": status.open_blocks or None,
         "Tags": ", ".join(status.tags),
-        **{name.capitalize(): WebTime(_seconds(getattr(status, f"{name}_at"))) for name in times},
+        **{name: WebTime(_seconds(at)) for name, at in times.items() if at},
+        "Duration": _duration(status),
     }
+    return {name: fact for name, fact in facts.items() if fact not in (None, "")}
+
+
+def _duration(status: Status) -> str | None:
+    """Return the time from the first block to the success; None before."""
+    if not status.success_at or not status.opened_at:
+        return None
+    return f"{(status.success_at - status.opened_at) / 1000:,.1f} s"
 
 
 def _members(title: str, members: Iterable[tuple[str, str]]) -> WebTable:
     rows: list[list[Cell]] = [[WebLink.to_job(jid), about] for jid, about in islice(members, MOST)]
-    return WebTable(title, ("Id", "Job and error"), rows, empty="None.")
+    return WebTable(title, ("JID", "Job and error"), rows, empty=f"No {title.lower()}.")
 
 
 def _buttons(status: Status) -> list[WebButton]:

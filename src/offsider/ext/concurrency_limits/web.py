@@ -52,7 +52,7 @@ def make_tab() -> WebTab:
 
 def show_all(request: WebRequest) -> WebPage:
     limits = list(Limits(request.installation))
-    table = WebTable("Classes", _COLUMNS, [_row(limit) for limit in limits], empty="No concurrency limits.")
+    table = WebTable("Concurrency limits", _COLUMNS, [_row(limit) for limit in limits], empty="No concurrency limits.")
     return WebPage("Concurrency limits", [table])
 
 
@@ -80,10 +80,10 @@ def show_one(request: WebRequest) -> WebPage | None:
         [WebLink.to_job(record.jid), record.queue, WebTime(record.enqueued_at)] for record in held
     ]
     blocks: list[Block] = [
-        WebFacts("Facts", facts),
+        WebFacts("Slots", {name: fact for name, fact in facts.items() if fact is not None}),
         WebButtons(_buttons(limit) if class_of(name) == name else _clear_buttons(limit)),
-        WebTable("Jobs holding a slot", ("Job", "Process", "Since"), running, empty="No slots in use."),
-        WebTable("Held jobs, next first", ("Job", "Queue", "Enqueued"), waiting, empty="No held jobs."),
+        WebTable("Jobs holding a slot", ("JID", "Process", "Since"), running, empty="No slots in use."),
+        WebTable("Held jobs, next first", ("JID", "Queue", "Enqueued"), waiting, empty="No held jobs."),
     ]
     if by_key:
         blocks.insert(2, WebTable("Keys", ("Key", "In use", "Held"), by_key, empty="No keys."))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 PATH = "/limiters"
 _MOST = 100
+_UNITS: dict[float, str] = {1: "second", 60: "minute", 3_600: "hour", 86_400: "day"}
 _COLUMNS = ("Limiter", "Kind", "Limit", "Used", "Allowed", "Waited", "Refused")
 
 
@@ -29,7 +30,7 @@ def make_tab() -> WebTab:
 def show_all(request: WebRequest) -> WebPage:
     found = LimiterSet(request.installation, most=_MOST)
     rows = [_row(state) for state in found]
-    blocks: list[Block] = [WebTable("Limiters", _COLUMNS, rows, empty="No limiters were used.")]
+    blocks: list[Block] = [WebTable("Rate limits", _COLUMNS, rows, empty="No limiters were used.")]
     if len(found) > len(rows):
         blocks.append(WebNote(f"Showing {len(rows)} of {len(found)} limiters, the most recently used first."))
     return WebPage("Rate limits", blocks)
@@ -62,7 +63,7 @@ def show_one(request: WebRequest) -> WebPage | None:
         ),
         WebButton("Delete", _path(state, "delete"), confirm=f"Delete {state.kind} {state.name}?", danger=True),
     ]
-    return WebPage("Limiter", [WebFacts("Facts", facts), WebButtons(buttons)], subject=state.name)
+    return WebPage("Limiter", [WebFacts("Use", facts), WebButtons(buttons)], subject=state.name)
 
 
 def reset(request: WebRequest) -> str:
@@ -83,7 +84,8 @@ def limit_of(state: LimiterState) -> str:
         return f"{state.limit:,}"
     if state.kind == "points":
         return f"{state.limit:,}, {state.limit / state.interval_seconds:g}/s"
-    return f"{state.limit:,} / {state.interval_seconds:g} s"
+    interval = _UNITS.get(state.interval_seconds, f"{state.interval_seconds:g} s")
+    return f"{state.limit:,} / {interval}"
 
 
 def _row(state: LimiterState) -> list[Cell]:

@@ -1,20 +1,35 @@
-"""The tab of finished jobs: the classes with tracked jobs, the last jobs of a class, and the state of one job."""
+"""The tab of finished jobs: classes with tracked jobs, the last jobs of a class, and the state of one job."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from offsider.config.web_tab import Cell, WebBadge, WebFacts, WebLink, WebPage, WebTab, WebTable, WebTime
+from offsider.config.web_tab import (
+    Cell,
+    WebBadge,
+    WebButton,
+    WebButtons,
+    WebFacts,
+    WebLink,
+    WebPage,
+    WebProgress,
+    WebTab,
+    WebTable,
+    WebTime,
+)
 from offsider.ext.results import store
 from offsider.ext.results.reader import Reader
+from offsider.ext.results.rules import KEEP_RESULT, TRACK
 
 if TYPE_CHECKING:
-    from offsider.config.web_tab import WebRequest
+    from offsider.config.web_tab import Block, WebRequest
     from offsider.ext.results.store import Finished
 
 PATH = "/finished"
 _MOST = 200
+_NOT_ENDED = frozenset({"scheduled", "queued", "running", "retrying"})
 _TONES = {"succeeded": "good", "cancelled": "", "expired": "", "failed": "bad", "dead": "bad"}
 
 
@@ -24,13 +39,14 @@ def make_tab() -> WebTab:
         "Finished",
         PATH,
         routes={"": show_classes, "/classes/{name}": show_class, "/jobs/{jid}": show_job},
+        actions={"/jobs/{jid}/cancel": cancel},
+        job_facts=job_facts,
     )
 
 
 def show_classes(request: WebRequest) -> WebPage:
     rows: list[list[Cell]] = [
-        [WebLink(name, f"{PATH}/classes/{quote(name, safe='')}"), WebTime(at)]
-        for name, at in store.classes(request.installation.redis)
+        [WebLink(name, _class_path(name)), WebTime(at)] for name, at in store.classes(request.installation.redis)
     ]
     empty = "No tracked job has finished. Declare jobs with track=True or keep_result=SECONDS."
     return WebPage("Finished", [WebTable("Tracked jobs", ("Job", "Last finished"), rows, empty=empty)])
@@ -49,22 +65,49 @@ def show_job(request: WebRequest) -> WebPage | None:
         return None
     progress = info.progress
     facts: dict[str, Cell] = {
-        "Job": info.name,
+        "Job": WebLink(info.name, _class_path(info.name)),
         "State": _badge(info.state),
         "Since": WebTime(info.changed_at),
+        "Due": WebTime(info.due_at) if info.due_at else "",
         "Duration": _duration(info.duration_ms),
         "Worker": info.process,
-        "Progress": "" if progress is None else f"{progress.done:g} of {progress.total or '?'} {progress.message}",
+        "Progress": WebProgress(progress.done, progress.total) if progress else "",
+        "Message": progress.message if progress else "",
         "Error": f"{info.error_class}: {info.error_message}" if info.error_class else "",
-        "Result": info.without_result,
+        "No result": info.without_result,
     }
-    shown = {name: fact for name, fact in facts.items() if fact}
-    return WebPage("Finished", [WebFacts("Facts", shown)], subject=info.jid)
+    blocks: list[Block] = [WebFacts("Status", {name: fact for name, fact in facts.items() if fact})]
+    if info.state in _NOT_ENDED:
+        question = f"Cancel {info.name} {info.jid}? A running job is asked to stop."
+        blocks.append(WebButtons([WebButton("Cancel", f"{_job_path(info.jid)}/cancel", confirm=question, danger=True)]))
+    return WebPage("Tracked job", blocks, subject=info.jid)
+
+
+def cancel(request: WebRequest) -> str:
+    jid = request.path("jid")
+    done = Reader.of(request.installation).cancel(jid, hard=False)
+    return f"Cancelled: {jid}" if done else f"The job has ended: {jid}"
+
+
+def job_facts(payload: Mapping[str, Any]) -> Mapping[str, Cell]:
+    """Link the page of a job to the page of its state, if its own options track it."""
+    jid = payload.get("jid")
+    if not isinstance(jid, str) or not (payload.get(TRACK) or payload.get(KEEP_RESULT)):
+        return {}
+    return {"Tracked": WebLink("State and progress", _job_path(jid))}
 
 
 def _row(job: Finished) -> list[Cell]:
-    link = WebLink(job.jid, f"{PATH}/jobs/{quote(job.jid, safe='')}")
+    link = WebLink(job.jid, _job_path(job.jid))
     return [WebTime(job.at), link, _badge(job.state), _duration(job.duration_ms), job.process]
+
+
+def _class_path(name: str) -> str:
+    return f"{PATH}/classes/{quote(name, safe='')}"
+
+
+def _job_path(jid: str) -> str:
+    return f"{PATH}/jobs/{quote(jid, safe='')}"
 
 
 def _badge(state: str) -> WebBadge:

@@ -54,7 +54,7 @@ def test_without_limiters_the_page_has_a_note(ask):
 
 def test_limiters_are_listed_with_their_use(ask, limiters):
     page = ask("/limiters").body.decode()
-    for text in ('href="/limiters/bucket/stripe"', "30 / 60 s", 'href="/limiters/points/shop"', "1,000, 50/s"):
+    for text in ('href="/limiters/bucket/stripe"', "30 / minute", 'href="/limiters/points/shop"', "1,000, 50/s"):
         assert text in page
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from offsider import job
 from offsider.config.installation import Installation
+from offsider.ext.results import web
 from offsider.ext.results.doctor import check_results
 from offsider.inspector.doctor.finding import Severity
 from offsider.jobs import registry
@@ -32,7 +33,7 @@ with registry.isolated():
 @pytest.fixture
 def ask(config):
     app = WebApp(WebOptions({"main": Installation.of(config)}))
-    return lambda path, query="": app.respond(Request("GET", path, query=query, headers=HEADERS))
+    return lambda path, query="", method="GET": app.respond(Request(method, path, query=query, headers=HEADERS))
 
 
 def run(config, *jobs):
@@ -55,6 +56,17 @@ def test_finished_jobs_are_listed_by_class(ask, config):
     assert "ValueError: no" in page
     assert "succeeded" in ask(f"/finished/jobs/{jid}").body.decode()
     assert ask("/finished/jobs/unknown").status == 404
+
+
+def test_a_job_that_waits_is_cancelled_from_its_page(ask, config):
+    path = f"/finished/jobs/{(jid := kept.enqueue())}"
+    assert web.job_facts({"jid": jid, "keep_result": 60})["Tracked"].path == path
+    assert web.job_facts({"jid": jid}) == {}
+    assert f'action="{path}/cancel"' in ask(path).body.decode()
+    assert ask(f"{path}/cancel", method="POST").status == 303
+    assert jid.status() == "cancelled"
+    assert "/cancel" not in ask(path).body.decode()
+    assert ask(f"{path}/cancel", method="POST").status == 303  # "The job has ended"
 
 
 def test_a_search_by_jid_shows_a_job_that_has_finished(ask, config):
