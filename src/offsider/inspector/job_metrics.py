@@ -16,7 +16,7 @@ from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
 from offsider.core.series import Series
-from offsider.storage import execution_metrics, run_counts
+from offsider.storage import execution_metrics, run_counts, stats
 from offsider.storage.execution_metrics import Counts
 
 PERIODS: Mapping[str, int] = {"1h": 60, "2h": 120, "4h": 240, "8h": 480, "24h": 1440, "48h": 2880, "72h": 4320}
@@ -187,6 +187,11 @@ class FleetMetrics:
         """Return the current counters of every class or of one, up to one heartbeat (10 s) old."""
         here = Installation.of(config)
         return run_counts.totals(here.redis, class_name)
+
+
+def expired_count(name: str, config: Config | Installation | None = None) -> int:
+    """Return how many jobs of a class workers have deleted because they had expired."""
+    return stats.expired_counts(Installation.of(config).redis).get(name, 0)
 
 
 def _minutes(period: str, periods: Mapping[str, int]) -> int:

@@ -174,3 +174,10 @@ def test_histograms_are_limited_to_eight_hours(ask, ran, raw_redis, read):
     raw_redis.hset("j|261120|13:2", mapping={"Mail|p": 2, "Mail|ms": 7000})
     (job,) = read("/metrics", "period=24h")["jobs"]
     assert job["path"] == "/metrics/Mail?period=8h"
+
+
+def test_the_expired_jobs_of_a_class_are_counted(read, ask, raw_redis):
+    raw_redis.hset("offsider:expired", mapping={"Code": 3, "Mail": 1})
+    assert read("/metrics/Code")["expired"] == 3
+    assert read("/metrics/Other")["expired"] == 0
+    assert "Expired in total" not in ask("/metrics/Other").body.decode()

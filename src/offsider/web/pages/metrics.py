@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from offsider.inspector import BOUNDS_MS, PERIODS, DeployMark, FleetMetrics, JobMetrics, JobTotals
-from offsider.inspector.job_metrics import HISTOGRAM_PERIODS
+from offsider.inspector.job_metrics import HISTOGRAM_PERIODS, expired_count
 from offsider.inspector.service_levels import cpu_bound
 from offsider.inspector.switches import switches_here
 from offsider.web.charts import Columns
@@ -76,6 +76,7 @@ def show(request: PageRequest) -> Page:
         "periods": {each: address(path, period=each) for each in HISTOGRAM_PERIODS},
         "live": period == "1h",
         **_totals(detail.totals),
+        "expired": expired_count(name, config=request.installation),
         "within": _within(detail.histogram),
         "bounds": _BOUNDS,
         "labels": _LABELS,
