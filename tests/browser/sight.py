@@ -69,3 +69,16 @@ def too_wide(page: Page) -> list[str]:
         const box = e.getBoundingClientRect(); return box.right > innerWidth + 1 || box.left < -1; })
         .slice(0, 4).map(e => e.outerHTML.slice(0, 120))"""
     return [f"{width} of {window} px", *page.evaluate(culprits)]
+
+
+def faults(page: Page, address: str) -> list[str]:
+    """What is wrong with an open page in light, in dark and on a phone, each with its address."""
+    found = [f"{address}: {what}" for what in offences(page)]
+    page.emulate_media(color_scheme="dark")
+    found += [f"{address}, dark: {what}" for what in offences(page, "color-contrast")]
+    before = page.viewport_size
+    page.set_viewport_size({"width": 360, "height": 800})
+    found += [f"{address}, phone: {what}" for what in too_wide(page)]
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size(before or {"width": 1300, "height": 900})
+    return found
