@@ -52,7 +52,18 @@ PICTURES = (
     ("web-metrics", "/metrics", WIDE, False),
     ("web-metrics-job", "/metrics/shop.orders.send_invoice", WIDE, True),
     ("web-errors", "/errors", WIDE, False),
+    ("web-batch", "batch", WIDE, False),
 )
+#: The pages load it with `-r`, for the tabs of its extensions.
+APPLICATION = """
+from offsider import Config, configure_client
+from offsider.ext.batches import Batches
+
+
+@configure_client
+def configure(config: Config) -> None:
+    config.use(Batches())
+"""
 
 
 @dataclass(frozen=True)
@@ -115,8 +126,8 @@ class Shop:
         self._dice = random.Random(7)
         self._now = time.time()
 
-    def open(self) -> str:
-        """Store all data; return the key of a job for a screenshot."""
+    def open(self) -> dict[str, str]:
+        """Store all data; return the paths of a retry and a batch for screenshots."""
         self._days()
         self._minutes()
         self._queues()
@@ -126,7 +137,8 @@ class Shop:
             self._group(number, kind, *error)
         self._set("schedule", 34, 60, 2 * DAY)
         self._set("dead", 5, -9 * DAY, -3_600)
-        return self._set("retry", 23, 240, 4_000)
+        retry = self._set("retry", 23, 240, 4_000)
+        return {"retry": f"/job/retry/{segment(retry)}", "batch": f"/batches/{self._batch()}"}
 
     def _job(self, kind: Kind, **fields: Any) -> dict[str, Any]:
         dice = self._dice
@@ -248,6 +260,39 @@ class Shop:
             }
             self._store.lpush(f"offsider:attempts:{jid}", dumped(attempt))
 
+    def _batch(self) -> str:
+        """Store a batch of 1,200 thumbnails, two children, and what has failed in it; return its id."""
+        bid = self._one_batch("Thumbnails of the autumn catalog", total=1_200, pending=291, ago=130)
+        uploads = self._one_batch("Upload to the CDN", total=40, pending=0, ago=100, parent=bid)
+        videos = self._one_batch("Previews of videos", total=64, pending=38, ago=90, parent=bid)
+        self._store.sadd(f"b-{bid}-kids", uploads, videos)
+        self._store.sadd(f"b-{bid}-pkids", videos)
+        kind, error = JOBS[1].name, ERRORS[3][0]
+        self._store.hset(f"b-{bid}-failed", mapping={new_jid(): f"{kind}: {error}" for _ in range(3)})
+        self._store.hset(f"b-{bid}-died", new_jid(), f"{kind}: {error}")
+        return bid
+
+    def _one_batch(self, description: str, *, total: int, pending: int, ago: float, parent: str = "") -> str:
+        bid, at_ms = new_jid(), int((self._now - ago) * 1000)
+        fields: dict[str, Any] = {"description": description, "created_at": at_ms, "opened_at": at_ms, "total": total}
+        if parent:
+            fields |= {"parent": parent}
+        else:
+            death, success = new_jid(), new_jid()
+            fields |= {"tags": dumped(["catalog"]), "death_at": at_ms + 41_000, f"pushed:{death}": at_ms + 41_000}
+            for event, jid, name in (
+                ("death", death, "shop.alerts.tell_team"),
+                ("success", success, "shop.catalog.publish"),
+            ):
+                fields[f"on_{event}"] = dumped([{"name": name, "jid": jid, "queue": "critical"}])
+        if pending:
+            self._store.sadd(f"b-{bid}-jids", *(new_jid() for _ in range(pending)))
+        else:
+            fields |= {"complete_at": at_ms + 71_000, "success_at": at_ms + 71_000}
+        self._store.hset(f"b-{bid}", mapping=fields)
+        self._store.zadd("batches", {bid: self._now + 30 * DAY})
+        return bid
+
     def _group(self, number: int, kind: Kind, error_class: str, message: str) -> None:
         hour, group = int(self._now // 3600), f"{number:016x}"
         info = {"class": kind.name, "error_class": error_class, "message": message, "queue": kind.queue}
@@ -363,14 +408,15 @@ def main() -> int:
     wanted = sys.argv[1:] or [""]
     with tempfile.TemporaryDirectory(prefix="offsider-") as folder, EmbeddedServer(Path(folder), port=0) as server:
         store = cast("Any", redis.Redis)(unix_socket_path=str(Path(folder) / "server.sock"))
-        key = Shop(store).open()
-        web = WebProcess(Path(folder), server.url)
+        paths = Shop(store).open()
+        Path(folder, "shop.py").write_text(APPLICATION)
+        web = WebProcess(Path(folder), server.url, "-r", "shop")
         try:
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
                 for name, path, size, dark in PICTURES:
                     if any(word in name for word in wanted):
-                        address = web.url + (f"/job/retry/{segment(key)}" if path == "retry" else path)
+                        address = web.url + paths.get(path, path)
                         take(browser, address, IMAGES / f"{name}.png", size, dark=dark, store=store)
                 browser.close()
         finally:
