@@ -15,7 +15,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from inspect import isawaitable
 from typing import Any, TypeAlias, cast
 from urllib.parse import unquote
@@ -78,13 +78,18 @@ class WebApp:
 
     def __init__(self, options: WebOptions) -> None:
         self.options = options
-        own = routes()
-        self._routers = {name: Router([*own, *tab_routes(here, own)]) for name, here in options.servers.items()}
         self._bulkhead = Bulkhead(options.servers)
 
+    @cached_property
+    def _routers(self) -> dict[str, Router]:
+        """The pages by server. At the first request: an application may mount the UI before it installs extensions."""
+        own = routes()
+        return {name: Router([*own, *tab_routes(here, own)]) for name, here in self.options.servers.items()}
+
     def warm(self) -> None:
-        """Compile all templates now."""
+        """Compile all templates and find all pages now. ConfigurationError if a tab has the path of another page."""
         templates.warm()
+        _ = self._routers
 
     def respond(self, request: Request, wait: Wait = run) -> Response:
         """Return the response to a request; never raises."""

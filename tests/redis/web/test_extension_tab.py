@@ -76,6 +76,10 @@ def test_the_tab_is_on_every_page(customers, ask):
     assert b'<a href="/customers" aria-current="page">Customers</a>' in ask("/customers/kim").body
 
 
+def test_the_tab_of_an_extension_that_is_installed_after_the_mount_has_its_pages(ask, customers):
+    assert b'<a href="/customers" aria-current="page">Customers</a>' in ask("/customers/kim").body
+
+
 def test_the_pages_are_escaped_and_available_as_json(customers, ask, read):
     data = read("/customers")
     assert (data["title"], data["subject"]) == ("Customers", "")
