@@ -108,13 +108,13 @@ class Subscriber:
                 if self._listen(wire, bell):
                     break
             except Exception as error:  # noqa: BLE001 - waiting callers depend on this thread
-                if self._pause_seconds == FIRST_PAUSE_SECONDS:
-                    self._here.config.handle_error(error, {"context": "waiting for news of jobs"})
                 wire.disconnect()
-                time.sleep(self._pause_seconds)
-                self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
                 if self._has_ended():
                     break
+                if self._pause_seconds == FIRST_PAUSE_SECONDS:
+                    self._here.config.handle_error(error, {"context": "waiting for news of jobs"})
+                time.sleep(self._pause_seconds)
+                self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
         wire.disconnect()
         bell.close()
 

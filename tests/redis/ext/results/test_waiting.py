@@ -130,6 +130,23 @@ def test_the_connection_is_closed_after_the_last_waiter(config, raw_redis):
         jid.result(timeout=0.05)
 
 
+def test_a_connection_that_is_lost_after_the_last_waiter_is_not_reported(config, raw_redis):
+    reports = []
+    config.error_handlers[:] = [lambda error, _: reports.append(error)]
+    subscriber, subscribed = Subscriber.of(Installation.of(config)), threading.Event()
+
+    def wake(_):
+        subscribed.set()
+
+    subscriber.watch("channel", wake)
+    assert subscribed.wait(10)
+    subscriber.unwatch("channel", wake)
+    wait_for(lambda: all(client["sub"] == "0" for client in raw_redis.client_list()))
+    raw_redis.client_kill_filter(_type="normal", skipme=True)
+    wait_for(lambda: not any(t.name == "offsider-subscriber" for t in threading.enumerate()), what="the thread's end")
+    assert reports == []
+
+
 def test_a_user_without_the_channels_is_reported_once_and_waits_in_vain(config, raw_redis):
     raw_redis.acl_setuser("poor", enabled=True, nopass=True, keys="*", commands=["+@all"], reset_channels=True)
     poor = Config()
