@@ -93,6 +93,7 @@ class Config(Hooks):
         self.error_handlers.append(self._log_error)
         self._fetcher: str | type | None = None
         self._extensions: dict[str, Extension] = {}
+        self._of_extensions: list[object] = []
         self.shared = Shared()
         self.file: Path | None = None
         self.application: Application | None = None
@@ -228,12 +229,19 @@ class Config(Hooks):
         if extension.name in self._extensions:
             raise ConfigurationError(f"the extension {extension.name!r} is installed already")
         self._extensions[extension.name] = extension
+        before = [*self.client_middleware, *self.server_middleware]
         extension.install(self)
+        after = [*self.client_middleware, *self.server_middleware]
+        self._of_extensions += [entry for entry in after if entry not in before]
 
     @property
     def extensions(self) -> Mapping[str, Extension]:
         """The installed extensions, by name."""
         return MappingProxyType(self._extensions)
+
+    def is_own(self, middleware: object) -> bool:
+        """Return whether a middleware is the application's own: an extension's works for this configuration only."""
+        return middleware not in self._of_extensions
 
     @property
     def fetcher(self) -> str | type:

@@ -38,13 +38,13 @@ def offsider_clock() -> Iterator[testing.FakeClock]:
 @pytest.fixture
 def offsider_config() -> offsider.Config:
     """The configuration for `offsider_server` and `offsider_worker`: files and environment, and the middleware of the
-    default configuration. Override it in a conftest.py if the worker needs more.
+    default configuration, without extensions. Override it in a conftest.py if the worker needs more.
     """
     from offsider.config.default import default_config
 
     config, default = offsider.Config.load(), default_config()
-    config.client_middleware.add(*default.client_middleware)
-    config.server_middleware.add(*default.server_middleware)
+    config.client_middleware.add(*filter(default.is_own, default.client_middleware))
+    config.server_middleware.add(*filter(default.is_own, default.server_middleware))
     return config
 
 

