@@ -20,7 +20,7 @@ from offsider.logs.setup import describe, logger
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 _STANDARD_LIBRARY = str(Path(os.__file__).parent)
-_NOT_THE_USERS = ("<frozen", _PACKAGE, _STANDARD_LIBRARY, *site.getsitepackages())
+_NOT_THE_USERS = ("<frozen", "<string>", _PACKAGE, _STANDARD_LIBRARY, *site.getsitepackages())
 # Every model that is imported before django.setup() raises AppRegistryNotReady.
 DJANGO_SETUP = (
     "  Django is not set up: add offsider.django to INSTALLED_APPS and set DJANGO_SETTINGS_MODULE, or call "

@@ -30,6 +30,13 @@ def test_the_line_of_the_user_is_shown(run_file):
     assert explain("cannot load app", error).splitlines()[1].startswith("  at app.py:4")
 
 
+def test_the_code_that_a_dataclass_generates_is_not_a_line_of_the_user(run_file):
+    error = run_file(
+        "import json\nmade = compile('json.loads(text)', '<string>', 'eval')\neval(made, {'json': json, 'text': '{'})\n"
+    )
+    assert user_line(error).startswith("app.py:3")
+
+
 def test_a_syntax_error_shows_its_own_line():
     error = SyntaxError("invalid syntax", ("/elsewhere/app.py", 3, 1, "def x(:\n"))
     text = explain("cannot load app", error)
