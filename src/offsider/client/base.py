@@ -104,7 +104,8 @@ class BaseClient:
         if block is not None:
             raise InvalidOptions(
                 f"{job.name if job else payload.get('class')}: a push of a batch cannot go through the outbox, because "
-                "the batch is stored at once: pass outbox=False"
+                "the batch is stored at once: declare the job with @job(outbox=False), or push it with "
+                "job.using(outbox=False)"
             )
         hook = outbox.hook()
         if hook is None:

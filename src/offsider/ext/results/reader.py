@@ -187,7 +187,8 @@ def _result(jid: str, stored: Stored, timeout: float | None) -> Any:
     if info.state == "untracked":
         raise NoResult(
             f"job {jid} is not tracked, or its state has expired: declare the job with keep_result=SECONDS, and "
-            "install Results() in the process that pushes it and in its workers"
+            "install Results() in the process that pushes it and in its workers. It has no state yet if its push waits "
+            "for a commit or in the outbox, and none in a test mode"
         )
     if not stored.ended:
         waited = "" if timeout == 0 else f" after {timeout:g} s"
