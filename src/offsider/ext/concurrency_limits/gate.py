@@ -65,8 +65,12 @@ class Gate:
             return self._put_off(job, error)
         if entered is Entered.UNLIMITED:
             return call_next(job)
-        if entered is not Entered.TAKEN:
-            return self._sent_away(entered, run.name, limited.declared)
+        if entered in (Entered.HELD_BEHIND, Entered.TAKEN_LAST):
+            self._slots.resume_soon(run.name, limited.declared)
+        if entered not in (Entered.TAKEN, Entered.TAKEN_LAST):
+            return Moved(
+                "another process" if entered is Entered.LOST else "held: its class is at its concurrency limit"
+            )
         with self._slots.occupy(run, job, limited.declared):
             return call_next(job)
 
@@ -95,10 +99,3 @@ class Gate:
                 if job.stopping:
                     raise Shutdown from None
                 time.sleep(OUTAGE_SECONDS)
-
-    def _sent_away(self, entered: Entered, group: str, declared: int) -> Moved:
-        if entered is Entered.LOST:
-            return Moved("another process")
-        if entered is Entered.HELD_BEHIND:
-            self._slots.resume_soon(group, declared)
-        return Moved("held: its class is at its concurrency limit")

@@ -97,10 +97,12 @@ class Rules:
 
         Raises:
             InvalidOptions: its option or the result of its function is not a rate limit.
+            Exception: the exception of its function.
         """
         given = job.functions.get(keys.RATE_LIMIT)
+        value = given() if callable(given) else given
         try:
-            return keys.rate(given() if callable(given) else given)
+            return keys.rate(value)
         except ValueError as error:
             raise InvalidOptions(f"{job.name}: {keys.RATE_LIMIT}: {error}") from None
 
@@ -109,14 +111,16 @@ class Rules:
 
         Raises:
             InvalidOptions: its option or the result of its function is not a limit.
+            Exception: the exception of its function.
         """
         given = self._given(job, config)
         if given is None:
             if keys.FAIR_BY in job.functions:
                 return math.ceil(FAIR_SHARE * fleet_threads) or 1
             return self._share(job.characteristics, fleet_threads) if self._shares else 0
+        value = given() if callable(given) else given
         try:
-            return number(given() if callable(given) else given)
+            return number(value)
         except ValueError as error:
             raise InvalidOptions(f"{job.name}: {OPTION}: {error}") from None
 

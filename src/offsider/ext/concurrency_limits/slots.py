@@ -1,10 +1,12 @@
 """Resume held jobs when slots are free, and free abandoned slots.
 
 1. The script that writes the outcome of a run frees its slot (an effect). It returns the number of held jobs of the
-   class, and the service resumes the next one immediately.
+   class, and the service resumes the next one immediately; while a resumed job waits in its queue, the start of the
+   last of them resumes the next ones. So jobs start in the order in which they were held.
 2. While jobs are held, one process, under a lease, checks their groups every second: a limit may have been raised, a
-   class or a queue may have been resumed, or a process may have died between two steps. Groups at their rate limit are
-   checked when it allows the next start. A check handles up to 1,000 groups, those that have been due longest.
+   class or a queue may have been resumed, or a process may have died between two steps. It checks a group at its rate
+   limit as soon as the limit allows the next start. A check handles up to 1,000 groups, those that have been due
+   longest.
 3. Every 15 seconds, even if no job is held, the same process frees the slots of dead processes. Each process frees the
    slots of its own runs that ended without a written outcome.
 4. If the server lost data, for example in a failover, each process takes the slots of its runs again.
@@ -39,9 +41,10 @@ logger = logging.getLogger("offsider")
 
 LEASE = "limits"
 LOOK_SECONDS = 1.0
+#: Minimum time between two checks, however many starts rate limits allow.
+LEAST_SECONDS = 0.05
 REPAIR_SECONDS = 15.0
 LEASE_SECONDS = 3.0
-MOST_ROUNDS = 50
 
 
 class Slots:
@@ -68,6 +71,8 @@ class Slots:
         self._holder = new_jid()
         self._look_at = self._repair_at = 0.0
         self._is_out = False
+        #: Whether this process had the lease at its last check.
+        self._leads = False
 
     def service(self, config: Config) -> Loop:
         """Create the service thread of a starting worker."""
@@ -104,7 +109,7 @@ class Slots:
         try:
             while self._resuming:
                 name, declared = self._resuming.popitem()
-                self._resume(name, declared, store.FEW_SKIPPED)
+                self._resume(name, declared, at_once=True)
             if now >= self._look_at:
                 self._look_at = now + LOOK_SECONDS
                 self.look()
@@ -124,12 +129,16 @@ class Slots:
         self._keep(redis)
         repairs = now >= self._repair_at
         if settings.due or repairs:
-            if hold_lease(redis, LEASE, self._holder, LEASE_SECONDS):
+            self._leads = hold_lease(redis, LEASE, self._holder, LEASE_SECONDS)
+            if self._leads:
                 # In their order: a group that is not reached now comes first at the next check.
                 self._look_after(dict.fromkeys((*settings.due, *(store.some_active(redis) if repairs else ()))), redis)
+                settings = store.settings(redis)
             if repairs:
                 self._free_ended(redis)
                 self._repair_at = now + REPAIR_SECONDS
+        if self._leads:
+            self._look_at = min(self._look_at, time.monotonic() + max(LEAST_SECONDS, settings.next_seconds))
 
     def _keep(self, redis: Redis) -> None:
         for run in store.missing(redis, [run for run, job in self._running.copy().items() if job.effects]):
@@ -162,11 +171,9 @@ class Slots:
                 logger.warning("freed %s of %s held by dead processes", counted(freed, "slot"), name)
             # Limits reported by workers win over the local code, which may be older.
             declared = reported.get(store.class_of(name)) or self._table.declared(store.class_of(name))
-            for _ in range(MOST_ROUNDS):  # a limit may have been raised to thousands
-                if self._resume(name, declared) < store.MOST_AT_ONCE:
-                    break
+            self._resume(name, declared)
             store.forget(redis, name)
 
-    def _resume(self, name: str, declared: int, most_skipped: int = store.MOST_SKIPPED) -> int:
+    def _resume(self, name: str, declared: int, *, at_once: bool = False) -> None:
         redis, now = self._here.redis, self._here.config.clock.now()
-        return store.resume(redis, name, declared, now_seconds=now, most_skipped=most_skipped)
+        store.resume(redis, name, declared, now_seconds=now, at_once=at_once)

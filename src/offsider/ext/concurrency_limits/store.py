@@ -25,11 +25,13 @@ milliseconds of the server's clock. The list of held jobs has the format of a qu
 registers it).
 
 A job that goes back to its queue keeps a slot for `KEPT_MS`. If it is claimed later, it takes a free slot or becomes
-the first held job again. While it waits in its queue, no other job is resumed into that queue: it would overtake.
+the first held job again. While it waits in its queue, no other job of its group is resumed into that queue: it would
+overtake.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -70,8 +72,8 @@ REMEMBERED_MS = 3_600_000
 #: Limits reported by workers are applied this long, and shown for a day. Workers report every 75 seconds.
 DECLARED_SECONDS = 300
 SHOWN_SECONDS = 86_400
-#: Maximum jobs resumed by one call, and maximum jobs of paused queues skipped on the way: few at the end of a run,
-#: many in the check once a second.
+#: Maximum jobs resumed by one call, and maximum jobs skipped on the way, because their queues are paused or have
+#: resumed jobs: few at the end of a run, many in the check once a second.
 MOST_AT_ONCE = 100
 FEW_SKIPPED = 200
 MOST_SKIPPED = 20_000
@@ -87,6 +89,8 @@ class Entered(IntEnum):
     HELD = 3
     #: Held behind other jobs although a slot is free: the next one may be resumed.
     HELD_BEHIND = 4
+    #: Taken by a resumed job, and no other resumed job waits: the next ones may be resumed.
+    TAKEN_LAST = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +119,17 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Limits and paused classes set at run time, and groups with held jobs to check now, the longest due first."""
+    """Limits and paused classes set at run time, and groups with held jobs.
+
+    Attributes:
+        due: groups to check now, the longest due first.
+        next_seconds: time until the next group is due; infinite if it is unknown.
+    """
 
     limits: Mapping[str, int]
     paused: frozenset[str]
     due: tuple[str, ...]
+    next_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,28 +244,34 @@ def release(redis: Redis, run: Run) -> None:
     redis.run(RELEASE, [names.slots(run.name), names.held(run.name)], [run.member])
 
 
-def resume(redis: Redis, name: str, declared: int, *, now_seconds: float, most_skipped: int = MOST_SKIPPED) -> int:
-    """Resume held jobs while slots are free. Return their number.
+def resume(redis: Redis, name: str, declared: int, *, now_seconds: float, at_once: bool = False) -> int:
+    """Resume held jobs while slots are free, and return their number.
+
+    No job is resumed into a queue in which an earlier one still waits, because it would overtake it there.
 
     Args:
         redis: the server.
-        name: of the class.
+        name: of the group.
         declared: the limit in code.
         now_seconds: the new ``enqueued_at`` of resumed jobs.
-        most_skipped: give up after skipping this many jobs of paused queues.
+        at_once: a slot was freed. Resumes nothing while other resumed jobs have a reserved slot: the start of the last
+            one, or the next check, resumes more. Skips only a few jobs of paused queues.
     """
     names, skipped, resumed = Names(redis.keys), 0, 0
+    most_skipped = FEW_SKIPPED if at_once else MOST_SKIPPED
     stuck: set[str] = set()
     while skipped < most_skipped:
         arguments: list[Argument] = [class_of(name), declared, KEPT_MS, skipped, MOST_AT_ONCE]
-        room, late, *page = redis.run(NEXT, names.of(name), arguments)
-        if late and not skipped:
-            stuck |= _queues_of_late(redis, names, name)
+        room, waiting, kept, *page = redis.run(NEXT, names.of(name), arguments)
+        if waiting and not skipped:
+            if kept and at_once:
+                return 0
+            stuck |= _queues_of_resumed(redis, names, name)
+            most_skipped = FEW_SKIPPED if kept else most_skipped  # the check comes again each second
         chosen, passed = _choose([_back(redis, raw, now_seconds) for raw in reversed(page)], room, stuck)
-        # The next job goes last, so that it is at the head of the queue.
-        replies = [_resume(redis, name, declared, job) for job in reversed(chosen)]
+        replies = _resume(redis, name, declared, chosen) if chosen else []
         resumed += replies.count(_MOVED)
-        stuck |= {job.queue for job, reply in zip(reversed(chosen), replies, strict=True) if reply == _STUCK}
+        stuck |= {job.queue for job, reply in zip(chosen, replies, strict=True) if reply == _STUCK}
         skipped += passed + replies.count(_STUCK)
         if _NO_ROOM in replies or not (passed or _STUCK in replies):
             return resumed
@@ -289,7 +305,7 @@ def _back(redis: Redis, raw: bytes, now_seconds: float) -> _Back | None:
 
 
 def _choose(jobs: Sequence[_Back | None], room: int, stuck: Collection[str]) -> tuple[list[_Back], int]:
-    """Return the first jobs that can be resumed, and the number skipped before them because their queue is paused."""
+    """Return the first jobs that can be resumed, and the number skipped before them, as their queue is in ``stuck``."""
     chosen: list[_Back] = []
     passed = 0
     for job in jobs:
@@ -302,8 +318,8 @@ def _choose(jobs: Sequence[_Back | None], room: int, stuck: Collection[str]) -> 
     return chosen, passed
 
 
-def _queues_of_late(redis: Redis, names: Names, name: str) -> set[str]:
-    """Return the queues in which resumed jobs still wait after `KEPT_MS`: their workers are busy."""
+def _queues_of_resumed(redis: Redis, names: Names, name: str) -> set[str]:
+    """Return the queues in which resumed jobs still wait."""
     stored = redis.call("HVALS", names.back(name))[:MOST_AT_ONCE]
     queues_of = [normalize(decode(raw)).get("queue", "") for raw in stored]
     commands: list[Command] = [
@@ -314,11 +330,16 @@ def _queues_of_late(redis: Redis, names: Names, name: str) -> set[str]:
     return {queue for queue, place in zip(queues_of, replies, strict=True) if place is not None}
 
 
-def _resume(redis: Redis, name: str, declared: int, job: _Back) -> int:
+def _resume(redis: Redis, name: str, declared: int, jobs: Sequence[_Back]) -> list[int]:
     keys = redis.keys
     names = Names(keys)
-    own = [*names.of(name), keys.paused, keys.queues, keys.queue(job.queue), keys.places, names.back(name)]
-    return int(redis.run(RESUME, own, [class_of(name), declared, KEPT_MS, job.raw, job.stored, job.queue, job.jid]))
+    own = [*names.of(name), keys.paused, keys.queues, keys.places, names.back(name)]
+    own += (keys.queue(job.queue) for job in jobs)
+    arguments: list[Argument] = [class_of(name), declared, KEPT_MS]
+    for job in jobs:
+        arguments += (job.raw, job.stored, job.queue, job.jid)
+    replies: list[int] = redis.run(RESUME, own, arguments)
+    return replies
 
 
 def settings(redis: Redis) -> Settings:
@@ -334,10 +355,12 @@ def settings(redis: Redis) -> Settings:
     )
     now_ms = int(time[0]) * 1000 + int(time[1]) // 1000
     pairs = zip(limits[::2], limits[1::2], strict=True)
+    groups = [(name.decode(), float(due) - now_ms) for name, due in zip(first[::2], first[1::2], strict=True)]
     return Settings(
         {name.decode(): int(limit) for name, limit in pairs},
         frozenset(name.decode() for name in paused),
-        tuple(name.decode() for name, due in zip(first[::2], first[1::2], strict=True) if float(due) <= now_ms),
+        tuple(name for name, left_ms in groups if left_ms <= 0),
+        min((left_ms / 1000 for _, left_ms in groups if left_ms > 0), default=math.inf),
     )
 
 

@@ -20,6 +20,7 @@ from offsider.config.default import default_config
 from offsider.config.installation import Installation
 from offsider.config.routing import MAIN
 from offsider.core.errors import ConfigurationError, OverLimit
+from offsider.core.suggestions import suggest
 from offsider.ext.limiters import store
 from offsider.ext.limiters.store import Definition
 from offsider.ext.limiters.use import Steps, Use
@@ -104,6 +105,10 @@ class Limiter:
             definition = replace(definition, ttl_seconds=_seconds(definition, "ttl", options["ttl"], DAY_SECONDS))
         self.definition = definition
         _check(definition, self.reschedule)
+        for name in options.keys() - LimiterOptions.__annotations__.keys():
+            raise _invalid(definition, f"{name!r} is not an option{suggest(name, LimiterOptions.__annotations__)}")
+        if self.backoff is not None and not callable(self.backoff):
+            raise _invalid(definition, f"backoff must be a function, got {self.backoff!r}")
 
     @staticmethod
     def concurrent(

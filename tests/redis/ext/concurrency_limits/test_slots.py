@@ -10,11 +10,11 @@ from offsider import job
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
 from offsider.core.outcome import Succeeded
-from offsider.core.payload import encode
+from offsider.core.payload import decode, encode
 from offsider.ext.concurrency_limits import slots as slots_module, store
 from offsider.ext.concurrency_limits.rules import Rules
 from offsider.ext.concurrency_limits.slots import LOOK_SECONDS, REPAIR_SECONDS, Slots
-from offsider.ext.concurrency_limits.store import Names, Run
+from offsider.ext.concurrency_limits.store import Candidate, Entered, Names, Run
 from offsider.ext.concurrency_limits.table import Table
 from offsider.runtime.context import JobContext
 from offsider.storage import owners
@@ -220,8 +220,37 @@ def test_the_limit_of_a_class_declared_elsewhere_is_the_one_that_workers_publish
     assert raw_redis.llen("queue:default") == 2
 
 
-def test_raising_a_limit_by_thousands_resumes_all_jobs_in_one_check(slots, config, raw_redis):
-    hold(raw_redis, *(f"j{number}" for number in range(450)))
-    store.set_limit(Installation.of(config).redis, "Hard", 1000)
+def test_after_a_limit_was_raised_by_thousands_jobs_are_resumed_in_parts_whose_starts_resume_the_next(
+    slots, config, raw_redis
+):
+    """The next part would overtake the first in the queue."""
+    redis = Installation.of(config).redis
+    hold(raw_redis, *(f"j{number}" for number in range(250)))
+    store.set_limit(redis, "Hard", 1000)
     slots.look()
-    assert raw_redis.llen("queue:default") == 450
+    started = []
+    while raw := raw_redis.rpop("queue:default"):
+        jid = decode(raw)["jid"]
+        run = Run("Hard", f"{ALIVE} {len(started) + 1} {jid}", ALIVE)
+        entered = store.enter(redis, run, jid, 1, Candidate(raw, raw, None))
+        started.append(jid)
+        assert (entered is Entered.TAKEN_LAST) == (len(started) in (100, 200))
+        if entered is Entered.TAKEN_LAST:
+            slots.resume_soon("Hard", 1)
+            slots.tick()
+    assert started == [f"j{number}" for number in range(250)]
+
+
+def test_the_next_check_comes_when_a_rate_limit_allows_the_next_start(slots, config, raw_redis):
+    slots.tick()
+    hold(raw_redis, "b", "c")
+    seconds, microseconds = raw_redis.time()
+    now = seconds * 1000 + microseconds // 1000
+    raw_redis.hset("offsider:limits:rates", "Hard", "1 1000")
+    raw_redis.zadd("offsider:limits:recent:Hard", {"earlier": now - 700})
+    slots._look_at = 0.0
+    assert 0.05 <= slots.tick() <= 0.3
+    raw_redis.zadd("offsider:limits:due", {"Hard": 0})
+    slots._look_at = 0.0
+    raw_redis.set(Installation.of(config).redis.keys.lease("limits"), "another", ex=60)
+    assert slots.tick() > 0.9, "only one process checks more often"

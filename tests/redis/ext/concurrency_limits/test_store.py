@@ -163,12 +163,33 @@ def test_a_limit_set_at_run_time_overrides_the_code(stage):
     assert [stage.enter(jid, 5) for jid in "ab"] == [Entered.TAKEN, Entered.HELD]
     store.set_limit(stage.redis, NAME, None)
     assert stage.leave(None, 5) == 1
+    jid, job = stage.come()
+    assert stage.enter(jid, 5, job=job) is Entered.TAKEN
     assert store.set_paused(stage.redis, NAME, paused=True)
     assert stage.enter("c", 5) is Entered.HELD
     assert stage.leave(None, 5) == 0
     assert store.settings(stage.redis).paused == {NAME}
     assert store.set_paused(stage.redis, NAME, paused=False)
     assert stage.leave(None, 5) == 1
+
+
+def test_a_job_that_is_resumed_later_does_not_overtake_one_that_waits_in_the_same_queue(stage):
+    store.set_paused(stage.redis, NAME, paused=True)
+    for jid in "abcde":
+        stage.enter(jid, 3)
+    store.set_paused(stage.redis, NAME, paused=False)
+    assert stage.leave(None, 3) == 3
+    assert stage.queued == ["a", "b", "c"]
+    started = []
+    for _ in range(2):
+        jid, job = stage.come()
+        started.append(run := stage.run_of(jid))
+        assert stage.enter(jid, 3, job=job, run=run) is Entered.TAKEN
+    assert stage.leave(started[0], 3) == 0, "c waits in the queue"
+    jid, job = stage.come()
+    assert (jid, stage.enter(jid, 3, job=job)) == ("c", Entered.TAKEN_LAST), "its start resumes the next one"
+    assert stage.leave(None, 3) == 1
+    assert stage.queued == ["d"]
 
 
 def test_without_a_limit_all_held_jobs_are_resumed(stage):

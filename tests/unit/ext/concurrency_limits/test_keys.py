@@ -135,6 +135,17 @@ def test_a_function_of_the_rate_is_called_each_time_and_checked(config):
         rules.rate_of(declared)
 
 
+def test_an_error_of_a_function_is_not_taken_for_an_invalid_limit(config):
+    def fails():
+        raise ValueError("no plan")
+
+    rules, declared = Rules({"Hard": fails}, default_shares=False), declare(rate_limit=fails)
+    for evaluate in (lambda: rules.rate_of(declared), lambda: rules.limit_of(declared, config, 4)):
+        with pytest.raises(ValueError, match="no plan") as error:
+            evaluate()
+        assert type(error.value) is ValueError
+
+
 def test_a_group_is_named_after_its_class_and_key():
     assert [group_name("a.B", ""), group_name("a.B", "7[x]")] == ["a.B", "a.B[7[x]]"]
     assert [class_of("a.B"), class_of("a.B[7[x]]")] == ["a.B", "a.B"]

@@ -25,7 +25,8 @@
 -- ARGV[8] 1 if the reply to the same call was lost
 -- ARGV[9] name of the group: of the class, with its key
 -- ARGV[10] rate limit: maximum starts and milliseconds, or empty
--- returns 1 slot taken, 2 no limit, 3 held, 4 held although a slot is free, 0 another process has the job
+-- returns 1 slot taken, 2 no limit, 3 held, 4 held although a slot is free, 0 another process has the job, 5 slot taken
+--   by the last resumed job while slots are free for more
 if redis.call('EXISTS', KEYS[11]) == 1 then return 0 end
 local list = KEYS[14]
 local function forget_resumed()
@@ -63,9 +64,13 @@ if free and (resumed or redis.call('LLEN', KEYS[3]) == 0) then
     redis.call('ZADD', KEYS[6], now, ARGV[1])
     redis.call('PEXPIRE', KEYS[6], window)
   end
-  if resumed then forget_resumed() end
   redis.call('SADD', KEYS[9], ARGV[9])
-  return 1
+  if not resumed then return 1 end
+  forget_resumed()
+  local more = kept == 0 and redis.call('LLEN', KEYS[3]) > 0
+  more = more and (limit == 0 or redis.call('ZCARD', KEYS[1]) < limit)
+  more = more and (not most or redis.call('ZCARD', KEYS[6]) < tonumber(most))
+  return more and 5 or 1
 end
 if list and not redis.call('LPOS', list, ARGV[6]) then return 0 end
 redis.call('SADD', KEYS[10], KEYS[3])

@@ -12,26 +12,28 @@
 -- ARGV[3] milliseconds for which a slot is reserved for a resumed job
 -- ARGV[4] number of held jobs to skip
 -- ARGV[5] maximum jobs to resume; after skipped jobs, the number of payloads to return
--- returns {number of free slots, number of resumed jobs past their reservation, payloads with the next one last}
-if redis.call('LLEN', KEYS[3]) == 0 then return {0, 0} end
-if redis.call('SISMEMBER', KEYS[5], ARGV[1]) == 1 then return {0, 0} end
+-- returns {number of free slots, number of resumed jobs that have not started, number of those with a reserved slot,
+--   payloads with the next one last}
+if redis.call('LLEN', KEYS[3]) == 0 then return {0, 0, 0} end
+if redis.call('SISMEMBER', KEYS[5], ARGV[1]) == 1 then return {0, 0, 0} end
 local limit = tonumber(redis.call('HGET', KEYS[4], ARGV[1]) or ARGV[2])
-local room, late = tonumber(ARGV[5]), 0
+local room, waiting, kept = tonumber(ARGV[5]), 0, 0
 local rate = redis.call('HGET', KEYS[7], ARGV[1])
 if limit ~= 0 or rate then
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
-  local kept = redis.call('ZCOUNT', KEYS[2], now - ARGV[3], '+inf')
+  kept = redis.call('ZCOUNT', KEYS[2], now - ARGV[3], '+inf')
   if limit ~= 0 then room = math.min(room, limit - redis.call('ZCARD', KEYS[1]) - kept) end
   if rate then
     local most, window = string.match(rate, '^(%d+) (%d+)$')
     room = math.min(room, most - redis.call('ZCOUNT', KEYS[6], '(' .. now - window, '+inf') - kept)
   end
-  late = redis.call('ZCARD', KEYS[2]) - kept
+  waiting = redis.call('ZCARD', KEYS[2])
 end
-if room <= 0 then return {0, 0} end
+if room <= 0 then return {0, 0, 0} end
 local count = tonumber(ARGV[4]) > 0 and ARGV[5] or room
 local found = redis.call('LRANGE', KEYS[3], -(ARGV[4] + count), -(ARGV[4] + 1))
-table.insert(found, 1, late)
+table.insert(found, 1, kept)
+table.insert(found, 1, waiting)
 table.insert(found, 1, room)
 return found
