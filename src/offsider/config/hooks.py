@@ -25,9 +25,9 @@ from offsider.runtime.service import Service
 if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.config.installation import Installation
+    from offsider.config.web_tab import WebTab
     from offsider.runtime.events import JobRemoved
     from offsider.storage.effects import Effect
-    from offsider.config.web_tab import WebTab
 
 
 class PendingPushes(Protocol):

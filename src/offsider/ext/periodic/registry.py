@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from offsider.config.loading import named_server
 from offsider.config.installation import Installation
+from offsider.config.loading import named_server
 from offsider.core.errors import ConfigurationError, OffsiderError, UnknownJob
 from offsider.core.suggestions import suggest
 from offsider.ext.periodic.cron import zone_of
