@@ -127,6 +127,7 @@ def test_the_server_is_named_by_the_environment(workers, stored, ledger, variabl
     worker.stopped()
 
 
+@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_a_key_prefix_is_before_every_key(workers, stored, ledger):
     worker = workers.start(environ={"OFFSIDER_REDIS_KEY_PREFIX": "resque:gitlab:"})
     stored.lpush("resque:gitlab:queue:default", b'{"class":"Failing","args":[],"jid":"a"}')

@@ -124,6 +124,7 @@ def frees_a_lost_lock(inside):
     Reaper(Installation.of(inside.config).redis, age_seconds=0).run()
 
 
+@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize(
     "deed, message",
