@@ -161,8 +161,8 @@ class Runs:
     def _removing(self, news: JobRemoved) -> Sequence[Effect]:
         """Note the removal of a member in the script that removes it. Raises RedisFailure."""
         payload = _decoded(news)
-        noted = payload and self._noted(payload, f": removed ({news.how})", news.server)
-        if not noted:
+        noted = None if payload is None else self._noted(payload, f": removed ({news.how})", news.server)
+        if noted is None:
             return ()
         outcomes, event = noted
         return (outcomes.other(*event),)
