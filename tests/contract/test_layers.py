@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 # Callbacks of extensions take the configuration or an installation, and both have what extensions register.
 CONFIGURATION = {f"offsider.config.{name}" for name in ("config", "default", "hooks", "installation", "web_tab")}
 # The package names its public classes for type checkers, and the worker logs the package's version.
-PACKAGE = {"offsider", *(f"offsider.worker.{name}" for name in ("embed", "heartbeat", "launcher"))}
+PACKAGE = {"offsider", *(f"offsider.worker.{name}" for name in ("assembly", "embed", "heartbeat", "launcher"))}
 
 
 def test_no_module_imports_from_a_layer_above_its_own():

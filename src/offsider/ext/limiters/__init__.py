@@ -7,9 +7,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from offsider.config.routing import MAIN
 from offsider.core.errors import ConfigurationError, OverLimit, Reschedule
@@ -95,10 +95,9 @@ class Limiters:
             raise ConfigurationError(f"Limiters(ttl=…) must be at least a day ({DAY_SECONDS:g} seconds), got {ttl!r}")
         if type(reschedule) is not int or reschedule < 0:
             raise ConfigurationError(f"Limiters(reschedule=…) must be a whole number of at least 0, got {reschedule!r}")
-        given: Sequence[object] = errors
         if not callable(backoff):
             raise ConfigurationError(f"Limiters(backoff=…) must be a function, got {backoff!r}")
-        if not all(isinstance(error, type) and issubclass(error, Exception) for error in given):
+        if not all(isinstance(error, type) and issubclass(error, Exception) for error in cast("tuple[object, ...]", errors)):
             raise ConfigurationError(f"Limiters(errors=…) must be classes of exceptions, got {errors!r}")
         self.settings = Settings(server, reschedule, backoff, ttl_seconds)
         self._reschedules = Reschedules(self.settings, (OverLimit, *errors))
