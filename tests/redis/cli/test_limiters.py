@@ -44,7 +44,7 @@ def test_without_limiters_a_note_is_printed():
 def test_limiters_are_listed_with_their_use(limiter):
     assert [line.split() for line in call().output.splitlines()] == [
         ["LIMITER", "KIND", "LIMIT", "USED", "ALLOWED", "WAITED", "REFUSED"],
-        ["stripe", "bucket", "1", "/", "86400", "s", "1", "1", "0", "1"],
+        ["stripe", "bucket", "1", "/", "day", "1", "1", "0", "1"],
     ]
     (state,) = json.loads(call("--json").output)
     assert (state["name"], state["allowed"], state["overages"]) == ("stripe", 1, 1)
