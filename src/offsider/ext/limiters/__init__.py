@@ -97,10 +97,9 @@ class Limiters:
             raise ConfigurationError(f"Limiters(reschedule=…) must be a whole number of at least 0, got {reschedule!r}")
         if not callable(backoff):
             raise ConfigurationError(f"Limiters(backoff=…) must be a function, got {backoff!r}")
-        if not all(
-            isinstance(error, type) and issubclass(error, Exception) for error in cast("tuple[object, ...]", errors)
-        ):
-            raise ConfigurationError(f"Limiters(errors=…) must be classes of exceptions, got {errors!r}")
+        for error in cast("tuple[object, ...]", errors):
+            if not (isinstance(error, type) and issubclass(error, Exception)):
+                raise ConfigurationError(f"Limiters(errors=…) must be classes of exceptions, got {error!r}")
         self.settings = Settings(server, reschedule, backoff, ttl_seconds)
         self._reschedules = Reschedules(self.settings, (OverLimit, *errors))
 

@@ -108,7 +108,7 @@ def test_a_drain_counts_reschedules_as_a_worker_does(tmp_path):
         ({"reschedule": -1}, r"Limiters\(reschedule=…\) must be a whole number of at least 0, got -1"),
         ({"reschedule": True}, "must be a whole number of at least 0, got True"),
         ({"backoff": 3}, r"Limiters\(backoff=…\) must be a function, got 3"),
-        ({"errors": (5,)}, r"Limiters\(errors=…\) must be classes of exceptions, got \(5,\)"),
+        ({"errors": (5,)}, r"Limiters\(errors=…\) must be classes of exceptions, got 5"),
     ],
 )
 def test_invalid_options_of_the_extension_are_refused(options, message):
