@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 
 from offsider import __version__
 from offsider.cli.application import folder_beside, has_application, load_application
-from offsider.cli.lazy import part
 from offsider.config.application import application
 from offsider.config.default import set_worker_config
 from offsider.core import gil
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
     from offsider.cli.options import WorkerOptions
     from offsider.config.config import Config
-    from offsider.embedded.server import EmbeddedServer
     from offsider.runtime.middleware import Push
 
 EMBEDDED_FOLDER = ".offsider"
@@ -135,7 +133,9 @@ def configured(options: WorkerOptions) -> Config:
 
 def start_embedded_server(resources: ExitStack) -> str:
     """Start or join the server of the folder ``.offsider``, and return its URL."""
-    server: EmbeddedServer = resources.enter_context(part("embedded.server:EmbeddedServer")(EMBEDDED_FOLDER))
+    from offsider.embedded import EmbeddedServer  # for development; other workers would keep it in memory
+
+    server = resources.enter_context(EmbeddedServer(EMBEDDED_FOLDER))
     logger.info("embedded server: %s", server.url)
     return server.url
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import platform
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
 import click
 
 from offsider import __version__
-from offsider.cli.lazy import part
 from offsider.core.errors import OffsiderError
 from offsider.core.suggestions import suggest
 
@@ -68,7 +69,7 @@ class LazyGroup(click.Group):
         module = COMMANDS.get(cmd_name)
         if module is None:
             return None
-        found = part(f"cli.{module}:{cmd_name}")
+        found: Any = getattr(import_module(f"offsider.cli.{module}"), cmd_name)
         return found if isinstance(found, click.Command) else None
 
     def resolve_command(

@@ -14,7 +14,6 @@ from offsider.cli.boot import Forked, check, configured, load
 from offsider.cli.command import MOST_LETTERS, SETTINGS
 from offsider.cli.failure import end_process, explain, give_up
 from offsider.cli.keeper import start_keeper
-from offsider.cli.lazy import part
 from offsider.cli.main_loop import MainLoop
 from offsider.cli.options import WorkerOptions, worker_options
 from offsider.cli.signals import SignalQueue, StoppedEarly, send_to_self
@@ -62,18 +61,19 @@ def worker(words: tuple[str, ...], /, **given: Any) -> int:
 def run(options: WorkerOptions, words: Sequence[str] = ()) -> int:
     """Run a worker, or a supervisor or reloader of workers, and return the exit code."""
     gil.watch()
-    code: int
     try:
         if options.dry_run or options.list_queues:
             return show_plan(options)
         config = configured(options)
         if config.worker.reload:
-            code = part("cli.reload:Reloader")(options, words).run()
-            return code
+            from offsider.cli.reload import Reloader  # a worker would keep it in memory
+
+            return Reloader(options, words).run()
         setup_logging(config.log)
         if config.worker.processes or config.worker.groups:
-            code = part("cli.supervisor:Supervisor")(options, config, run_worker).run()
-            return code
+            from offsider.cli.supervisor import Supervisor  # a worker without one would keep it in memory
+
+            return Supervisor(options, config, run_worker).run()
         health = _health_server(config)
         keeper = start_keeper(config, health)
         return run_worker(options, keeper, health=health if keeper is None else None)
@@ -84,8 +84,9 @@ def run(options: WorkerOptions, words: Sequence[str] = ()) -> int:
 def _health_server(config: Config) -> HealthServer | None:
     if not config.worker.health:
         return None
-    server: HealthServer = part("cli.health:HealthServer")(config.worker.health, shard=config.worker.shard)
-    return server
+    from offsider.cli.health import HealthServer  # most workers have no health endpoint
+
+    return HealthServer(config.worker.health, shard=config.worker.shard)
 
 
 def run_worker(
