@@ -71,15 +71,15 @@ def test_each_process_has_its_jobs_below_it_the_longest_first(busy, raw_redis):
 def test_a_signal_is_left_for_the_process(busy, raw_redis):
     register(raw_redis)
     [row] = busy.read(View()).rows
-    assert busy.actions["Q"].act(row.subject)
-    assert busy.actions["T"].act(row.subject)
+    assert busy.actions["Q"].act(row.subject) == "asked to be quiet"
+    assert busy.actions["T"].act(row.subject) == "asked to stop"
     assert raw_redis.lrange(f"{OURS}-signals", 0, -1) == [b"TERM", b"TSTP"]
 
 
 def test_an_embedded_worker_accepts_no_signals(busy, raw_redis):
     register(raw_redis, embedded=True)
     [row] = busy.read(View()).rows
-    assert not any(action.act(row.subject) for action in busy.actions.values())
+    assert {action.act(row.subject) for action in busy.actions.values()} == {"skipped (embedded)"}
     assert not raw_redis.exists(f"{OURS}-signals")
 
 
@@ -105,18 +105,25 @@ def test_queues_are_sorted_by_name_with_their_state(queues, raw_redis):
     assert states == [("a", "1", ""), ("b", "1", "paused"), ("c", "1", "no worker")]
 
 
-def test_one_key_pauses_and_unpauses(queues, raw_redis):
-    assert queues.actions["p"].act("mail")
+def test_one_key_pauses_and_resumes(queues, raw_redis):
+    push(raw_redis, "A", queue="mail")
+    [row] = queues.read(View()).rows
+    assert queues.actions["p"].act(row.subject) == "paused"
     assert raw_redis.smembers("paused") == {b"mail"}
-    assert queues.actions["p"].act("mail")
+    assert queues.actions["p"].act(row.subject) == "resumed"
     assert not raw_redis.exists("paused")
 
 
-def test_clearing_asks_and_deletes(queues, raw_redis):
+def test_a_deletion_asks_with_the_queue_and_its_jobs(queues, raw_redis):
     push(raw_redis, "A")
-    assert queues.actions["D"].asks
-    assert queues.actions["D"].act("default")
-    assert not raw_redis.keys()
+    push(raw_redis, "A", queue="mail")
+    push(raw_redis, "A", queue="mail")
+    delete = queues.actions["D"]
+    one, two = queues.read(View()).rows
+    assert delete.question([one]) == "Permanently delete queue default with 1 job?"
+    assert delete.question([one, two]) == "Permanently delete 2 queues with 3 jobs?"
+    assert {delete.act(row.subject) for row in (one, two)} == {"deleted"}
+    assert not raw_redis.keys("queue*")
 
 
 def test_jobs_are_sorted_by_their_execution_time(redis_url, raw_redis):
@@ -152,7 +159,7 @@ def test_each_set_has_its_keys(tabs):
 
 
 def test_only_reversible_actions_skip_the_confirmation(tabs):
-    asks = {action.verb: action.asks for tab in tabs.values() for action in tab.actions.values()}
+    asks = {action.verb: action.question is not None for tab in tabs.values() for action in tab.actions.values()}
     assert asks == {"Delete": True, "Enqueue": False, "Kill": True, "Retry": False}
 
 
@@ -175,7 +182,7 @@ def test_invalid_bytes_have_rows_of_their_own(tabs, raw_redis):
     sheet = tabs["Dead"].read(View())
     assert len({row.key for row in sheet.rows}) == 2
     assert {row.cells[2] for row in sheet.rows} == {"malformed"}
-    assert all(not tabs["Dead"].actions["R"].act(row.subject) for row in sheet.rows)
+    assert {tabs["Dead"].actions["R"].act(row.subject) for row in sheet.rows} == {"skipped"}
 
 
 def test_a_filter_shows_its_progress(tabs, raw_redis):

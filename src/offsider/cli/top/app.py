@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -28,7 +29,6 @@ from offsider.cli.text import plain
 from offsider.cli.top.tabs import Action, Busy, Home, Metrics, Queues, Row, Tab, Table, View, set_tabs
 from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError
-from offsider.core.wording import counted
 from offsider.logs.setup import describe
 
 KEYS = """\
@@ -37,9 +37,9 @@ h  l      previous, next page
 j  k      next, previous row
 x         select the row                 A       select the page, or none
 /         filter; Escape clears it
-D         delete (Queues: clear)         R       retry
+D         delete                         R       retry
 E         enqueue now (Scheduled)        K       kill (to the dead set)
-T  Q      stop, quiet a process          p       pause, unpause a queue
+T  Q      stop, quiet a process          p       pause, resume a queue
 ?         help                           q       quit
 
 An action applies to the selected rows, or to the row of the cursor."""
@@ -379,12 +379,10 @@ class Top(App[None]):
         rows = self._targets()
         if action is None or not rows:
             return
-        if not action.asks:
+        if action.question is None:
             self._start(action, rows)
             return
-        what = rows[0].cells[0].strip() if len(rows) == 1 else counted(len(rows), "row")
-        name = " ".join([what, *rows[0].cells[1:3]]) if len(rows) == 1 else what
-        self.push_screen(Question(f"{action.verb} {name}?"), partial(self._answered, action, rows))
+        self.push_screen(Question(action.question(rows)), partial(self._answered, action, rows))
 
     def _targets(self) -> list[Row]:
         """Return the selected rows, or else the row of the cursor."""
@@ -400,23 +398,19 @@ class Top(App[None]):
         self._beside(partial(self._act, action, rows))
 
     def _act(self, action: Action, rows: Sequence[Row]) -> Acted:
-        done = 0
+        done: Counter[str] = Counter()
+        problem: list[str] = []
         try:
             for row in rows:
-                done += action.act(row.subject)
+                done[action.act(row.subject)] += 1
         except Exception as error:  # noqa: BLE001 - see `_read`
-            return self.Acted(f"{_done(action, done)}, then an error: {plain(_reason(error))}")
-        skipped = len(rows) - done
-        return self.Acted(_done(action, done) + (f", {skipped} {action.skipped}" if skipped else ""))
+            problem = [f"then an error: {plain(_reason(error))}" if done else f"error: {plain(_reason(error))}"]
+        return self.Acted(", ".join([f"{count} {how}" for how, count in done.items()] + problem))
 
     def on_top_acted(self, event: Acted) -> None:
         self._answer = event.answer
         self.selected.clear()
         self.request_read()
-
-
-def _done(action: Action, count: int) -> str:
-    return action.done.format(counted(count, action.noun) if action.noun else count)
 
 
 def _reason(error: Exception) -> str:

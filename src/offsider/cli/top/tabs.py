@@ -21,6 +21,7 @@ from offsider.inspector import (
     Process,
     ProcessSet,
     Queue,
+    QueueSummary,
     RetrySet,
     ScheduledSet,
     ServerInfo,
@@ -70,20 +71,14 @@ class Action:
     """An action on rows, bound to a key.
 
     Attributes:
-        verb: verb for the confirmation and the hint: ``"Delete"``.
-        done: participle for the status line: ``"{} deleted"``, with the count in place of ``{}``.
-        asks: whether it needs a confirmation.
-        act: acts on one subject; returns False if it skips it.
-        noun: what the status line counts: ``"process"``; empty for a bare number.
-        skipped: participle for skipped subjects, with the reason if there is only one.
+        verb: verb for the hint: ``"Delete"``.
+        act: acts on one subject; returns the participle for the status line, such as ``"deleted"`` or ``"skipped"``.
+        question: returns the confirmation for these rows; None for an action without one.
     """
 
     verb: str
-    done: str
-    asks: bool
-    act: Callable[[Any], bool]
-    noun: str = ""
-    skipped: str = "skipped"
+    act: Callable[[Any], str]
+    question: Callable[[Sequence[Row]], str] | None = None
 
 
 @dataclass(frozen=True)
@@ -109,6 +104,16 @@ class Tab(ABC):
         """Read the current data. Raises RedisFailure."""
 
 
+def ask(verb: str) -> Callable[[Sequence[Row]], str]:
+    """Return the usual question: the verb, and the first columns of the row or the number of rows."""
+
+    def question(rows: Sequence[Row]) -> str:
+        what = " ".join(rows[0].cells[:3]).strip() if len(rows) == 1 else counted(len(rows), "row")
+        return f"{verb} {what}?"
+
+    return question
+
+
 def paged(columns: tuple[str, ...], rows: Sequence[Row], view: View) -> Table:
     """Return a page of these rows; the filter matches every cell."""
     wanted = view.text.casefold()
@@ -117,14 +122,20 @@ def paged(columns: tuple[str, ...], rows: Sequence[Row], view: View) -> Table:
     return Table(columns, found[start : start + view.size], len(found))
 
 
-def _unless(error: type[OffsiderError], act: Callable[[Any], object]) -> Callable[[Any], bool]:
-    """Wrap an action so that it returns False for the subjects that it raises this error for."""
+def _participle(
+    act: Callable[[Any], object],
+    done: str,
+    *,
+    skipped: str = "skipped",
+    unless: type[OffsiderError] | tuple[()] = (),
+) -> Callable[[Any], str]:
+    """Make ``act`` return ``done``, or ``skipped`` for subjects that it returns False or raises ``unless`` for."""
 
-    def guarded(subject: Any) -> bool:
+    def guarded(subject: Any) -> str:
         try:
-            return act(subject) is not False
-        except error:
-            return False
+            return skipped if act(subject) is False else done
+        except unless:
+            return skipped
 
     return guarded
 
@@ -172,13 +183,10 @@ class Busy(Tab):
     actions: Mapping[str, Action] = {
         key: Action(
             verb,
-            f"{verb.lower()} sent to {{}}",
-            asks=True,
-            act=_unless(EmbeddedProcess, send),
-            noun="process",
-            skipped="skipped (embedded)",
+            _participle(send, f"asked to {how}", skipped="skipped (embedded)", unless=EmbeddedProcess),
+            ask(verb),
         )
-        for key, verb, send in (("Q", "Quiet", Process.quiet), ("T", "Stop", Process.stop))
+        for key, verb, send, how in (("Q", "Quiet", Process.quiet, "be quiet"), ("T", "Stop", Process.stop, "stop"))
     }
 
     def read(self, view: View) -> Table:
@@ -214,8 +222,8 @@ class Queues(Tab):
     def __init__(self, here: Installation) -> None:
         super().__init__(here)
         self.actions = {
-            "p": Action("Pause", "{} paused or unpaused", asks=False, act=self._toggle),
-            "D": Action("Clear", "{} cleared", asks=True, act=self._clear),
+            "p": Action("Pause", self._toggle),
+            "D": Action("Delete", self._delete, _question),
         }
 
     def read(self, view: View) -> Table:
@@ -229,23 +237,29 @@ class Queues(Tab):
                     duration(summary.latency_seconds),
                     "paused" if summary.paused else "" if is_served(summary.name, served) else "no worker",
                 ),
-                summary.name,
+                summary,
             )
             for summary in sorted(Stats.read(self._here).queue_summaries, key=lambda summary: summary.name)
         ]
         return paged(_QUEUES, rows, view)
 
-    def _toggle(self, name: str) -> bool:
-        queue = Queue(name, self._here)
+    def _toggle(self, summary: QueueSummary) -> str:
+        queue = Queue(summary.name, self._here)
         if queue.paused:
             queue.unpause()
-        else:
-            queue.pause()
-        return True
+            return "resumed"
+        queue.pause()
+        return "paused"
 
-    def _clear(self, name: str) -> bool:
-        Queue(name, self._here).clear()
-        return True
+    def _delete(self, summary: QueueSummary) -> str:
+        Queue(summary.name, self._here).clear()
+        return "deleted"
+
+
+def _question(rows: Sequence[Row]) -> str:
+    jobs = sum(row.subject.size for row in rows)
+    what = f"queue {rows[0].cells[0]}" if len(rows) == 1 else counted(len(rows), "queue")
+    return f"Permanently delete {what} with {grouped(jobs)} {'job' if jobs == 1 else 'jobs'}?"
 
 
 _JOBS = ("JOB", "RUNS", "FAILED", "TOTAL", "AVERAGE")
@@ -403,11 +417,10 @@ def _beginning(raw: bytes) -> str:
 
 def set_tabs(here: Installation) -> tuple[SetTab, SetTab, SetTab]:
     """Scheduled, Retries and Dead."""
-    delete = Action("Delete", "{} deleted", asks=True, act=SetEntry.delete)
-    moved = "{} moved to their queues"
-    retry = Action("Retry", moved, asks=False, act=_unless(MalformedPayload, SetEntry.retry))
-    enqueue = Action("Enqueue", moved, asks=False, act=_unless(MalformedPayload, SetEntry.add_to_queue))
-    kill = Action("Kill", "{} moved to the dead set", asks=True, act=_kill)
+    delete = Action("Delete", _participle(SetEntry.delete, "deleted"), ask("Delete"))
+    retry = Action("Retry", _participle(SetEntry.retry, "enqueued", unless=MalformedPayload))
+    enqueue = Action("Enqueue", _participle(SetEntry.add_to_queue, "enqueued", unless=MalformedPayload))
+    kill = Action("Kill", _participle(_kill, "moved to the dead set"), ask("Kill"))
     return (
         SetTab("Scheduled", ScheduledSet(here), here, {"D": delete, "E": enqueue, "K": kill}, fails=False),
         SetTab("Retries", RetrySet(here), here, {"D": delete, "R": retry, "K": kill}, fails=True),
