@@ -140,7 +140,9 @@ class BaseClient:
 def check_push(payload: object) -> None:
     """Raise InvalidJob unless ``payload`` is a mapping."""
     if type(payload) is not dict and not isinstance(payload, Mapping):
-        raise InvalidJob(f'a push is a mapping like {{"class": "HardJob", "args": [1]}}, got {payload!r}')
+        raise InvalidJob(
+            f'a push must be a mapping like {{"class": "HardJob", "args": [1]}}, got {type(payload).__name__}'
+        )
 
 
 def take_replicas(payload: Mapping[str, Any], wait_replicas: int) -> tuple[Mapping[str, Any], int]:

@@ -90,7 +90,7 @@ class Bulk:
         else:
             raise InvalidArguments(
                 f"{self.template.payload['class']}: bulk arguments must be a list for each job, "
-                f"like [[1], [2]], got {call!r}"
+                f"like [[1], [2]], got {type(call).__name__}"
             )
         job = cast("DeclaredJob | None", self.template.job)
         return (list(args), {}) if job is None else job.bind(args, kwargs)
@@ -146,7 +146,8 @@ def _given_once(template: dict[str, Any], name: str, value: Any) -> Any:
 
 def _calls(job: object, args: Any) -> Iterator[Any]:
     if not isinstance(args, Iterable) or isinstance(args, str | bytes | Mapping):
-        raise InvalidArguments(f"{job}: bulk args must be an iterable with a list for each job, got {args!r}")
+        kind = type(cast("object", args)).__name__
+        raise InvalidArguments(f"{job}: bulk arguments must be an iterable with a list for each job, got {kind}")
     return iter(cast(Iterable[Any], args))  # type: ignore[redundant-cast]  # pyright lost the type at Mapping
 
 

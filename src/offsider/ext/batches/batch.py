@@ -118,7 +118,7 @@ class Batch:
         if self._exists:
             raise InvalidOptions(f"batch {self.bid} exists already; declare its callbacks before its first jobs")
         if options is not None and not isinstance(cast("object", options), dict):
-            raise InvalidOptions(f"the options of a callback must be a dict, got {options!r}")
+            raise InvalidOptions(f"the options of a callback must be a dict, got {type(options).__name__}")
         job = registry.find(callback) if isinstance(callback, str) else callback
         if declared_of(job) is None:
             raise InvalidOptions(f"a callback must be a declared job or the name of one, got {callback!r}")

@@ -78,11 +78,14 @@ class Entry:
         _expect(_NAME.fullmatch(self.name), "a name must have 1 to 100 letters, digits and _ . : -")
         _expect(self.job, "job expects a job or its name")
         _expect(_is_grace(self.grace_seconds), f"grace_seconds expects up to a year, got {self.grace_seconds!r}")
-        _expect(isinstance(self.args, list | tuple), f"args expects a list of arguments, got {self.args!r}")
-        _expect(isinstance(self.kwargs, dict), f"kwargs expects arguments by name, got {self.kwargs!r}")
+        _expect(
+            isinstance(self.args, list | tuple), f"args expects a list of arguments, got {type(self.args).__name__}"
+        )
+        _expect(isinstance(self.kwargs, dict), f"kwargs expects arguments by name, got {type(self.kwargs).__name__}")
         object.__setattr__(self, "args", tuple(self.args))  # JSON has only lists
         for value in (*self.args, self.kwargs, self.options):
-            _expect(check_json(value) is None, f"{value!r} cannot be stored as JSON without a change")
+            kind = type(value).__name__
+            _expect(check_json(value) is None, f"a value of type {kind} would change when it is stored as JSON")
         check_known(self.options, job_name=self.job)
         interval_seconds = self.ticks.interval_seconds
         if interval_seconds:  # after an outage only the last tick is pushed, not a burst
