@@ -147,7 +147,7 @@ class Launcher:
         for name, way in waits.items():
             logger.info("capsule %s: idle threads %s", name, way)
         if OBSTACLE:
-            logger.info("time limits and stops interrupt async jobs only: %s", OBSTACLE)
+            logger.info("time limits and shutdown can interrupt async jobs only, not jobs in threads: %s", OBSTACLE)
 
     def quiet(self) -> None:
         """Stop claiming jobs. Running jobs continue, and the process does not exit. May be called twice."""
@@ -161,7 +161,7 @@ class Launcher:
             self.lifecycle.quieted = True
         for manager in self._managers:
             manager.quiet()
-        logger.info("quiet: no further jobs are taken")  # log it after the fact: readers rely on it
+        logger.info("quiet: this worker claims no new jobs")  # log it after the fact: readers rely on it
         if self._parts is not None:
             self._parts.tell_keeper()
             self._parts.scheduler.stop()
@@ -262,7 +262,7 @@ class Launcher:
             try:
                 last()
             except RedisFailure as error:
-                self.config.handle_error(error, {"context": "leaving the registries"})
+                self.config.handle_error(error, {"context": "unregistering this process"})
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
         """Wait until `stop` has finished; True if it has."""

@@ -62,7 +62,7 @@ class Manager:
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._job_logger = JobLogger(config)
-        self._outage = Outage(f"giving back jobs of dead processors of capsule {capsule.name}", config)
+        self._outage = Outage(f"requeueing jobs of dead processors of capsule {capsule.name}", config)
         self._settlement = Settlement(config, fetcher)
         self.async_runner = AsyncRunner(f"offsider-{capsule.name}-loop", self._without_seat)
         here = Installation.of(config)
@@ -118,14 +118,14 @@ class Manager:
         try:
             self._fetcher.give_back(units)
         except RedisFailure as error:
-            self._config.handle_error(error, {"context": "giving jobs back at the stop"})
+            self._config.handle_error(error, {"context": "requeueing unfinished jobs at shutdown"})
             return 0
         if units:
             self._work_state.count_requeued(len(units))
-            log = RequeueLog("it did not end in time")
+            log = RequeueLog("it did not finish in time")
             for unit, payload in units:
                 log.add(payload, unit.queue)
-            logger.warning("requeued %s that did not end in time", counted(len(units), "job"))
+            logger.warning("requeued %s that did not finish in time", counted(len(units), "job"))
         return len(units)
 
     @property
@@ -171,7 +171,7 @@ class Manager:
             try:
                 added.start()
             except RuntimeError as error:  # a thread that waits for a coroutine takes its seat back later
-                self._config.handle_error(error, {"context": f"one more thread for capsule {self.name}"})
+                self._config.handle_error(error, {"context": f"starting an additional thread for capsule {self.name}"})
                 return False
             self._processors.append(added)
             return True

@@ -35,7 +35,7 @@ class RequeueLog:
             extra = {"fields": about_raw(raw, queue)}
             logger.log(self._level, "requeued %s to queue %s: %s", _name(raw), queue, self._reason, extra=extra)
         elif self.count == MOST_LINES + 1:
-            logger.log(self._level, "requeued further jobs, which are not logged one by one: %s", self._reason)
+            logger.log(self._level, "requeued more jobs, not logged individually: %s", self._reason)
 
 
 def _name(raw: bytes) -> str:

@@ -128,7 +128,11 @@ class Scheduler(LoopService):
         for move, moved in zip(moves, results, strict=True):
             if moved is MoveResult.REFUSED:
                 fields = about_raw(move.member, move.queue)
-                logger.error("queue:%s is not a list; its due job waits a minute", move.queue, extra={"fields": fields})
+                logger.error(
+                    "queue:%s is not a list, so its due job cannot move there; next attempt in a minute",
+                    move.queue,
+                    extra={"fields": fields},
+                )
                 self._put_off(sorted_set, move.member)
 
     def _pause(self, now: DueJobs) -> float:
@@ -186,7 +190,7 @@ class Scheduler(LoopService):
             return None
         if prepared is None:
             logger.info(
-                "client middleware stopped job %s, deleted it from %s",
+                "deleted job %s from %s, because client middleware canceled its push",
                 payload.get("jid"),
                 sorted_set,
                 extra={"fields": about_raw(member, queue)},

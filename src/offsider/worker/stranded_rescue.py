@@ -89,7 +89,7 @@ class StrandedRescue(LoopService):
         while batch := list(islice(runnable, BATCH)):
             rescued += stranded.hasten(self._redis, batch)
         if rescued:
-            logger.info("made %s due that this worker can run", counted(rescued, "stranded job"))
+            logger.info("rescheduled %s that this worker can run: due now", counted(rescued, "stranded job"))
 
     def _members(self) -> Iterator[bytes]:
         for raw in islice(stranded.each(self._redis), MOST):

@@ -331,7 +331,7 @@ def test_quiet_and_dump_are_for_all_workers(swarm, stored, ledger):
     supervisor.worker.until_says("MainThread", times=2)
     assert supervisor.worker.output.count(" runs, ") == 2
     supervisor.worker.send("TSTP")
-    supervisor.worker.until_says("quiet: no further jobs are taken", times=2)
+    supervisor.worker.until_says("quiet: this worker claims no new jobs", times=2)
     wait_for(lambda: stored.info("clients")["blocked_clients"] == 0)  # the pops that waited are called back
     push(stored, "Short")
     doomed = supervisor.children()[0]
@@ -410,7 +410,7 @@ def test_usr2_brings_new_code_while_a_long_job_ends_in_the_old_worker(swarm, wor
     supervisor.worker.send("USR2")
     supervisor.until_running(times=2)
     wait_for(lambda: len(supervisor.identities()) == 4)
-    supervisor.worker.until_says("quiet: no further jobs are taken", times=2)
+    supervisor.worker.until_says("quiet: this worker claims no new jobs", times=2)
     push(stored, "Version")
     wait_for(lambda: ledger.words("version") == ["1", "2222"])
     assert ledger.notes("end", jid=long) == []

@@ -72,7 +72,7 @@ def test_jobs_with_values_that_only_ruby_accepts_run_or_are_retried_and_none_is_
     wait_for(lambda: stored.zcard("retry") == len(ODD) and private(stored) == [])
     assert stored.zcard("dead") == 0
     worker.stopped()
-    assert "'kwargs' is an array, which is not usable and is ignored" in worker.output
+    assert "ignoring 'kwargs', because its value is an array" in worker.output
 
 
 def test_invalid_bytes_in_the_sets_do_not_block_later_jobs(workers, stored, ledger):

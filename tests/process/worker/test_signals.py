@@ -26,7 +26,7 @@ def test_a_quiet_worker_finishes_its_job_fetches_no_more_and_stays(workers, stor
     worker = workers.start("-c", "1")
     wait_for(lambda: ledger.notes("start", jid=running))
     worker.send("TSTP")
-    worker.until_says("quiet: no further jobs are taken")
+    worker.until_says("quiet: this worker claims no new jobs")
     left = push(stored, "Short", 2)
     wait_for(lambda: ledger.notes("end", jid=running))
     worker.send("TSTP")
@@ -35,14 +35,14 @@ def test_a_quiet_worker_finishes_its_job_fetches_no_more_and_stays(workers, stor
     assert worker.runs
     worker.stopped()
     later.stopped()
-    assert worker.output.count("quiet: no further jobs are taken") == 1
+    assert worker.output.count("quiet: this worker claims no new jobs") == 1
     assert not ledger.notes("start", jid=left)
 
 
 def test_a_quiet_worker_moves_no_scheduled_jobs(workers, stored, ledger):
     worker = workers.start()
     worker.send("TSTP")
-    worker.until_says("quiet: no further jobs are taken")
+    worker.until_says("quiet: this worker claims no new jobs")
     stored.zadd("schedule", {b'{"class":"Short","args":[1],"jid":"a","queue":"default"}': 1})
     workers.start("-q", "other").send("TSTP")
     worker.stopped()
@@ -54,7 +54,7 @@ def test_a_quiet_worker_moves_no_scheduled_jobs(workers, stored, ledger):
 def test_signals_left_in_redis_are_obeyed_at_the_next_beat(workers, stored, name):
     worker = workers.start()
     leave_signal(stored, worker.identity, name)
-    worker.until_says("quiet: no further jobs are taken", BEAT_SECONDS)
+    worker.until_says("quiet: this worker claims no new jobs", BEAT_SECONDS)
     if name == "TERM":
         assert worker.ended() == 0
     else:
@@ -66,7 +66,7 @@ def test_workers_are_quieted_and_stopped_from_elsewhere(workers, url):
     worker = workers.start()
     _, _, nonce = worker.identity.split(":")
     offsider("quiet", nonce, url=url)
-    worker.until_says("quiet: no further jobs are taken")
+    worker.until_says("quiet: this worker claims no new jobs")
     offsider("stop", str(worker.pid), url=url)
     assert worker.ended() == 0
 
@@ -99,7 +99,7 @@ def test_a_dump_works_while_jobs_are_waited_for(workers, stored, ledger):
     worker = workers.start("-c", "1", "-t", "4")
     wait_for(lambda: ledger.notes("start"))
     worker.send("TERM")
-    worker.until_says("quiet: no further jobs are taken")
+    worker.until_says("quiet: this worker claims no new jobs")
     worker.send("TTIN")
     worker.until_says("time.sleep(0.02)")
     assert worker.ended() == 0
@@ -132,7 +132,7 @@ def test_handlers_of_the_application_are_called_first_and_a_failing_one_is_repor
     worker = workers.start(text=HANDLERS)
     worker.send("TSTP")
     worker.until_says("an earlier handler of TSTP failed: SystemExit: out of the handler")
-    worker.until_says("quiet: no further jobs are taken")
+    worker.until_says("quiet: this worker claims no new jobs")
     worker.stopped()
     assert ledger.words("broke") == ["SIGTSTP"]
     assert ledger.words("heard") == ["SIGTERM"]

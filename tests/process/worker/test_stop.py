@@ -217,7 +217,7 @@ def test_a_stop_after_a_quiet_and_a_quiet_after_a_stop(workers, stored, ledger):
     worker = workers.start()
     wait_for(lambda: ledger.notes("start"))
     worker.send("TSTP")
-    worker.until_says("quiet: no further")
+    worker.until_says("quiet: this worker claims no new jobs")
     worker.send("TERM")
     worker.until_says("stopping: ")
     worker.send("TSTP")

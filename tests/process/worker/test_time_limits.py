@@ -143,9 +143,9 @@ def test_at_the_soft_limit_a_job_is_interrupted_as_soon_as_its_call_returns(star
     jid = push(stored, "Way", way, soft_timeout=0.8)
     job = wait_for(lambda: failed(stored, jid))
     assert job["error_class"] == "offsider.core.errors.SoftTimeout"
-    assert job["error_message"] == "the job has run for its soft limit of 0.8 s"
+    assert job["error_message"] == "the job exceeded its soft limit of 0.8 s (soft_timeout)"
     assert job["retry_count"] == 0
-    assert ("is not interruptible: its soft limit of 0.8 s" in worker.output) == (way in LATER)
+    assert ("could not be interrupted at its soft limit of 0.8 s" in worker.output) == (way in LATER)
     assert worker.runs
 
 
@@ -154,11 +154,11 @@ def test_a_job_that_waits_forever_is_logged_with_its_location_and_ends_with_its_
     worker = start("-c", "1")
     began = time.monotonic()
     jid = push(stored, "Way", way, soft_timeout=1, hard_timeout=2.5)
-    printed = worker.until_says("is not interruptible: its soft limit of 1 s has passed")
+    printed = worker.until_says("could not be interrupted at its soft limit of 1 s")
     assert any(f" in {place}" in printed for place in (way, "get", "wait")), printed
     assert worker.ended() == 1
     assert time.monotonic() - began < 12
-    assert "though its hard limit of 2.5 s has passed" in worker.output
+    assert "after its hard limit of 2.5 s" in worker.output
     assert failed(stored, jid)["error_class"] == "offsider.core.errors.HardTimeout"
     assert waiting(stored) == private(stored) == []
 
@@ -194,7 +194,7 @@ def test_a_job_that_swallows_interruptions_ends_with_its_worker(start, stored, l
     jid = push(stored, "Way", way, soft_timeout=1, hard_timeout=1.5)
     assert worker.ended() == 1
     assert ledger.notes(word, jid=jid)
-    assert "is not interruptible" not in worker.output
+    assert "could not be interrupted" not in worker.output
     assert failed(stored, jid)["error_class"] == "offsider.core.errors.HardTimeout"
     assert private(stored) == []
 
@@ -205,7 +205,7 @@ def test_a_job_may_catch_its_soft_limit_and_clean_up(start, stored, ledger):
     jids = [push(stored, "Tidy", soft_timeout=1), push(stored, "AsyncTidy", soft_timeout=1)]
     wait_for(lambda: len(ledger.notes("tidied")) == 2)
     assert {note.jid for note in ledger.notes("tidied")} == set(jids)
-    assert {note.word for note in ledger.notes("tidied")} == {"the job has run for its soft limit of 1 s"}
+    assert {note.word for note in ledger.notes("tidied")} == {"the job exceeded its soft limit of 1 s (soft_timeout)"}
     worker.stopped()
     assert stored.zcard("retry") == 0
 

@@ -95,9 +95,11 @@ def test_the_start_logs_whether_jobs_in_threads_can_be_interrupted(obstacle, lau
     monkeypatch.setattr(module, "OBSTACLE", obstacle)
     caplog.set_level("INFO", "offsider")
     launch()
-    reported = [message for message in caplog.messages if message.startswith("time limits and stops interrupt")]
+    reported = [message for message in caplog.messages if message.startswith("time limits and shutdown")]
     assert reported == (
-        ["time limits and stops interrupt async jobs only: this CPython has a fault"] if obstacle else []
+        ["time limits and shutdown can interrupt async jobs only, not jobs in threads: this CPython has a fault"]
+        if obstacle
+        else []
     )
 
 

@@ -76,7 +76,7 @@ def test_a_fenced_owner_registers_under_a_new_identity(parts, raw_redis, caplog)
     assert new.rpartition(":")[0] == old.rpartition(":")[0]
     assert new != old
     assert set(registered(raw_redis)) == {old, new}, "the old lists stay for whoever reclaims them"
-    assert f"{old} was declared dead" in caplog.text
+    assert f"{old} sent no heartbeat in time and was declared dead" in caplog.text
 
 
 def owners_fence(parts, raw_redis, identity: str) -> None:

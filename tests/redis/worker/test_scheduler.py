@@ -365,7 +365,7 @@ def test_middleware_that_stops_a_job_removes_it(scheduling, raw_redis, worker_co
     with caplog.at_level(logging.INFO, "offsider"):
         scheduling().tick()
     assert jobs_in(raw_redis) == {}
-    assert "client middleware stopped job" in caplog.text
+    assert "because client middleware canceled its push" in caplog.text
 
 
 def test_middleware_that_raises_postpones_only_its_own_job(scheduling, raw_redis, worker_config):

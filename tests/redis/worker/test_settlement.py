@@ -382,7 +382,7 @@ def test_a_worker_that_must_exit_leaves_the_job_reclaimable(faulty, proxy, raw_r
     assert faulty.settle(unit, Failed(ValueError())) == ""
     assert not unit.settled
     assert raw_redis.lrange(faulty.parts.working, 0, -1) == [RAW]
-    assert "it will run again" in caplog.text
+    assert "the job will run again" in caplog.text
 
 
 def test_a_destination_of_the_wrong_type_keeps_the_job_until_it_is_repaired(settling, raw_redis):
@@ -465,7 +465,7 @@ def test_outage_errors_are_reported_with_their_context(faulty, proxy, raw_redis)
     faulty.settle(unit, Failed(ValueError()))
     (error, _), _ = faulty.parts.errors
     assert error.ambiguous
-    assert [details["context"] for details in outages(faulty)] == ["settling jobs of capsule default"]
+    assert [details["context"] for details in outages(faulty)] == ["storing outcomes of jobs of capsule default"]
 
 
 def test_a_stranded_job_is_in_the_schedule_as_decided(settling, raw_redis):

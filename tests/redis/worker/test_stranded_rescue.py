@@ -82,7 +82,7 @@ def test_jobs_that_this_worker_can_run_are_due_at_once_and_no_others_move(waking
     waking.look()
     assert waking.due() == {"mine"}
     assert waking.client.zcard("schedule") == 5
-    assert "made 1 stranded job due that this worker can run" in caplog.text
+    assert "rescheduled 1 stranded job that this worker can run: due now" in caplog.text
 
 
 def test_jobs_that_an_earlier_revision_has_parked_are_found(waking):

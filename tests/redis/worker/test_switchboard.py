@@ -99,7 +99,7 @@ def test_a_change_is_seen_immediately_through_tracking(watching, worker_config, 
     Wanted(worker_config).clear("HardJob")
     wait_for(lambda: not watching.board.on)
     assert [record.getMessage() for record in caplog.records] == [
-        "jobs of HardJob are moved to the quarantine from now on, by a kill switch of ann: the bank is down",
+        "jobs of HardJob are moved to the quarantine from now on, by a kill switch that ann set: the bank is down",
         "jobs of HardJob are deferred by 60 s from now on, by a kill switch",
         "jobs of HardJob run again: their kill switch was cleared",
     ]

@@ -674,11 +674,11 @@ def test_an_ignored_value_is_warned_of_once_for_a_class_by_all_threads_and_never
         raw = encode({"class": name, "args": args, "jid": jid, **odd})
         assert isinstance(executor.run(UnitOfWork("low", raw), 0.0).outcome, Succeeded)
     runner.stop()
-    suffix = " which is not usable and is ignored (logged once per class)"
+    suffix = "(logged once per class)"
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
-        f"J JID-a: 'kwargs' is an array,{suffix}",
-        f"J JID-a: 'soft_timeout' is a boolean,{suffix}",
-        f"K JID-d: 'kwargs' is an array,{suffix}",
-        f"K JID-d: 'soft_timeout' is a boolean,{suffix}",
+        f"J JID-a: ignoring 'kwargs', because its value is an array {suffix}",
+        f"J JID-a: ignoring 'soft_timeout', because its value is a boolean {suffix}",
+        f"K JID-d: ignoring 'kwargs', because its value is an array {suffix}",
+        f"K JID-d: ignoring 'soft_timeout', because its value is a boolean {suffix}",
     ]
     assert "pa55" not in caplog.text

@@ -367,7 +367,7 @@ def test_jobs_that_still_run_are_requeued_once(make, fetcher, caplog):
     assert manager.give_back() == 0
 
     assert sorted(map(id, fetcher.given_back)) == sorted(map(id, running))
-    assert "requeued 2 jobs that did not end in time" in caplog.text
+    assert "requeued 2 jobs that did not finish in time" in caplog.text
     assert caplog.text.count("requeued Held JID-") == 2
     assert [payload.endswith(b'"interrupted_count":1}') for payload in fetcher.payloads] == [True, True]
     go_on.set()
@@ -412,7 +412,7 @@ def test_a_failed_requeue_is_reported_and_leaves_the_job_in_its_list(make, fetch
 
     assert manager.give_back() == 0
 
-    assert [context["context"] for _, context in reports] == ["giving jobs back at the stop"]
+    assert [context["context"] for _, context in reports] == ["requeueing unfinished jobs at shutdown"]
     go_on.set()
 
 

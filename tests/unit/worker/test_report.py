@@ -108,7 +108,7 @@ def test_a_void_run_logs_a_warning_and_is_neither_counted_nor_emitted(config, st
     Reporter(config, state).settled([settled(outcome, disposition=Dead(b"", DIED), lost=True)])
     assert (state.take_counts(), told, reports) == ((0, 0), [], [])
     assert [news.outcome for news in lost] == ([] if isinstance(outcome, Malformed) else [outcome.name])
-    assert f"its run ({outcome.name}) is void, because the job was requeued or settled elsewhere" in caplog.text
+    assert f"so the outcome of this run ({outcome.name}) is not stored" in caplog.text
 
 
 def test_a_job_moved_by_middleware_is_neither_counted_nor_emitted(reporter, state, told):

@@ -41,4 +41,4 @@ def test_ten_thousand_jobs_are_not_ten_thousand_lines(log):
         requeued.add(payload(number), "low")
     assert requeued.count == 10_000
     assert len(log.records) == MOST_LINES + 1
-    assert log.records[-1].getMessage() == "requeued further jobs, which are not logged one by one: a test"
+    assert log.records[-1].getMessage() == "requeued more jobs, not logged individually: a test"

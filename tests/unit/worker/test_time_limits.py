@@ -65,8 +65,8 @@ def scene(config, caplog):
     return Scene(config)
 
 
-SOFT = (SoftTimeout, "the job has run for its soft limit of 5 s")
-HARD = (HardTimeout, "the job has run for its hard limit of 10 s")
+SOFT = (SoftTimeout, "the job exceeded its soft limit of 5 s (soft_timeout)")
+HARD = (HardTimeout, "the job exceeded its hard limit of 10 s (hard_timeout)")
 
 
 def test_nothing_is_done_before_the_limit(scene):
@@ -91,7 +91,7 @@ def test_each_limit_raises_its_error_and_finally_the_job_is_abandoned(scene, cap
     assert not scene.limits.end(watched)
     [record] = caplog.records
     assert record.levelname == "ERROR"
-    assert "job ab (Slow) still runs at app.py:7 in waits, though its hard limit of 10 s" in record.getMessage()
+    assert "job ab (Slow) is still running at app.py:7 in waits after its hard limit of 10 s" in record.getMessage()
 
 
 @pytest.mark.parametrize("ends_at", [0, 4, 5.5, 10.5])
@@ -115,7 +115,7 @@ def test_a_job_that_cannot_be_interrupted_is_logged_once_with_its_location(scene
     assert scene.at(6) == IDLE_SECONDS
     [record] = caplog.records
     assert record.levelname == "WARNING"
-    assert "job ab (Slow) is not interruptible: its soft limit of 5 s has passed" in record.getMessage()
+    assert "job ab (Slow) could not be interrupted at its soft limit of 5 s" in record.getMessage()
     assert "at app.py:7 in waits" in record.getMessage()
     assert reach.aimed == [SOFT]  # it is pending, and is raised when the call returns
     scene.now += 100
@@ -138,7 +138,7 @@ def test_an_unknown_location_is_omitted(scene, caplog):
     scene.watch(5, None, reach)
     scene.at(5)
     scene.at(6)
-    assert "in C code, where Python" in caplog.text
+    assert "in C code, which Python cannot interrupt" in caplog.text
 
 
 def test_if_no_thread_can_be_interrupted_the_reason_is_logged(scene, caplog, monkeypatch):
@@ -146,7 +146,7 @@ def test_if_no_thread_can_be_interrupted_the_reason_is_logged(scene, caplog, mon
     scene.watch(5, None, Injection(lands=False, aims=False))
     scene.at(5)
     scene.at(6)
-    assert "and this CPython has a fault at app.py:7 in waits" in caplog.text
+    assert "of 5 s: this CPython has a fault at app.py:7 in waits" in caplog.text
 
 
 def test_a_coroutine_that_blocks_its_loop_hangs_also_where_no_thread_can_be_interrupted(scene, caplog, monkeypatch):
@@ -154,7 +154,7 @@ def test_a_coroutine_that_blocks_its_loop_hangs_also_where_no_thread_can_be_inte
     scene.watch(5, None, Injection(lands=False))
     scene.at(5)
     scene.at(6)
-    assert "and it hangs in a system call or in C code at app.py:7 in waits, where Python raises nothing" in caplog.text
+    assert "it is in a system call or in C code at app.py:7 in waits, which Python cannot interrupt" in caplog.text
 
 
 def test_a_job_that_blocked_the_interpreter_is_logged_when_it_ends(scene, caplog):

@@ -92,7 +92,8 @@ class Ownership:
             self._beat(identity)
             self.identity = identity
             logger.warning(
-                "%s was declared dead while it was silent; other workers run its jobs, this process continues as %s",
+                "%s sent no heartbeat in time and was declared dead: other workers run its jobs again, and this "
+                "process continues as %s",
                 fenced_identity,
                 identity,
             )

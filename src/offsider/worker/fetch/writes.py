@@ -26,7 +26,7 @@ class Writes:
 
     def __init__(self, context: FetcherContext) -> None:
         self._abandoned = context.abandoned
-        self._outage = Outage(f"settling jobs of capsule {context.capsule.name}", context.config)
+        self._outage = Outage(f"storing outcomes of jobs of capsule {context.capsule.name}", context.config)
 
     def until_taken(
         self, unit: UnitOfWork, write: Callable[[], bool], was_written: Callable[[], bool] = lambda: False
@@ -51,7 +51,7 @@ class Writes:
                 self._outage.noticed(error)
                 if self._abandoned.wait(outage.RETRY_SECONDS):
                     logger.error(  # noqa: TRY400 - reported already
-                        "the outcome of a job of queue %s could not be written; it will run again",
+                        "cannot store the outcome of a job of queue %s: the job will run again",
                         unit.queue,
                         extra={"fields": about_raw(unit.raw, unit.queue)},
                     )

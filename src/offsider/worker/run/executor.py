@@ -267,7 +267,7 @@ def _warn(job: JobContext, keys: Sequence[str]) -> None:
     for key in keys:
         if first_time("ignored", job.name, key):
             logger.warning(
-                "%s JID-%s: %r is %s, which is not usable and is ignored (logged once per class)",
+                "%s JID-%s: ignoring %r, because its value is %s (logged once per class)",
                 job.name,
                 job.jid,
                 key,

@@ -164,9 +164,9 @@ def _let_it_land() -> None:
 def find_obstacle() -> str:
     """Return why this CPython cannot interrupt threads; empty if it can."""
     if leaves_locks_taken():
-        return f"CPython {platform.python_version()} might leave a lock taken if it interrupted the thread"
+        return f"CPython {platform.python_version()} might never release a lock if it interrupted the thread"
     if not gil.is_on():  # `_aim` relies on it
-        return "without the GIL, the thread might take a lock at that moment and leave it taken"
+        return "without the GIL, the thread might acquire a lock at that moment and never release it"
     return ""
 
 

@@ -189,5 +189,5 @@ def _done(switch: Switch) -> str:
 
 
 def _told(switch: Switch) -> str:
-    who = f", by a kill switch of {switch.by}" if switch.by else ", by a kill switch"
+    who = f", by a kill switch that {switch.by} set" if switch.by else ", by a kill switch"
     return f"{who}: {switch.reason}" if switch.reason else who

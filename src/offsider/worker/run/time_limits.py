@@ -147,11 +147,11 @@ class Watched:
 
     @property
     def soft_message(self) -> str:
-        return f"the job has run for its soft limit of {self.limits.soft_seconds:g} s"
+        return f"the job exceeded its soft limit of {self.limits.soft_seconds:g} s (soft_timeout)"
 
     @property
     def hard_message(self) -> str:
-        return f"the job has run for its hard limit of {self.limits.hard_seconds:g} s"
+        return f"the job exceeded its hard limit of {self.limits.hard_seconds:g} s (hard_timeout)"
 
 
 class TimeLimits(LoopService):
@@ -258,9 +258,9 @@ class TimeLimits(LoopService):
         place = watched.reach.place()
         where = f" at {place}" if place else ""
         if step is Step.SOFT_GRACE:
-            hangs = f"it hangs in a system call or in C code{where}, where Python raises nothing"
+            hangs = f"it is in a system call or in C code{where}, which Python cannot interrupt"
             logger.warning(
-                "%s is not interruptible: its soft limit of %g s has passed, and %s",
+                "%s could not be interrupted at its soft limit of %g s: %s",
                 watched,
                 watched.limits.soft_seconds,
                 f"{OBSTACLE}{where}" if OBSTACLE and not watched.aimed else hangs,
@@ -268,8 +268,8 @@ class TimeLimits(LoopService):
             )
             return
         logger.error(
-            "%s still runs%s, though its hard limit of %g s has passed: it has failed, and the worker ends, since a "
-            "thread cannot be killed",
+            "%s is still running%s after its hard limit of %g s: the job failed, and this worker exits, because Python "
+            "cannot stop a thread",
             watched,
             where,
             watched.limits.hard_seconds,

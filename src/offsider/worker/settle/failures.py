@@ -43,7 +43,7 @@ class Failures(LoopService):
         self._clock = config.clock
         self._redis = redis
         self._identity = identity
-        self._outage = Outage("noting failed runs", config)
+        self._outage = Outage("recording failed runs", config)
         self._lock = threading.Lock()
         self._attempts: deque[tuple[str, bytes, float]] = deque(maxlen=MOST_ATTEMPTS)
         self._groups: dict[str, Noted] = {}

@@ -186,8 +186,8 @@ class Reporter:
     def _lost(self, unit: UnitOfWork, run: Run) -> None:
         jid = run.job.jid if run.job is not None else None
         logger.warning(
-            "lost ownership of job %s of queue %s: its run (%s) is void, because the job was requeued or settled "
-            "elsewhere",
+            "lost ownership of job %s of queue %s: it was requeued or finished elsewhere, so the outcome of this run "
+            "(%s) is not stored",
             jid,
             unit.queue,
             run.outcome.name,

@@ -79,7 +79,9 @@ class Settlement:
         try:
             return self._decide(unit, run)
         except Exception as error:  # noqa: BLE001 - a retry would fail here again and again
-            self._config.handle_error(error, {"context": "cannot settle a job; it moves to the dead set unchanged"})
+            self._config.handle_error(
+                error, {"context": "cannot decide the outcome of a job; moving it to the dead set unchanged"}
+            )
             return Dead(unit.raw)
 
     def _with_effects(self, disposition: Disposition, effects: Sequence[Effect], outcome: Outcome) -> Disposition:
