@@ -71,7 +71,10 @@ def load(options: WorkerOptions, resources: ExitStack) -> Config:
         ignored = os.environ.get("REDIS_URL")
         config.redis.url = start_embedded_server(resources)
         if ignored:
-            config.warnings.append("--embedded uses its own server, not REDIS_URL: pushes of other processes miss it")
+            config.warnings.append(
+                "--embedded starts its own server and ignores REDIS_URL: this worker does not see jobs that other "
+                "processes push to REDIS_URL"
+            )
     before = set(sys.modules)
     config.client_middleware.prepend(_warn_of_push)
     load_application(config.worker.require, config)

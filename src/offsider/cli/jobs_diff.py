@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from offsider.inspector.stored_jobs import StoredJobs
     from offsider.jobs.manifest_diff import Incompatible
 
-UNSAFE, ALLOWED, CLEAR = "UNSAFE", "allowed", "clear"
+UNSAFE, ALLOWED, SAFE = "UNSAFE", "allowed", "safe"
 
 
 @click.command(context_settings=SETTINGS)
@@ -45,7 +45,7 @@ UNSAFE, ALLOWED, CLEAR = "UNSAFE", "allowed", "clear"
     "--redis",
     "counting",
     is_flag=True,
-    help="Count the stored jobs that each change affects; a change that affects none is clear.",
+    help="Count the stored jobs that each change affects; a change that affects none is safe.",
 )
 def diff(connection: Connection, *, old: str, new: str | None, allowed: tuple[str, ...], counting: bool) -> int:
     """List the jobs of release OLD that release NEW could not run, and exit with 1 if there are any.
@@ -66,7 +66,7 @@ def diff(connection: Connection, *, old: str, new: str | None, allowed: tuple[st
         lines += [_stored(stored[change.name])] if counting else []
         for line in lines:
             click.echo(f"        {plain(line, MOST_LETTERS)}")
-    others = [f"{verdicts[word]} {word}" for word in (CLEAR, ALLOWED) if verdicts[word]]
+    others = [f"{verdicts[word]} {word}" for word in (SAFE, ALLOWED) if verdicts[word]]
     click.echo(", ".join([counted(verdicts[UNSAFE], "unsafe change"), *others]))
     return 1 if verdicts[UNSAFE] else 0
 
@@ -100,7 +100,7 @@ def _runs(change: Incompatible, record: JobRecord) -> bool | None:
 def _verdict(name: str, allowed: Sequence[str], stored: Mapping[str, StoredJobs]) -> str:
     if name in allowed:
         return ALLOWED
-    return CLEAR if name in stored and not stored[name].unfit else UNSAFE
+    return SAFE if name in stored and not stored[name].unfit else UNSAFE
 
 
 def _stored(stored: StoredJobs) -> str:
@@ -147,7 +147,10 @@ if __name__ == "__main__":
             path = Path(getattr(sys.modules.get(name), "__file__", None) or name).resolve()
             if not path.is_relative_to(here.resolve()):
                 # An installed application is the current one: a comparison with itself would hide every change.
-                raise ConfigurationError(f"{name} was found in {path}; compare files of `offsider jobs manifest`")
+                raise ConfigurationError(
+                    f"{name} was loaded from {path}, not from the git revision: compare files of `offsider jobs "
+                    "manifest` instead"
+                )
         (here / ANSWER).write_text(json.dumps(manifest(config)), "utf-8")
     except OffsiderError as error:
         sys.exit(" ".join(str(error).split()))

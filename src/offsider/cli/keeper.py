@@ -53,8 +53,8 @@ def start_keeper(config: Config, health: HealthServer | None = None) -> KeeperPr
 
 def warn_of_no_keeper(config: Config) -> None:
     logger.warning(
-        "no keeper: if a job holds the interpreter for %g s (worker.liveness_seconds), other workers declare this "
-        "worker dead, and its jobs run twice",
+        "no keeper is running: if a job blocks the interpreter for %g s (worker.liveness_seconds), other workers "
+        "declare this worker dead, and its jobs run twice",
         config.worker.liveness_seconds,
     )
 

@@ -37,7 +37,7 @@ def limiters(context: click.Context, connection: Connection, *, as_json: bool) -
 @click.argument("name")
 @click.pass_obj
 def reset(connection: Connection, kind: str, name: str) -> None:
-    """Forget the uses and statistics of a limiter, for example: reset window stripe."""
+    """Delete the uses and statistics of a limiter, for example: reset window stripe."""
     if not _found(connection).reset(kind, name):
         raise OffsiderError(f"there is no {plain(kind)} limiter {plain(name)!r}: see offsider limiters")
     click.echo(f"{plain(kind)} limiter {plain(name)!r}: reset")

@@ -134,7 +134,7 @@ def _warn_of_unknown(limits: Limits, name: str) -> None:
     with suppress(RedisFailure):  # an unreachable server must not prevent changes on the others
         known = limits.known_names()
         if known and name not in known:
-            click.echo(f"no live worker knows this class{suggest(name, known)}", err=True)
+            click.echo(f"no live worker declares this class{suggest(name, known)}", err=True)
 
 
 def _show(servers: Sequence[Limits], *, as_json: bool) -> None:

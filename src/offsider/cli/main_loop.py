@@ -189,7 +189,7 @@ class MainLoop:
         self._memory_due = now + LOOK_SECONDS
         reason = self._memory.too_much(resident_kilobytes(), now)
         if reason:
-            logger.warning("this process must exit: %s", reason)
+            logger.warning("stopping this process: %s", reason)
             self._code = TOO_LARGE
             self._stop()
 

@@ -125,13 +125,16 @@ def shown(report: MigrationReport, done: str) -> list[str]:
 
 def _sentences(report: MigrationReport, done: str) -> list[str]:
     undeclared = report.undeclared.total()
-    finished = "delivered that an earlier migration left" if done == "moved" else "of an earlier migration are"
+    finished = "delivered" if done == "moved" else "to deliver"
     cases = [
-        (report.finished, f"{grouped(report.finished)} {finished} in transit to another server"),
+        (
+            report.finished,
+            f"{grouped(report.finished)} {finished}: an earlier migration left them in transit to another server",
+        ),
         (report.in_place, f"{grouped(report.in_place)} already in the right queue"),
         (undeclared, f"{grouped(undeclared)} of classes that are not declared here: {_classes(report.undeclared)}"),
         (report.unreadable, f"{grouped(report.unreadable)} malformed, or without a queue"),
-        (report.taken, f"{grouped(report.taken)} taken by workers before they could be moved"),
+        (report.taken, f"{grouped(report.taken)} claimed by workers before they could be moved"),
         (report.refused, f"{grouped(report.refused)} not moved: the target server rejected them"),
         (
             report.on_their_way,

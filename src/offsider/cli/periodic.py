@@ -94,7 +94,7 @@ def run(connection: Connection, names: tuple[str, ...], require: tuple[str, ...]
 
     def act(job: PeriodicJob) -> str:
         jid = job.run()
-        return f"pushed {jid}" if jid else "client middleware stopped the job"
+        return f"pushed {jid}" if jid else "client middleware canceled the push"
 
     return _act(_jobs(connection, require), names, act)
 

@@ -123,7 +123,7 @@ def unpause(connection: Connection, names: tuple[str, ...]) -> None:
     """Let workers claim jobs from these queues again."""
     for queue in _chosen(connection.installation(), names):
         queue.unpause()
-        click.echo(f"{queue.name}: unpaused")
+        click.echo(f"{queue.name}: resumed")
 
 
 @queues.command(context_settings=SETTINGS)

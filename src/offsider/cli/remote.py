@@ -107,7 +107,7 @@ def show(processes: Sequence[Process], effect: str, refused: dict[str, str]) -> 
     for title in ("process", "tag", "busy", "queues", ""):
         table.add_column(title, overflow="fold")
     for process in processes:
-        what = "part of another program: not signaled" if process.identity in refused else effect
+        what = "embedded in another program: not signaled" if process.identity in refused else effect
         busy = f"{process.busy} of {process.concurrency}"
         cells = (process.identity, process.tag, busy, ", ".join(process.queues), what)
         table.add_row(*map(Text, cells))  # Text, so that a tag in brackets is not parsed as markup

@@ -189,7 +189,7 @@ def _report(here: Installation, switch: SwitchInForce | None) -> None:
     known = known_jobs(here)
     if known and switch.name not in known:
         # Only a warning: dropping the jobs of a class that no longer exists is a common reason for a switch.
-        click.echo(f"no live worker knows this class{suggest(switch.name, known)}", err=True)
+        click.echo(f"no live worker declares this class{suggest(switch.name, known)}", err=True)
 
 
 def _clear(connection: Connection, names: Sequence[str]) -> int:

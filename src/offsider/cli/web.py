@@ -165,7 +165,7 @@ def _about(options: WebOptions) -> Sequence[str]:
     "--authorize", metavar="MODULE:FUNCTION", default="", help="Function that decides whether a user may do an action."
 )
 @click.option("--redact", metavar="MODULE:FUNCTION", default="", help="Redacts job arguments.")
-@click.option("--app-url", metavar="URL", default="", help='Target of the link "Back to the application".')
+@click.option("--app-url", metavar="URL", default="", help='Target of the link "Back to app".')
 @click.option("--root-path", metavar="PATH", default="", help="Path prefix that a proxy uses for the web UI.")
 @click.option("-C", "--config", metavar="FILE", help="Configuration file, which contains the Redis URL.")
 @click.option("-e", "--environment", metavar="NAME", help="Environment in the configuration file to apply.")

@@ -11,6 +11,7 @@ from random import Random
 from offsider.config.queue_spec import EVERY, QueueSpec, parse_all
 from offsider.config.settings import CapsuleSection
 from offsider.core.errors import ConfigurationError
+from offsider.core.wording import counted
 from offsider.runtime.middleware import ClientChain, ServerChain
 
 # Connections in addition to one per thread: one for the blocking pop of the leading thread, one for the ticker, one in
@@ -172,7 +173,8 @@ class Capsule:
         )
 
     def __repr__(self) -> str:
-        return f"<Capsule {self.name}: {self.concurrency} of {', '.join(map(str, self.specs))}, {self.mode}>"
+        queues = ", ".join(map(str, self.specs))
+        return f"<Capsule {self.name}: {counted(self.concurrency, 'thread')}, queues {queues}, {self.mode}>"
 
 
 def _mode_by_weights(specs: Iterable[QueueSpec]) -> str:

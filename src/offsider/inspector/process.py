@@ -115,7 +115,10 @@ class Process:
             EmbeddedProcess: the worker is part of another program.
         """
         if self.embedded:
-            raise EmbeddedProcess(f"{self.identity} is part of another program: stop the worker there")
+            raise EmbeddedProcess(
+                f"{self.identity} is embedded in another program and accepts no signals: quiet or stop it in that "
+                "program"
+            )
         processes.send_signal(self._redis, self.identity, name)
 
 

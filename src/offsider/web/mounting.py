@@ -45,7 +45,7 @@ def asgi(
         redact: returns the arguments to show.
         read_only: disables all actions.
         allowed_hosts: accept only these host names; default: any, or, with ``insecure``, loopback.
-        app_url: target of the link "Back to the application".
+        app_url: target of the link "Back to app".
         insecure: disable authentication. Then only programs on the same machine are accepted, unless
             ``allowed_hosts`` is set.
 

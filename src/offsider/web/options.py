@@ -44,7 +44,7 @@ class WebOptions:
         allowed_hosts: accepted names in the ``Host`` header, besides loopback; ``*`` accepts any.
         check_host: whether other host names are refused.
         only_local: whether only clients on this machine are accepted.
-        app_url: target of the link "Back to the application"; empty: no link.
+        app_url: target of the link "Back to app"; empty: no link.
 
     Raises:
         ConfigurationError: ``authorize`` or ``redact`` is async. They are called for every button and every job.

@@ -43,7 +43,7 @@ def test_the_line_of_the_procfile_runs_jobs_and_ends_at_term(workers, stored, sh
     # As a platform starts it: in a shell that is replaced.
     command = ("sh", "-c", f"exec {line}")
     worker = workers.start(app=None, command=command, folder=shop, environ={"PATH": PATH, "WORKER_THREADS": "3"})
-    assert "running <Capsule default: 3 of default" in worker.output
+    assert "running <Capsule default: 3 threads, queues default" in worker.output
     order(stored)
     worker.until_says("receipt of order 7 sent")
     worker.stopped()

@@ -67,12 +67,12 @@ def test_changes_of_some_jobs_can_be_allowed(releases):
     ]
 
 
-def test_stored_jobs_are_counted_and_a_change_that_affects_none_is_clear(releases, stored, url):
+def test_stored_jobs_are_counted_and_a_change_that_affects_none_is_safe(releases, stored, url):
     def count():
         return offsider(releases, "jobs", "diff", "old.json", "new.json", "--redis", REDIS_URL=url)
 
     assert count().returncode == 0
-    assert count().stdout.splitlines()[-1] == "0 unsafe changes, 2 clear"
+    assert count().stdout.splitlines()[-1] == "0 unsafe changes, 2 safe"
     new = {job["name"]: job["signature"] for job in json.loads((releases / "new.json").read_text())["jobs"]}
     stored.sadd("queues", "default")
     stored.lpush("queue:default", encode({"class": "shop.resize", "args": ["a.png"], "jid": "a"}))
@@ -82,11 +82,11 @@ def test_stored_jobs_are_counted_and_a_change_that_affects_none_is_clear(release
     ended = count()
     assert ended.returncode == 1
     assert [
-        line.strip() for line in ended.stdout.splitlines() if line.strip().startswith(("UNSAFE", "clear", "st"))
+        line.strip() for line in ended.stdout.splitlines() if line.strip().startswith(("UNSAFE", "safe", "st"))
     ] == [
         "UNSAFE  shop.resize",
         "stored: 1 in schedule, 1 in queue:default; 1 job affected (dead jobs not counted)",
-        "clear   shop.welcome",
+        "safe    shop.welcome",
         "stored: 1 in dead; 0 jobs affected (dead jobs not counted)",
     ]
 
@@ -172,7 +172,7 @@ def test_an_application_that_is_found_elsewhere_is_refused(repository, tmp_path_
     for name in ("installed_shop", str(file)):
         ended = offsider(repository, "jobs", "diff", "1", "2", "-r", name, PYTHONPATH=str(elsewhere))
         assert ended.returncode == 1
-        assert f"{name} was found in {file}; compare files of `offsider jobs manifest`" in ended.stderr
+        assert f"{name} was loaded from {file}, not from the git revision: compare files of" in ended.stderr
 
 
 def test_a_revision_that_cannot_be_loaded_is_a_message(repository):

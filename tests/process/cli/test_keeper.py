@@ -118,7 +118,7 @@ def test_a_worker_that_loses_its_keeper_logs_it_once_and_continues(workers, stor
 @pytest.mark.parametrize("given", [{"options": ("--no-keeper",)}, {"environ": {"OFFSIDER_WORKER_KEEPER": "false"}}])
 def test_without_a_keeper_the_worker_logs_the_consequence(workers, given):
     worker = workers.start(*given.get("options", ()), environ=given.get("environ"))
-    assert "no keeper: if a job holds the interpreter for 45 s" in worker.output
+    assert "no keeper is running: if a job blocks the interpreter for 45 s" in worker.output
     assert worker.keeper is None
     worker.stopped()
 

@@ -165,7 +165,7 @@ def test_each_worker_serves_its_group_of_queues(workers, stored, ledger, options
     supervisor = Swarm(workers.start("-G", "high", "-G", "low,2 lower", *options, text=APP, wait=False))
     supervisor.until_running()
     printed = supervisor.worker.output
-    assert printed.count("running <Capsule default: 5 of high, strict>") == 1
+    assert printed.count("running <Capsule default: 5 threads, queues high, strict>") == 1
     for queue in ("high", "low", "lower"):
         push(stored, "Short", queue, queue=queue)
     wait_for(lambda: len(ledger.notes("end")) == 3)
@@ -173,7 +173,7 @@ def test_each_worker_serves_its_group_of_queues(workers, stored, ledger, options
     assert ran["low"] == ran["lower"] != ran["high"]
     doomed = ran["high"]
     os.kill(doomed, signal.SIGKILL)
-    supervisor.worker.until_says("running <Capsule default: 5 of high, strict>", times=2)
+    supervisor.worker.until_says("running <Capsule default: 5 threads, queues high, strict>", times=2)
     supervisor.worker.stopped()
 
 
@@ -233,7 +233,7 @@ def test_a_dead_keeper_is_restarted_alone_and_regains_its_state(swarm, stored, l
 def test_an_application_that_cannot_be_loaded_ends_the_supervisor(swarm):
     supervisor = swarm(text="1 / 0", wait=False)
     assert supervisor.worker.ended() == 1
-    assert "no worker started: giving up" in supervisor.worker.output
+    assert "no worker started, so the supervisor exits" in supervisor.worker.output
     assert "division by zero" in supervisor.worker.output
 
 
@@ -491,5 +491,5 @@ def test_a_worker_without_a_supervisor_ends_with_a_code_that_asks_for_a_restart(
     jid = push(stored, "Hoard", 200, 60)
     wait_for(lambda: ledger.notes("start"))
     assert worker.ended() == 75
-    assert "this process must exit: it uses" in worker.output
+    assert "stopping this process: it uses" in worker.output
     assert [json.loads(raw)["jid"] for raw in stored.lrange("queue:default", 0, -1)] == [jid]

@@ -108,7 +108,7 @@ def test_a_settings_file_is_found_next_to_the_application(workers):
     worker.stopped()
     lines = [json.loads(line) for line in worker.output.splitlines()]
     assert "settings of elsewhere/offsider.toml" in lines[0]["msg"]
-    assert any("running <Capsule default: 3 of default" in line["msg"] for line in lines)
+    assert any("running <Capsule default: 3 threads, queues default" in line["msg"] for line in lines)
     assert {tuple(line) for line in lines} == {("ts", "pid", "tid", "lvl", "msg", "ctx")}
 
 
@@ -228,7 +228,7 @@ def test_the_process_title_shows_tag_and_busy_threads(workers, stored):
 def test_an_embedded_server_starts_and_stops_with_the_worker(workers):
     worker = workers.start("--embedded", text=JOB, environ={"REDIS_URL": "redis://127.0.0.1:1/0"})
     worker.until_says("embedded server: ")
-    worker.until_says("--embedded uses its own server, not REDIS_URL")
+    worker.until_says("--embedded starts its own server and ignores REDIS_URL")
     url = re.search(r"embedded server: (\S+)", worker.output)[1]
     with redis.Redis.from_url(url) as client:
         push(client, "Noting")

@@ -97,7 +97,7 @@ def test_a_supervisor_ends_a_worker_that_ran_exec_and_starts_another(workers, st
     supervisor.until_says(f"worker 1 (process {first}) was replaced by another program", 15)
     wait_for(lambda: ledger.notes("end", jid=jid), 20)
     ending = rf"\(process {first}\) (was killed by SIGTERM|ended with code)"
-    assert re.search(ending, supervisor.until_says("replaced worker", 40))
+    assert re.search(ending, supervisor.until_says("old worker", 40))
     with suppress(ProcessLookupError):
         os.kill(first, signal.SIG_DFL)
         pytest.fail("the program still runs")

@@ -168,7 +168,7 @@ def test_an_alias_selects_its_class_and_an_unknown_name_is_refused(config, held,
     processes.publish_jobs(Installation.of(config).redis, OURS, {"HardJob": "", "OldJob": ""})
     assert call("pause", "OldJob").output == "HardJob: paused\n"
     outcome = call("pause", "HardJbo")
-    assert "no live worker knows this class" in outcome.output
+    assert "no live worker declares this class" in outcome.output
     assert "HardJob" in outcome.output
 
 

@@ -116,7 +116,7 @@ def test_run_works_without_a_running_application(raw_redis):
 def test_a_run_stopped_by_middleware_is_reported(tmp_path, raw_redis):
     stop = "    config.client_middleware.add(lambda push, call_next: None)\n"
     (tmp_path / "periodic_app.py").write_text(APP + stop)
-    assert "stopped the job" in call("run", "nightly", "-r", "periodic_app").output
+    assert "canceled the push" in call("run", "nightly", "-r", "periodic_app").output
 
 
 def test_the_check_needs_no_server(monkeypatch):

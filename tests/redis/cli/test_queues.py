@@ -74,7 +74,7 @@ def test_queues_are_paused_and_resumed(raw_redis):
     push(raw_redis, "A", queue="mail")
     assert call("pause", "default", "mail").output == "default: paused\nmail: paused\n"
     assert raw_redis.smembers("paused") == {b"default", b"mail"}
-    assert call("unpause", "mail").output == "mail: unpaused\n"
+    assert call("unpause", "mail").output == "mail: resumed\n"
     assert raw_redis.smembers("paused") == {b"default"}
 
 

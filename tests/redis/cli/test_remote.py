@@ -124,12 +124,14 @@ def test_workers_inside_other_programs_are_shown_and_not_signaled(raw_redis, lef
     result = call("quiet", "--host", "web-1")
     assert result.exit_code == 0
     assert left() == {WEB_1: [b"TSTP"]}
-    assert "part of another program: not signaled" in result.output
+    assert "embedded in another program: not signaled" in result.output
     assert "1 signaled" in result.output
 
     refused = call("stop", WEB_2)
     assert refused.exit_code == 1
-    assert refused.output == f"offsider: {WEB_2} is part of another program: stop the worker there\n"
+    assert refused.output == (
+        f"offsider: {WEB_2} is embedded in another program and accepts no signals: quiet or stop it in that program\n"
+    )
 
     register(raw_redis, WEB_1, embedded=True)
     nobody = call("stop", "--host", "web-1")

@@ -127,7 +127,7 @@ def test_a_name_unknown_to_all_workers_is_reported_but_set(config, raw_redis):
     processes.publish_jobs(Installation.of(config).redis, OURS, {"HardJob": "5ca1ab1e"})
     assert "no live worker" not in call("drop", "HardJob").output
     result = call("drop", "HardJobs")
-    assert "no live worker knows this class (did you mean 'HardJob'?)" in result.output
+    assert "no live worker declares this class (did you mean 'HardJob'?)" in result.output
     assert {switch.name for switch in Switches(config)} == {"HardJob", "HardJobs"}
 
 

@@ -138,7 +138,7 @@ def test_a_signal_waits_for_the_next_heartbeat_as_sidekiqs_does(config, register
 def test_a_worker_inside_another_program_is_left_alone(config, register, raw_redis):
     register(info=json.dumps({"embedded": True}))
     [process] = ProcessSet(config)
-    with pytest.raises(EmbeddedProcess, match=f"{OURS} is part of another program"):
+    with pytest.raises(EmbeddedProcess, match=f"{OURS} is embedded in another program"):
         process.stop()
     assert not raw_redis.exists(f"{OURS}-signals")
 

@@ -149,7 +149,7 @@ def test_a_signal_for_all_skips_embedded_processes(ask, process, raw_redis):
     assert signals(raw_redis, "web-2:43:def") == []
     refused = ask("/busy/web-2:43:def/stop", method="POST", body="confirmed=yes")
     assert refused.status == 400
-    assert b"part of another program" in refused.body
+    assert b"embedded in another program" in refused.body
 
 
 def test_a_stopped_process_is_not_found(ask):

@@ -195,7 +195,7 @@ def test_memory_limits_are_enforced_here_or_by_the_supervisor(reported, log, mon
     signals = FakeSignals(["TERM"] if supervised else [])
     assert MainLoop(launcher, signals, supervised=supervised).until_stopped() == code
     assert launcher.calls == ["stop"]
-    assert ("this process must exit: it uses 300 MB" in log.text) is not supervised
+    assert ("stopping this process: it uses 300 MB" in log.text) is not supervised
     assert "running now: Hoard jid=1" in log.text
 
 

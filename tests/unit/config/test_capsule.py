@@ -105,7 +105,7 @@ def test_settings_can_be_assigned_until_the_freeze():
     made.concurrency = 7
     made.queues = ["x"]
     assert (config.worker.concurrency, made.queues) == (7, ["x"])
-    assert "7 of x" in repr(made)
+    assert "7 threads, queues x" in repr(made)
     config.freeze()
     with pytest.raises(ConfigurationError, match="frozen"):
         made.concurrency = 8

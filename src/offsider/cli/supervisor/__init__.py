@@ -148,7 +148,7 @@ class Supervisor:
             self._check_memory(now)
             self._report(now)
             if self._workers.hopeless and self._stop_by is None:
-                logger.error("no worker started: giving up")
+                logger.error("no worker started, so the supervisor exits: see the errors above")
                 self._stop()
             if self._stop_by is not None and not self._workers.all():
                 self._part_with_keeper()

@@ -238,7 +238,7 @@ class Children:
         self.killed += not self.may_start and pid in self._sent_kill and os.WIFSIGNALED(status)
         how = described(status)
         if self.leaving.pop(pid, None) is not None:
-            logger.info("replaced worker %d (process %d) %s", child.slot + 1, pid, how)
+            logger.info("old worker %d (process %d) %s", child.slot + 1, pid, how)
             return True
         slot = self.slots[child.slot]
         pause_seconds = self._free(slot, child, time.monotonic())
