@@ -42,3 +42,10 @@ def test_a_message_is_one_of_the_code(message):
 
 def test_the_page_explains_many_messages():
     assert len(messages()) > 40
+
+
+def test_a_log_line_that_the_doctor_quotes_is_one_of_the_code():
+    quoted = {text for each in output() for text in re.findall(r"logs for '([^']+)'", each)}
+    assert quoted
+    for text in quoted:
+        assert any(text in each and f"'{text}'" not in each for each in output()), text

@@ -81,7 +81,7 @@ def series_families(series: Sequence[Series]) -> list[Family]:
     for name, text in (
         ("failed", "Runs that failed."),
         ("retried", "Runs that failed and will be retried."),
-        ("satisfied", "Runs that succeeded and met both latency targets."),
+        ("satisfied", "Runs that succeeded and met both targets (queue latency and execution time)."),
     ):
         samples = tuple(Sample(getattr(one, name), labels) for labels, one in labelled)
         families.append(Family(f"sidekiq_jobs_{name}_total", "counter", text, samples))

@@ -186,7 +186,7 @@ def _by_class(series: Iterable[Series]) -> Iterator[Family]:
         ("failed", "Failed runs of the class.", {name: one.failed for name, one in classes.items()}),
         (
             "execution_time_seconds",
-            "Run time of the class.",
+            "Execution time of the class.",
             {name: one.run_seconds for name, one in classes.items()},
         ),
     ):

@@ -15,7 +15,7 @@ from tests.waiting import wait_for
         ("CLIENT", "idle threads poll"),  # no CLIENT UNBLOCK, and no CLIENT TRACKING
         ("HELLO", "no notifications when jobs are scheduled; polling each second"),
         ("BLMOVE", "idle threads wait for notifications from CLIENT TRACKING"),
-        ("INFO", "this user may not call INFO: not checked"),
+        ("INFO", "this user may not call INFO, so these were not checked"),
         ("CONFIG", "running <Capsule"),
     ],
 )

@@ -75,7 +75,7 @@ def test_a_server_that_is_away_is_the_finding(monkeypatch):
 def test_stored_data_cannot_inject_terminal_sequences(raw_redis):
     register(raw_redis, knows=["A"])
     push(raw_redis, "\x1b[2J")
-    assert r"knows \x1b[2J" in call().output
+    assert r"declares \x1b[2J" in call().output
 
 
 def test_a_wrong_configuration_is_reported(monkeypatch):

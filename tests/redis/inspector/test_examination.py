@@ -99,7 +99,7 @@ def test_a_real_worker_reports_its_jobs(config, raw_redis):
             found = examined(config.redis.url)
             assert {check for check in found if found[check].severity} == set()
             raw_redis.zadd("retry", {payload("shop.Renamed"): 9e9})
-            assert "knows shop.Renamed" in examined(config.redis.url)["unknown jobs"].what
+            assert "declares shop.Renamed" in examined(config.redis.url)["unknown jobs"].what
         finally:
             launcher.stop()
     assert not raw_redis.keys("offsider:classes:*")

@@ -17,7 +17,7 @@ def test_a_job_unknown_to_all_live_workers(redis_url, raw_redis):
     raw_redis.zadd("retry", {payload("shop.Old"): 9e9})
     finding = examined(redis_url)["unknown jobs"]
     assert finding.severity is Severity.ERROR
-    assert finding.what == "no live worker of their queue knows shop.Renamed, shop.Old"
+    assert finding.what == "no live worker of their queue declares shop.Renamed, shop.Old"
     assert "aliases" in finding.fix
 
 

@@ -153,7 +153,7 @@ def test_missing_permissions_are_reported(raw_redis, redis_url):
         raw_redis.execute_command("ACL", "DELUSER", "shy")
     assert severity(found, "unknown") == "warn"
     assert found["unknown"].what == (
-        "this user may not call INFO, CONFIG: not checked: maxmemory-policy, AOF, RDB, memory"
+        "this user may not call INFO, CONFIG, so these were not checked: maxmemory-policy, AOF, RDB, memory"
     )
     assert not {"eviction", "persistence", "memory"} & set(found)
 

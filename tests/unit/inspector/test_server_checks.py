@@ -88,14 +88,15 @@ def test_partial_facts_are_named_and_no_risk_is_assumed():
 def test_forbidden_commands_are_named_with_the_checks_that_need_them():
     [finding] = problems(policy=None, aof=None, rdb=None, forbidden=("INFO", "CONFIG"))
     assert finding.severity is Severity.WARN
-    assert finding.what == "this user may not call INFO, CONFIG: not checked: maxmemory-policy, AOF, RDB"
+    assert finding.what == "this user may not call INFO, CONFIG, so these were not checked: maxmemory-policy, AOF, RDB"
     assert problems(forbidden=("HELLO",)) == []
 
 
 def test_a_server_of_an_unknown_kind():
     [finding] = server_checks.check_forbidden(ServerInfo())
     assert finding.what == (
-        "the server does not report everything: not checked: version, role, maxmemory-policy, AOF, RDB, memory"
+        "the server does not report everything, so these were not checked: "
+        "version, role, maxmemory-policy, AOF, RDB, memory"
     )
 
 

@@ -65,7 +65,7 @@ def check_due(facts: Facts) -> Iterator[Finding]:
             "scheduler",
             f"overdue by more than a minute: {places}",
             why="no scheduler moves them, or their queues reject them",
-            fix="start a worker, or search the workers' logs for 'a job that is due waits'",
+            fix="start a worker, or search the workers' logs for 'is not a list'",
         )
     else:
         yield ok("scheduler", "no due job waits")

@@ -63,7 +63,7 @@ def check_known(facts: Facts) -> Iterator[Finding]:
         names = listed([name for name, _ in unknown.most_common()])
         yield error(
             "unknown jobs",
-            f"no live worker of their queue knows {names}",
+            f"no live worker of their queue declares {names}",
             why=_consequence(facts),
             fix="start a worker that declares them (-r), or add aliases=(…) to a renamed job",
         )

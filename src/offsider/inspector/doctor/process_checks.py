@@ -59,7 +59,7 @@ def check_paused(facts: Facts) -> Iterator[Finding]:
         yield warn(
             "paused",
             f"{listed(forgotten)} {'is' if len(forgotten) == 1 else 'are'} paused ({counted(jobs, 'job')} waiting)",
-            why="workers claim no jobs from a paused queue until you unpause it",
+            why="workers claim no jobs from a paused queue until you resume it",
             fix=f"offsider queues unpause {forgotten[0]}",
         )
 

@@ -48,7 +48,7 @@ def check_role(info: ServerInfo) -> Iterator[Finding]:
             "role",
             "the server is a read-only replica",
             why="clients cannot push, and workers cannot claim or finish jobs",
-            fix="set redis.url to the master, or set redis.sentinels",
+            fix="set redis.url to the primary, or set redis.sentinels",
         )
 
 
@@ -141,9 +141,10 @@ def check_forbidden(info: ServerInfo) -> Iterator[Finding]:
     unknown = ", ".join(what for what, value in facts.items() if value is None)
     if unknown:
         refused = f"this user may not call {', '.join(info.forbidden)}"
+        reason = refused if info.forbidden else "the server does not report everything"
         yield warn(
             "unknown",
-            f"{refused if info.forbidden else 'the server does not report everything'}: not checked: {unknown}",
+            f"{reason}, so these were not checked: {unknown}",
             why="a server that can lose jobs would not be noticed",
             fix="ACL SETUSER NAME +info +config|get, or check these settings of the server yourself",
         )
@@ -316,7 +317,8 @@ def check_wire_version(written: int, rubys: Mapping[str, str]) -> Iterator[Findi
         yield warn(
             "wire version",
             f"wire_version is {written}, but all Ruby processes are Sidekiq {oldest} or newer",
-            why="their pages may not show our metrics and running jobs, which newer versions store under other keys",
+            why="Sidekiq's web UI may not show offsider's metrics and running jobs, which newer versions store under "
+            "other keys",
             fix=f"set redis.wire_version = {oldest}",
         )
     for identity, major in majors.items():
