@@ -88,6 +88,6 @@ def _of_periodic_jobs(config: Config) -> Iterator[CheckMessage]:
     for entry, problem in examine(config):
         text = f"periodic job {entry.name!r}: {problem}"
         if entry.name in fatal:
-            yield Error(text, hint="A worker does not start with it.", id="offsider.E006")
+            yield Error(text, hint="Workers refuse to start until this periodic job is fixed.", id="offsider.E006")
         elif problem:
             yield Warning(text, hint="Another program must declare the job and run it.", id="offsider.W004")

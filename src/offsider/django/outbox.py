@@ -50,7 +50,10 @@ class DjangoSource:
         """Always true: outside of a transaction, Django commits each row."""
         return True
 
-    @_async_unsafe("A push inside of a transaction belongs to the thread of that transaction.")
+    @_async_unsafe(
+        "In async code, use `await job.aenqueue(...)`: a push through the outbox must run in the thread of its "
+        "transaction."
+    )
     def add(self, rows: Sequence[Row]) -> None:
         """Insert rows. In transactions of other databases only, this waits for their commits."""
         own = connections[self._alias]

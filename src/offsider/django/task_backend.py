@@ -204,7 +204,7 @@ def find_task(path: str) -> Any:
     if not isinstance(found, _base.Task):
         raise UnknownJob(
             path,
-            f"this process knows no task {path!r}: declare it in tasks.py of an app, or import its module there",
+            f"this process has no task {path!r}: declare it in tasks.py of an app, or import its module there",
         )
     return found
 

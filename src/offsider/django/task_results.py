@@ -87,10 +87,10 @@ class TaskResults:
             payload = decode(news.raw)
         except MalformedPayload:
             return
-        self._lose(payload, TaskLost(f"removed before its end ({news.how})"), news.server)
+        self._lose(payload, TaskLost(f"the job was removed before it finished ({news.how})"), news.server)
 
     def _died(self, payload: JobPayload, error: BaseException | None) -> None:
-        self._lose(payload, error or TaskLost("moved to the dead set before its end"), "")
+        self._lose(payload, error or TaskLost("the job moved to the dead set before it finished"), "")
 
     def _lose(self, payload: JobPayload, error: BaseException, server: str) -> None:
         if payload.get("class") != NAME:
@@ -101,7 +101,7 @@ class TaskResults:
         try:
             redis.run(_WRITE, [_key(redis.keys, payload.get("jid", ""))], arguments)
         except RedisFailure as failure:
-            self._config.handle_error(failure, {"context": "noting that a task is lost", "job": payload})
+            self._config.handle_error(failure, {"context": "recording a lost task", "job": payload})
 
 
 def begin(run: JobContext, how: Mapping[str, Any], started_at: str) -> None:

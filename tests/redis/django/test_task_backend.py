@@ -153,7 +153,7 @@ def test_a_path_that_is_not_a_task_of_an_imported_module_is_refused(config, fini
         wait_for(lambda: len(DeadSet(config)) == 1)
     (dead,) = DeadSet(config)
     assert dead.payload["error_message"] == (
-        f"this process knows no task {path!r}: declare it in tasks.py of an app, or import its module there"
+        f"this process has no task {path!r}: declare it in tasks.py of an app, or import its module there"
     )
     assert (seen, finished, "this" in sys.modules) == ([], [], False)
     with pytest.raises(UnknownJob):
