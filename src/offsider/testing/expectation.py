@@ -191,7 +191,7 @@ def not_enough(expected: Expectation, jobs: Sequence[EnqueuedJob], wanted: int |
 def unexpected(expected: Expectation, jobs: Sequence[EnqueuedJob]) -> str:
     """Return the message for an unexpected job."""
     found = counted(sum(map(expected.matches, jobs)), "time")
-    return "\n".join([f"enqueued {found}, and should not be: {expected}", *_listed(jobs)])
+    return "\n".join([f"expected no such job, but it was enqueued {found}: {expected}", *_listed(jobs)])
 
 
 def _listed(jobs: Sequence[EnqueuedJob]) -> list[str]:

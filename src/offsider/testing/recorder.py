@@ -234,8 +234,8 @@ class Recorder:
                 if name in (None, job.name) and job.is_due(now):
                     if not may:
                         raise AssertionError(
-                            f"the drain has reached its limit, and there is still {job}: "
-                            "do jobs enqueue themselves for ever? If not, raise the limit: drain(limit=...)"
+                            f"drain() reached its limit, and {job} is still enqueued: check whether jobs enqueue "
+                            "themselves forever, or raise the limit: drain(limit=...)"
                         )
                     return self._jobs.pop(index)
         return None

@@ -117,7 +117,7 @@ def test_a_job_that_should_not_be_there(resize):
     with pytest.raises(AssertionError) as raised:
         assert_not_enqueued(resize)
     assert str(raised.value).splitlines() == [
-        "enqueued 1 time, and should not be: resize(...)",
+        "expected no such job, but it was enqueued 1 time: resize(...)",
         "Enqueued, oldest first (1 job):",
         "  1. resize('a.png') in queue default",
     ]

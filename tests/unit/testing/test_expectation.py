@@ -125,7 +125,7 @@ def test_the_nearest_is_the_one_with_the_fewest_differences():
 
 def test_a_long_list_is_cut():
     lines = failure.unexpected(expect("send", (), {}), [kept("send", number) for number in range(25)]).splitlines()
-    assert lines[0] == "enqueued 25 times, and should not be: send(...)"
+    assert lines[0] == "expected no such job, but it was enqueued 25 times: send(...)"
     assert lines[-2:] == ["  20. send(19) in queue default", "  ... and 5 more"]
 
 

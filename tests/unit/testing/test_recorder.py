@@ -212,7 +212,7 @@ def test_jobs_that_enqueue_themselves_for_ever_are_stopped(enqueued):
         endless.enqueue()
 
     endless.enqueue()
-    with pytest.raises(AssertionError, match=r"reached its limit, and there is still endless\(\)"):
+    with pytest.raises(AssertionError, match=r"reached its limit, and endless\(\) in queue default is still enqueued"):
         enqueued.drain(limit=5)
     assert len(enqueued.performed) == 5
     assert len(enqueued.jobs) == 1
