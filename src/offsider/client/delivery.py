@@ -163,7 +163,9 @@ def storing_call(keys: Keys, jobs: Sequence[Prepared], guard: PushGuard | None) 
     if not jobs[0].guarded:
         call = store_call(keys, [(job.raw, job.at) for job in jobs], jobs[0].queue)
     elif guard is None:
-        raise ConfigurationError("the push guard that prepared this job is not installed: call config.use(Unique())")
+        raise ConfigurationError(
+            "this job was prepared by the extension Unique, which is not installed: call config.use(Unique())"
+        )
     else:
         call = guard.call(keys, jobs)
     return joined(*call, _effects(jobs)) if any(job.effects for job in jobs) else call
@@ -184,7 +186,7 @@ def read_reply(jobs: Sequence[Prepared], reply: Any, guard: PushGuard | None) ->
         for place, job in enumerate(jobs):
             for effect, told in zip(job.effects, effects.replies_of(place, replies), strict=True):
                 if isinstance(told, bytes) and place not in refused:
-                    message = "the job is stored, but an effect of its push failed: %s: %s"
+                    message = "the job is stored, but a follow-up write of its push failed: %s: %s"
                     fields = about_payload(job.payload, job.queue)
                     logger.error(message, effect.script.name, told.decode(errors="replace"), extra={"fields": fields})
     return refused

@@ -343,7 +343,7 @@ class Config(Hooks):
 
     def _shard(self, name: str) -> ShardSection:
         if not name.strip():
-            raise ConfigurationError('shards."": a shard needs a name, by which its workers are started')
+            raise ConfigurationError('shards."": a shard needs a name, for `offsider worker --shard NAME`')
         return self._shards.setdefault(name, ShardSection.called(name))
 
     def _capsule(self, name: str) -> Capsule:

@@ -100,8 +100,8 @@ def find(path: Path | None, folders: Iterable[Path]) -> Document | None:
         template = folder / "config" / "sidekiq.yml.erb"
         if template.is_file():
             raise ConfigurationError(
-                f"{short(template)}: ERB is Ruby and is not run, so nothing of this file would hold; write it as "
-                "config/sidekiq.yml with ${VARIABLE} in the place of <%= … %>, or as offsider.toml"
+                f"{short(template)}: offsider does not run ERB and cannot read this file; write it as "
+                "config/sidekiq.yml with ${VARIABLE} in place of <%= … %>, or as offsider.toml"
             )
     return None
 

@@ -167,8 +167,8 @@ def check_shards(shards: Mapping[str, ShardSection], servers: Mapping[str, Redis
             )
         if 0 < shard.max_replicas < shard.min_replicas:
             raise ConfigurationError(
-                f"{where}: shards.{name}.min_replicas is {shard.min_replicas}, above its max_replicas, "
-                f"{shard.max_replicas}: set it to that at most"
+                f"{where}: shards.{name}.min_replicas ({shard.min_replicas}) is above max_replicas "
+                f"({shard.max_replicas}): lower one or raise the other"
             )
         if not shard.queues and not shard.select:
             raise ConfigurationError(f"{where}: shards.{name} has neither queues nor select; give one of them")

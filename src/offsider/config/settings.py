@@ -327,8 +327,8 @@ class WorkerSection(CapsuleSection):
     liveness_seconds: float = setting(
         45.0,
         validators.seconds(minimum=1.0),
-        help="Expiry of the liveness beat. Without the report of its keeper, a process is declared dead after 4/3 of "
-        "this time or a little later.",
+        help="Expiry of the heartbeat that other workers check. Without a death report from its keeper, a process is "
+        "declared dead after 4/3 of this time or a little later.",
     )
     max_strikes: int = setting(
         3,
@@ -618,8 +618,8 @@ class SloSection(Section):
     def freeze(self) -> None:
         if self.min_replicas > self.max_replicas:
             raise ConfigurationError(
-                f"slo.min_replicas is {self.min_replicas}, above slo.max_replicas, {self.max_replicas}: "
-                "set it to that at most"
+                f"slo.min_replicas ({self.min_replicas}) is above slo.max_replicas ({self.max_replicas}): "
+                "lower one or raise the other"
             )
         super().freeze()
 

@@ -291,7 +291,7 @@ def _check_extra(value: Any, known_extra: Collection[str]) -> None:
         raise InvalidOptions(f"extra must be a mapping, got {value!r}")
     for key in cast("Mapping[object, object]", value):
         if key not in known_extra or key in RESERVED:
-            known = f"installed extensions know {sorted(known_extra)}"
+            known = f"installed extensions define {sorted(known_extra)}"
             raise InvalidOptions(f"unknown option {key!r} in extra; {_installed_by(key) or known}")
 
 

@@ -171,7 +171,7 @@ def no_job(payload: Mapping[str, Any]) -> str:
         value = payload[key]
         if type(value) is not kind:
             return f"{key!r} is {json_type(value)}, expected {JSON_TYPES[kind]}"
-    return "a wrapper of bytes that are not a job" if name else "'class' is empty"
+    return "wraps bytes that are not a job" if name else "'class' is empty"
 
 
 def shown_class(payload: Mapping[str, Any]) -> str:

@@ -204,9 +204,9 @@ def _check_same(value: Any, read: Any, place: str = "") -> None:
             return
     elif read is not None and (kind in {str, dict, list} or (isinstance(value, int | float) and other is not str)):
         return  # the JSON form of a date, an enum, an object, a set and the like
-    what = f"the {_shown(kind)}{' at ' if place else ''}{place} would come back"
+    what = f"the {_shown(kind)}{' at ' if place else ''}{place} would be decoded"
     if kind is other:
-        raise ValueError(f"{what} with another value, because its JSON lacks a part of it")
+        raise ValueError(f"{what} to another value, because its JSON lacks a part of it")
     raise ValueError(f"{what} as {_shown(other)}; annotate it with its own class")
 
 

@@ -288,7 +288,9 @@ class Enqueuer(Generic[P, R_co]):
             return item
         misplaced = ONLY_DECLARED.intersection(options)
         if misplaced:
-            raise InvalidOptions(f"{self.declared.name}: {', '.join(misplaced)} can be declared only, not pushed")
+            raise InvalidOptions(
+                f"{self.declared.name}: set {', '.join(misplaced)} in @job(...), not for a single push"
+            )
         check_all_options(options, client.config, job_name=self.declared.name)
         stored = wire_options(options)
         for name in ("after_commit", "outbox", "wait_replicas", "server"):

@@ -111,4 +111,4 @@ class Leader(LoopService):
             if led:
                 leases.step_down(self._redis, self._identity())
         except RedisFailure as error:
-            logger.debug("cannot give up the lead, which expires by itself: %s", error)
+            logger.debug("cannot release the lock of the leader, which expires by itself: %s", error)

@@ -127,7 +127,7 @@ class Chain(Generic[T, R]):
         for index, entry in enumerate(self._entries):
             if _is(entry, target):
                 return index
-        raise ConfigurationError(f"{self._what}: {target!r} is not in it")
+        raise ConfigurationError(f"{self._what} does not contain {target!r}")
 
     def _check_open(self) -> None:
         if self._frozen:

@@ -223,4 +223,4 @@ def _checked_value(name: str, value: ContextValue) -> ContextValue:
         return value
     if isinstance(value, float) and math.isfinite(value):
         return value
-    raise InvalidOptions(f"context: {name} must be text, a number, a boolean or None, got {value!r}; give str() of it")
+    raise InvalidOptions(f"context: {name} must be text, a number, a boolean or None, got {value!r}; pass str(value)")

@@ -227,7 +227,7 @@ def _no_node(nodes: Nodes, error: Exception | None) -> Exception:
     if isinstance(error, AuthenticationError):
         return error
     return NoConnection(
-        f"no node of the Cluster returned a primary of slot {nodes.slot} ({error or 'nobody serves it'})"
+        f"no node of the Cluster returned a primary of slot {nodes.slot} ({error or 'no node serves it'})"
     )
 
 

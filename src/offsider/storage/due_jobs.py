@@ -122,6 +122,6 @@ def _due_jobs(answer: list[Any]) -> DueJobs:
 
 def _due(reply: Any) -> Due | RedisRefused:
     if isinstance(reply, Exception):
-        return RedisRefused(f"a set of jobs cannot be read: {reply}", code=error_code(reply))  # type: ignore[arg-type]
+        return RedisRefused(f"cannot read the retry set or the schedule: {reply}", code=error_code(reply))  # type: ignore[arg-type]
     next_in, members = reply
     return Due(members, float(next_in) if next_in else None)

@@ -65,7 +65,7 @@ def add(
     # Redis does not roll back. Written counts must not be counted again, so a refusal is only logged.
     for command, reply in zip(commands, replies, strict=True):
         if isinstance(reply, Exception):
-            logger.error("metrics in %s lost a count: %s", command[1], reply)
+            logger.error("a count in metrics %s was not written: %s", command[1], reply)
 
 
 def totals(redis: Redis, class_name: str | None = None) -> list[Series]:

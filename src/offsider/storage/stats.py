@@ -38,7 +38,7 @@ def add(redis: Redis, *, processed: int, failed: int, day: str) -> None:
         # Redis does not roll back. Written counts must not be counted again, so a refusal is only logged.
         for command, reply in zip(commands, replies, strict=True):
             if isinstance(reply, Exception):
-                logger.error("counter %s lost %s: %s", command[1], command[2], reply)
+                logger.error("counter %s was not increased by %s: %s", command[1], command[2], reply)
 
 
 def read(redis: Redis) -> tuple[int, int]:

@@ -131,7 +131,7 @@ def test_an_effect_that_fails_is_logged_and_the_job_is_stored(client, config, ra
     assert client.push(RED) is not None
     assert len(Queue("default", config)) == 1
     (record,) = caplog.records
-    assert "the job is stored, but an effect of its push failed: note: WRONGTYPE" in record.getMessage()
+    assert "the job is stored, but a follow-up write of its push failed: note: WRONGTYPE" in record.getMessage()
 
 
 def test_a_job_without_effects_is_stored_normally(client, config, members, raw_redis):

@@ -50,7 +50,7 @@ def test_a_counter_of_the_wrong_type_raises_and_does_not_double_the_others(pool,
     stats.add(pool, processed=3, failed=1, day="2026-11-21")
     assert raw_redis.get("stat:processed") == b"3"
     assert raw_redis.get("stat:failed:2026-11-21") == b"1"
-    assert "stat:failed lost 1" in caplog.text
+    assert "stat:failed was not increased by 1" in caplog.text
 
 
 def test_days_are_read_in_their_order(pool, raw_redis):

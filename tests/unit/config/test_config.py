@@ -342,7 +342,7 @@ def test_an_unknown_shard_raises_with_the_configured_names(fleet):
         ("[shards.a]\nqueues = ['a']\nselect = 'tags=a'", r"shards\.a has both queues and select"),
         (
             "[shards.a]\nqueues = ['a']\nmin_replicas = 4\nmax_replicas = 3",
-            r"shards\.a\.min_replicas is 4, above its max_replicas, 3",
+            r"shards\.a\.min_replicas \(4\) is above max_replicas \(3\): lower one",
         ),
         ("[shards.a]\nconcurrency = 3", r"shards\.a has neither queues nor select"),
         ("[shards.a]\nselect = 'urgenci=high'", "unknown predicate 'urgenci'"),

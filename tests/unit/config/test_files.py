@@ -203,9 +203,7 @@ def test_an_erb_template_on_its_own_is_refused(load, tmp_path):
     template = tmp_path / "config" / "sidekiq.yml.erb"
     template.parent.mkdir()
     template.write_text(":concurrency: 5")
-    with pytest.raises(
-        ConfigurationError, match=r"sidekiq\.yml\.erb: ERB is Ruby and is not run, .*write it as config"
-    ):
+    with pytest.raises(ConfigurationError, match=r"sidekiq\.yml\.erb: offsider does not run ERB .*write it as config"):
         load()
     assert load("concurrency = 3").worker.concurrency == 3
 

@@ -96,7 +96,7 @@ def test_targets_follow_from_the_urgency_and_none_is_endless():
 def test_bounds_of_replicas_that_leave_no_number_are_refused_when_frozen():
     slo = SloSection()
     slo.min_replicas, slo.max_replicas = 5, 4
-    with pytest.raises(ConfigurationError, match=r"slo.min_replicas is 5, above slo.max_replicas, 4: set it to"):
+    with pytest.raises(ConfigurationError, match=r"slo.min_replicas \(5\) is above slo.max_replicas \(4\): lower"):
         slo.freeze()
     slo.max_replicas = 5
     slo.freeze()

@@ -40,7 +40,7 @@ def test_any_bytes_round_trip_and_are_wrapped_once(raw):
     stored = wrap(refused(raw), "low", NOW)
     assert unwrap(stored) == raw
     assert isinstance(json.loads(stored), dict)
-    assert refused(stored).reason == "a wrapper of bytes that are not a job"
+    assert refused(stored).reason == "wraps bytes that are not a job"
     assert wrap(refused(stored), "other", NOW + 1) == stored == listable(stored, NOW + 1)
 
 

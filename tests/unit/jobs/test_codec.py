@@ -203,13 +203,13 @@ def test_unknown_fields_of_a_dataclass_are_ignored_and_missing_ones_get_their_de
         (list[date], [NOON], "at `$[0]`; for a date, pass .date() of the datetime"),
         (date, datetime(2026, 1, 1), "for a date, pass .date() of the datetime"),  # noqa: DTZ001
         (datetime, date(2026, 1, 1), "for a datetime, pass datetime.combine(day, time(), timezone.utc) of the date"),
-        (str, KEY, "the UUID would come back as str; annotate it with its own class"),
-        (dict[str, Any], {"secret": [NOON]}, "the datetime at [...][...] would come back as str"),
-        (dict[str, int], {1: 2}, "the int at [key] would come back as str"),
-        (dict[str | int, int], {1: 2, "1": 3}, "the dict would come back with another value"),
-        (Box, Box([KEY]), "the UUID at .things[...] would come back as str"),
-        (Cell, Cell([KEY]), "the UUID at .things[...] would come back as str"),
-        (list[int], {7}, "the set would come back as list"),
+        (str, KEY, "the UUID would be decoded as str; annotate it with its own class"),
+        (dict[str, Any], {"secret": [NOON]}, "the datetime at [...][...] would be decoded as str"),
+        (dict[str, int], {1: 2}, "the int at [key] would be decoded as str"),
+        (dict[str | int, int], {1: 2, "1": 3}, "the dict would be decoded to another value"),
+        (Box, Box([KEY]), "the UUID at .things[...] would be decoded as str"),
+        (Cell, Cell([KEY]), "the UUID at .things[...] would be decoded as str"),
+        (list[int], {7}, "the set would be decoded as list"),
         (list[Picky], [{"word": "secret"}], "__post_init__ raised ValueError - at `$[0]`"),
         (Written, Written(word="secret"), "Error calling function `of_others`"),
     ],
@@ -391,10 +391,10 @@ def carried(annotation, value):
 @pytest.mark.parametrize(
     "value, why",
     [
-        (Login(name="ann", password="secret"), "the SecretStr at .password would come back with another value"),
-        (Hidden(shown=1, hidden=2), "the int at .hidden would come back with another value"),
-        (Weight(grams=float("inf")), "the float at .grams would come back as NoneType"),
-        (Open(at=NOON), "the datetime at .at would come back as str"),
+        (Login(name="ann", password="secret"), "the SecretStr at .password would be decoded to another value"),
+        (Hidden(shown=1, hidden=2), "the int at .hidden would be decoded to another value"),
+        (Weight(grams=float("inf")), "the float at .grams would be decoded as NoneType"),
+        (Open(at=NOON), "the datetime at .at would be decoded as str"),
         (Event(at=datetime(2026, 1, 1)), "a datetime without time zone"),  # noqa: DTZ001
         (Event(at=datetime.now(UTC), nested=[datetime(2026, 1, 1)]), "a datetime without time zone"),  # noqa: DTZ001
     ],
@@ -407,9 +407,9 @@ def test_a_model_that_json_would_change_is_refused(value, why):
 
 def test_a_model_of_a_subclass_is_refused():
     larger = LargerOrder(no=3, at=date(2026, 1, 2), note="x")
-    with pytest.raises(InvalidArguments, match="the LargerOrder would come back as Order"):
+    with pytest.raises(InvalidArguments, match="the LargerOrder would be decoded as Order"):
         carried(Order, larger)
-    with pytest.raises(InvalidArguments, match=r"the LargerOrder at \[...\] would come back as Order"):
+    with pytest.raises(InvalidArguments, match=r"the LargerOrder at \[...\] would be decoded as Order"):
         carried(list[Order], [larger])
     assert carried(LargerOrder, larger) == larger
 

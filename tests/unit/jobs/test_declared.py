@@ -167,7 +167,7 @@ class TestCharacteristics:
         assert stored == []
 
     def test_they_belong_to_the_job_and_not_to_a_push(self, declare, stored):
-        with pytest.raises(InvalidOptions, match="urgency can be declared only, not pushed"):
+        with pytest.raises(InvalidOptions, match="set urgency in @job\\(\\.\\.\\.\\), not for a single push"):
             declare().using(urgency="high").enqueue(1)
         assert stored == []
 

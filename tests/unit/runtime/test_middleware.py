@@ -97,7 +97,7 @@ def test_bound_methods_are_found_again():
 
 @pytest.mark.parametrize("edit", ["insert_before", "insert_after"])
 def test_an_unknown_position_raises(edit):
-    with pytest.raises(ConfigurationError, match="is not in it"):
+    with pytest.raises(ConfigurationError, match="does not contain"):
         getattr(chain_of("a"), edit)(Other, Marks("b"))
 
 
