@@ -158,8 +158,8 @@ def test_concurrency_limits_show_slots_and_held_jobs_and_change_at_run_time(work
     press(page, "Pause")
     expect(page.get_by_text("paused", exact=True)).to_be_visible()
     page.goto(f"{web.url}/limits/{name}")
-    press(page, "Quarantine held jobs", yes=True)
-    expect(page.locator(".notice.done")).to_have_text("Moved to quarantine: 2")
+    press(page, "Quarantine held", yes=True)
+    expect(page.locator(".notice.done")).to_have_text("Quarantined: 2")
     page.goto(f"{web.url}/quarantine")
     expect(page.get_by_role("row").filter(has_text=name)).to_have_count(2)
     assert len(ledger.notes("start")) == 3

@@ -301,7 +301,7 @@ class Batch:
         check_server(self.here, self.bid, f"the callback {push.payload['class']}", push.server or self.here.server)
         prepared = client.prepare(push)
         if prepared is None:
-            raise InvalidOptions(f"client middleware stopped the callback {push.payload['class']}")
+            raise InvalidOptions(f"client middleware canceled the push of the callback {push.payload['class']}")
         payload = decode(prepared.raw)
         payload.pop("enqueued_at", None)
         return {

@@ -102,7 +102,9 @@ class Block(Collector):
 
     def add(self, pushes: Deferred) -> bool:
         if pushes.installation.config is not self.batch.config:
-            raise BatchSpansServers(f"batch {self.batch.bid}: a push of another configuration; push it outside")
+            raise BatchSpansServers(
+                f"batch {self.batch.bid}: a push with another Config cannot join it: push it outside of the block"
+            )
         for push in templates(pushes.pushes):
             push.server = push.server or pushes.installation.server
             check_member(cast("Mapping[str, Any]", push.payload))

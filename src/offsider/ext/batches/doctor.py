@@ -34,7 +34,7 @@ def check_batches(here: Installation) -> Iterator[Finding]:
         yield warn(
             "batches",
             f"{counted(count, 'batch')} are stored",
-            why="each takes memory: a day after its success, otherwise 30 days by default",
+            why="each uses memory for a day after it succeeds, otherwise for 30 days by default",
             fix="put more jobs into one batch, or set a shorter ttl and linger: Batches(ttl=..., linger=...)",
         )
     before_ms = (clocks.look(here.redis)[0] - OLD_SECONDS) * 1000

@@ -121,7 +121,7 @@ class Runs:
         """Delete the children that an earlier run of the job left half filled: nothing would ever close them."""
         for child in store.abandon(self._here.redis, lineage, job.jid):
             logger.warning(
-                "%s JID-%s: an earlier run left batch %s half filled; deleted it, its jobs run without a batch",
+                "%s JID-%s: deleted batch %s, which an interrupted run left incomplete; its jobs run without a batch",
                 job.name,
                 job.jid,
                 child,
@@ -184,7 +184,7 @@ class Runs:
                 if followed:
                     steps.stop(here, payload.get(BID, ""), payload["jid"])
         except RedisFailure as error:
-            self._config.handle_error(error, {"context": "noting a dead job in its batch", "job": payload})
+            self._config.handle_error(error, {"context": "recording a dead job in its batch", "job": payload})
 
     def _noted(self, payload: Mapping[str, Any], why: str, server: str) -> tuple[store.Outcomes, Died] | None:
         """Return the note that a job is lost, and the calls of its batch; None without a batch."""

@@ -107,7 +107,9 @@ class WaitingSteps(Block):
         payload = cast("dict[str, Any]", push.payload)
         plan.takes = _mark(payload)
         if plan.takes and not plan.after:
-            raise InvalidOptions(f"step {plan.name!r} takes RESULT, but waits for no step whose result it could be")
+            raise InvalidOptions(
+                f"step {plan.name!r} uses RESULT, but waits for no other step: name the step in after=[...]"
+            )
         if plan.followed:
             payload[FOLLOWED] = True
         jid = payload["jid"]
@@ -120,7 +122,7 @@ class WaitingSteps(Block):
     def _check(self, jobs: Sequence[Prepared]) -> None:
         super()._check(jobs)
         for jid in self._plans.keys() - {job.jid for job in jobs}:
-            raise InvalidOptions(f"client middleware stopped step {self._plans[jid].name!r} of a workflow")
+            raise InvalidOptions(f"client middleware canceled the push of step {self._plans[jid].name!r} of a workflow")
         for job in jobs:
             plan = self._plans[job.jid]
             if plan.after and (job.guarded or job.at is not None):

@@ -75,7 +75,7 @@ class Gate:
             return call_next(job)
 
     def _put_off(self, job: JobContext, error: RedisFailure) -> Rescheduled:
-        self._here.config.handle_error(error, {"context": "asking for a slot", "job": job.payload})
+        self._here.config.handle_error(error, {"context": "acquiring a slot", "job": job.payload})
         return Rescheduled(REFUSED_SECONDS, "cannot check its concurrency limit")
 
     def _enter(self, job: JobContext, run: Run, limited: Limited) -> Entered:
@@ -94,7 +94,7 @@ class Gate:
             except RedisUnavailable as error:
                 again = again or error.ambiguous
                 if not reported:
-                    self._here.config.handle_error(error, {"context": "asking for a slot", "job": job.payload})
+                    self._here.config.handle_error(error, {"context": "acquiring a slot", "job": job.payload})
                     reported = True
                 if job.stopping:
                     raise Shutdown from None

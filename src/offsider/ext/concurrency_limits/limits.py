@@ -228,7 +228,7 @@ class Limits:
 
     def _class(self, name: str) -> str:
         if store.class_of(name) != name:
-            raise InvalidOptions(f"{name} is one key: a change applies to all keys of {store.class_of(name)}; name it")
+            raise InvalidOptions(f"{name} is a single key, but limits apply to a class: pass {store.class_of(name)}")
         return self.name_of(name)
 
     def _set(self, name: str, limit: int | None) -> None:

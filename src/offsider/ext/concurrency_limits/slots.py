@@ -168,7 +168,7 @@ class Slots:
         for name in names:
             freed = store.free_dead(redis, name)
             if freed:
-                logger.warning("freed %s of %s held by dead processes", counted(freed, "slot"), name)
+                logger.warning("reclaimed %s of %s held by dead processes", counted(freed, "slot"), name)
             # Limits reported by workers win over the local code, which may be older.
             declared = reported.get(store.class_of(name)) or self._table.declared(store.class_of(name))
             self._resume(name, declared)

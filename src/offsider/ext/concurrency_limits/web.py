@@ -43,7 +43,7 @@ def make_tab() -> WebTab:
             "/{name}/resume": _acting(Limits.resume, "Resumed: {name}"),
             "/{name}/set": set_limit,
             "/{name}/unset": _acting(Limits.unset, "Limit of {name}: as in code"),
-            "/{name}/quarantine": _acting(Limits.quarantine, "Moved to quarantine: {result}"),
+            "/{name}/quarantine": _acting(Limits.quarantine, "Quarantined: {result}"),
             "/{name}/delete": _acting(Limits.delete, "Deleted: {result}"),
         },
         job_facts=job_facts,
@@ -132,7 +132,7 @@ def _buttons(limit: Limit) -> list[WebButton]:
             if number not in (0, now)
         ]
     if limit.set_to is not None:
-        buttons.append(WebButton("Use limit in code", _path(limit.name, "unset")))
+        buttons.append(WebButton("Unset limit", _path(limit.name, "unset")))
     return [*buttons, *_clear_buttons(limit)]
 
 
@@ -141,12 +141,12 @@ def _clear_buttons(limit: Limit) -> list[WebButton]:
         return []
     return [
         WebButton(
-            "Quarantine held jobs",
+            "Quarantine held",
             _path(limit.name, "quarantine"),
-            confirm=f"Move all held jobs of {limit.name} to quarantine? You can restore them there.",
+            confirm=f"Quarantine all held jobs of {limit.name}? You can restore them there.",
         ),
         WebButton(
-            "Delete held jobs",
+            "Delete held",
             _path(limit.name, "delete"),
             confirm=f"Permanently delete all held jobs of {limit.name}?",
             danger=True,

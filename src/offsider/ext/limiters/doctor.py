@@ -43,7 +43,7 @@ def check_limiters(here: Installation) -> Iterator[Finding]:
         yield warn(
             "limiters",
             f"{counted(count, 'limiter')} are stored",
-            why="each takes memory until it was unused for its ttl, 90 days by default",
+            why="each uses memory until it has been unused for its ttl, 90 days by default",
             fix="use fewer names, or set ttl for limiters with a name for each customer",
         )
     if late:

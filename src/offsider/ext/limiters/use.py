@@ -91,7 +91,9 @@ class Use:
     def _begin(self) -> Steps:
         steps, self._enter = self._enter, None
         if steps is None:  # the limit would not be checked
-            raise ConfigurationError(f"{self._what}: call within_limit() for each block")
+            raise ConfigurationError(
+                f"{self._what}: this within_limit() was used before: call within_limit() again for each block"
+            )
         return steps
 
     def _report(self, here: Installation, error: RedisFailure) -> None:

@@ -59,7 +59,9 @@ def show_one(request: WebRequest) -> WebPage | None:
         }
     buttons = [
         WebButton(
-            "Reset", _path(state, "reset"), confirm=f"Forget the uses and statistics of {state.kind} {state.name}?"
+            "Reset",
+            _path(state, "reset"),
+            confirm=f"Reset {state.kind} {state.name}? Its uses and statistics are deleted.",
         ),
         WebButton("Delete", _path(state, "delete"), confirm=f"Delete {state.kind} {state.name}?", danger=True),
     ]

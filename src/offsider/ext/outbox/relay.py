@@ -185,7 +185,9 @@ class Relay(LoopService):
             return True
         if row.score is None:  # the schedule has no order
             blocked.add(row.place)
-        self._report(place, ConfigurationError(f"outbox row {row.id} (JID-{row.jid}) stays: {refusal}"))
+        self._report(
+            place, ConfigurationError(f"outbox row {row.id} (JID-{row.jid}) was not moved to Redis: {refusal}")
+        )
         return False
 
     def _report_unknown(self) -> None:
@@ -197,7 +199,8 @@ class Relay(LoopService):
         for server, (count, _) in self._source.waiting().items():
             if server not in self._config.servers:
                 logger.error(
-                    "%s of the outbox for the server %r, which this worker does not know: add it to its configuration",
+                    "%s of the outbox for the server %r, which is not configured in this worker: add it to the "
+                    "configuration",
                     counted(count, "row"),
                     server,
                 )

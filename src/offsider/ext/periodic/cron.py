@@ -179,6 +179,6 @@ def _explained(expression: str, fields: str) -> str:
     except ConfigurationError:
         raise
     except StopIteration:
-        raise ConfigurationError(f"cron: {expression!r} never comes") from None
+        raise ConfigurationError(f"cron: {expression!r} matches no date: check the day and the month") from None
     except Exception as error:  # noqa: BLE001 - the library raises its own error for most mistakes, and others for some
         raise ConfigurationError(f"cron: {expression!r} is invalid: {error}") from None

@@ -203,7 +203,7 @@ class PeriodicService(LoopService):
         line = Line("skipped", until, now, count=len(missed), by=self._me)
         if self._store.claim(entry.name, line) is Claimed.DONE:
             logger.warning(
-                "periodic job %s: skipped %s%s, the first of %s: no worker was running within %g s",
+                "periodic job %s: skipped %s%s, the first at %s: no worker was running within %g s",
                 entry.name,
                 "at least " if len(missed) == MOST_SKIPPED else "",
                 counted(len(missed), "tick"),
@@ -232,13 +232,13 @@ class PeriodicService(LoopService):
     def _log(self, entry: Entry, tick: int, job: Prepared | None, late_seconds: float) -> None:
         when = entry.ticks.local(tick).isoformat()
         if job is None:
-            logger.info("periodic job %s: client middleware stopped the job of %s", entry.name, when)
+            logger.info("periodic job %s: client middleware canceled the push for the tick at %s", entry.name, when)
             return
         fields = about_payload(job.payload, job.queue)
         is_late = late_seconds >= LATE_SECONDS
         logger.log(
             logging.WARNING if is_late else logging.INFO,
-            "periodic job %s: pushed job %s of %s%s",
+            "periodic job %s: pushed job %s for the tick at %s%s",
             entry.name,
             job.jid,
             when,

@@ -95,7 +95,7 @@ def job_facts(payload: Mapping[str, Any]) -> Mapping[str, Cell]:
 def run(job: PeriodicJob, request: WebRequest) -> str:
     """Push the job now."""
     jid = job.run(by=request.who or "web")
-    return f"Pushed: {jid}" if jid else "Client middleware stopped the job"
+    return f"Pushed: {jid}" if jid else "Client middleware canceled the push"
 
 
 def pause(job: PeriodicJob, _request: WebRequest) -> str:
@@ -113,7 +113,7 @@ def resume(job: PeriodicJob, _request: WebRequest) -> str:
 def remove(job: PeriodicJob, _request: WebRequest) -> str:
     """Remove a job that was added at run time."""
     job.remove()
-    return f"Removed: {job.name}"
+    return f"Deleted: {job.name}"
 
 
 def _acting(act: Callable[[PeriodicJob, WebRequest], str]) -> Callable[[WebRequest], str]:
@@ -143,9 +143,9 @@ def _state(job: PeriodicJob) -> WebBadge:
 def _buttons(job: PeriodicJob) -> list[WebButton]:
     path = f"{PATH}/{job.name}"
     other = WebButton("Resume", f"{path}/resume") if job.paused else WebButton("Pause", f"{path}/pause")
-    buttons = [WebButton("Run now", f"{path}/run", confirm=f"Push {job.name} now?"), other]
+    buttons = [WebButton("Run now", f"{path}/run", confirm=f"Run {job.name} now?"), other]
     if job.entry.source == "redis":
-        buttons.append(WebButton("Remove", f"{path}/remove", confirm=f"Permanently remove {job.name}?", danger=True))
+        buttons.append(WebButton("Delete", f"{path}/remove", confirm=f"Permanently delete {job.name}?", danger=True))
     return buttons
 
 

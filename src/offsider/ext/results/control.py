@@ -130,8 +130,8 @@ class Control:
                 return
             place = self.job.reach.place()
         logger.warning(
-            "job %s (%s) was cancelled, but is not interruptible%s: Python raises nothing during a system call or in C "
-            "code; it ends as cancelled when it returns to Python",
+            "job %s (%s) was cancelled, but cannot be interrupted%s: it is in a system call or in C code, and stops "
+            "when it returns to Python",
             self.job.jid,
             self.job.name,
             f" at {place}" if place else "",

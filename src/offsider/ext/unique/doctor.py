@@ -23,7 +23,7 @@ def check_unique(here: Installation) -> Iterator[Finding]:
         yield warn(
             "unique",
             f"{counted(held, 'lock')} of unique jobs, some older than {OLD_SECONDS / 60:g} minutes, but no worker "
-            "frees locks of jobs that no longer exist",
+            "releases locks of jobs that no longer exist",
             why="such a lock blocks pushes of its job until it expires",
             fix="run a worker of this server with config.use(Unique()), or call Locks().reap()",
         )

@@ -92,7 +92,9 @@ class Reaper:
                 clocks.look(server)
         except RedisFailure as error:
             if not self._is_alone:
-                logger.warning("not freeing locks until all servers are reachable: jobs may be moving: %s", error)
+                logger.warning(
+                    "cannot release locks until all servers are reachable, because jobs may be in transit: %s", error
+                )
             self._is_alone = True
             return False
         self._is_alone = False
@@ -172,11 +174,11 @@ class Reaper:
                 freed += 1
                 fields = {"class": lock.name, "jid": jid}
                 logger.info(
-                    "freed the lock of job %s (%s), which no longer exists", jid, lock.name, extra={"fields": fields}
+                    "released the lock of job %s (%s), which no longer exists", jid, lock.name, extra={"fields": fields}
                 )
         self._missing = {}
         if freed:
-            logger.warning("freed %s of jobs that no longer exist", counted(freed, "lock"))
+            logger.warning("released %s of jobs that no longer exist", counted(freed, "lock"))
         return freed
 
 

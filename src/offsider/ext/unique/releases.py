@@ -73,7 +73,7 @@ class Releases:
             try:
                 store.release(self._here.for_server(server).redis, *held)
             except RedisFailure as error:
-                self._here.config.handle_error(error, {"context": "freeing the lock of a unique job"})
+                self._here.config.handle_error(error, {"context": "releasing the lock of a unique job"})
 
     def _done(self, job: JobContext, lock: str, jid: str, reply: int | None, outcome: Outcome) -> None:
         """Run a job once more if duplicates were dropped. A lost reply may have said so, so it is checked again."""
@@ -114,5 +114,5 @@ class Releases:
         push = Push(payload=cast(JobPayload, payload), job=registry.peek(job["class"]))
         jid = Client(here).store(push)
         if jid is not None:
-            message = f"{job['class']} JID-{jid}: runs once more for duplicates of {job['jid']}"
+            message = f"{job['class']} JID-{jid}: pushed again, because duplicates of {job['jid']} were dropped"
             write_info(message, {"job_status": "rescheduled", **about_payload(payload), AGAIN: job["jid"]})

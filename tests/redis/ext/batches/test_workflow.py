@@ -206,7 +206,7 @@ def test_a_deleted_workflow_leaves_its_running_step_alone(config, jobs):
     [
         (lambda jobs: chain(), "has no steps"),
         (lambda jobs: chain(jobs.load), r"step '1' of a workflow must be some_job.call"),
-        (lambda jobs: chain(jobs.clean.call(RESULT)), "waits for no step whose result it could be"),
+        (lambda jobs: chain(jobs.clean.call(RESULT)), "waits for no other step"),
         (lambda jobs: group(), "at least one job"),
         (lambda jobs: Workflow().step("a", jobs.plain.call()).step("a", jobs.plain.call()), "two steps 'a'"),
         (lambda jobs: Workflow().step("a", jobs.plain.call(), after="b"), "after must be a list of names"),
@@ -241,7 +241,7 @@ def test_the_mark_is_refused_outside_of_workflows(config, jobs):
 
 def test_a_step_that_client_middleware_stops_is_refused(config, jobs):
     config.client_middleware.add(lambda push, call_next: None if push.payload["class"] == "clean" else call_next(push))
-    with pytest.raises(InvalidOptions, match="client middleware stopped step '2'"):
+    with pytest.raises(InvalidOptions, match="client middleware canceled the push of step '2'"):
         chain(jobs.load.call(1), jobs.clean.call(RESULT), config=config).enqueue()
 
 

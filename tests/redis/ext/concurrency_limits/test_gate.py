@@ -241,7 +241,7 @@ def test_after_a_lost_reply_the_gate_repeats_the_request_and_marks_it_as_repeate
     failing = Failing(config, monkeypatch, never_sent, lost, never_sent, Entered.TAKEN)
     assert failing.run() == Succeeded()
     assert failing.asked == [False, False, True, True]
-    assert failing.errors == ["asking for a slot"]
+    assert failing.errors == ["acquiring a slot"]
 
 
 def test_a_worker_that_stops_during_an_outage_requeues_the_job(config, stage, monkeypatch):

@@ -86,7 +86,7 @@ def test_held_jobs_of_all_keys_are_deleted_or_quarantined(config, declared, clie
 
 @pytest.mark.parametrize("change", ["pause", "resume", "unset"])
 def test_a_change_names_the_class_and_not_a_key(limits, change):
-    with pytest.raises(InvalidOptions, match=r"Act\[a\] is one key: a change applies to all keys of Act"):
+    with pytest.raises(InvalidOptions, match=r"Act\[a\] is a single key, but limits apply to a class: pass Act"):
         getattr(limits, change)("Act[a]")
 
 

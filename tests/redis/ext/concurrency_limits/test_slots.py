@@ -166,7 +166,7 @@ def test_slots_of_a_dead_process_are_used_by_held_jobs(slots, raw_redis, caplog)
     hold(raw_redis, "b")
     slots.look()
     assert raw_redis.llen("queue:default") == 1
-    assert "freed 1 slot of Hard held by dead processes" in caplog.text
+    assert "reclaimed 1 slot of Hard held by dead processes" in caplog.text
 
 
 def test_a_live_process_keeps_its_slots(slots, raw_redis):

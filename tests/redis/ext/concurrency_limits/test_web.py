@@ -62,7 +62,7 @@ def test_classes_are_listed_with_their_limits(ask, busy):
 
 def test_a_class_has_a_page_with_its_runs_and_held_jobs(ask, busy):
     page = ask(PATH).body.decode()
-    for text in ("held0", "host:1:0123456789ab", "/search?q=a", "Limit 4", "Quarantine held jobs", "Pause"):
+    for text in ("held0", "host:1:0123456789ab", "/search?q=a", "Limit 4", "Quarantine held", "Pause"):
         assert text in page
     assert ask("/limits/Nobody").status == 404
 
@@ -81,13 +81,13 @@ def test_a_class_is_paused_and_resumed_and_its_limit_changed(ask, busy, limits, 
     assert post(ask, "set", "limit=4") == f"Limit of {NAME}: 4"
     assert limits.find(NAME).limit == 4
     assert len(Queue("default", config)) == 1
-    assert "Use limit in code" in ask(PATH).body.decode()
+    assert "Unset limit" in ask(PATH).body.decode()
     assert post(ask, "unset") == f"Limit of {NAME}: as in code"
     assert limits.find(NAME).set_to is None
 
 
 def test_held_jobs_are_quarantined_or_deleted(ask, busy, limits, raw_redis, redis):
-    assert post(ask, "quarantine") == "Moved to quarantine: 2"
+    assert post(ask, "quarantine") == "Quarantined: 2"
     raw_redis.lpush(Names(redis.keys).held(NAME), encode({"class": NAME, "args": [], "jid": "c"}))
     assert post(ask, "delete") == "Deleted: 1"
     assert limits.find(NAME).held == 0

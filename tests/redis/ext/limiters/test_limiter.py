@@ -423,7 +423,7 @@ def test_a_use_is_for_one_block(config):
     use = Limiter.bucket("api", 5, "day", config=config).within_limit()
     with use:
         pass
-    with pytest.raises(ConfigurationError, match="call within_limit\\(\\) for each block"):
+    with pytest.raises(ConfigurationError, match="call within_limit\\(\\) again for each block"):
         use.__enter__()
 
 

@@ -239,7 +239,7 @@ def test_a_broken_guard_keeps_its_row_only(config, source, raw_redis, errors, mo
     relay(config, source)
     assert (args_of(raw_redis), args_of(raw_redis, "low")) == ([[0]], [[2]])
     assert len(rows(source)) == 1
-    assert "stays: broken" in errors[0][0]
+    assert "was not moved to Redis: broken" in errors[0][0]
 
 
 def test_rows_that_were_stored_before_a_failure_are_deleted(config, source, monkeypatch):

@@ -178,7 +178,7 @@ def test_a_late_tick_logs_a_warning(clock, process, pushed, caplog):
     one.settle()
     clock.set(NOON + 75)
     one.settle()
-    assert "of 2026-03-01T12:01:00+00:00, 15 s late" in caplog.text
+    assert "for the tick at 2026-03-01T12:01:00+00:00, 15 s late" in caplog.text
 
 
 def test_older_ticks_are_skipped_and_logged_once(clock, process, pushed, caplog):
@@ -190,7 +190,7 @@ def test_older_ticks_are_skipped_and_logged_once(clock, process, pushed, caplog)
         for one in processes:
             one.settle()
     assert pushed() == [NOON + 600]
-    assert caplog.text.count("periodic job tick: skipped 9 ticks, the first of 2026-03-01T12:01:00+00:00") == 1
+    assert caplog.text.count("periodic job tick: skipped 9 ticks, the first at 2026-03-01T12:01:00+00:00") == 1
     lines = processes[0].service._store.history("tick")
     assert [(line.how, line.tick, line.count) for line in lines] == [
         ("tick", NOON + 600, 0),
@@ -220,7 +220,7 @@ def test_an_interval_pushes_once_among_processes_and_no_burst_after_an_outage(cl
     assert sorted(pushed()) == sorted(2 * names)
     skipped = [record.getMessage() for record in caplog.records if "skipped" in record.getMessage()]
     assert len(skipped) == 2
-    assert "periodic job ping: skipped 2 ticks, the first of 2026-03-01T12:00:30+00:00" in skipped[0]
+    assert "periodic job ping: skipped 2 ticks, the first at 2026-03-01T12:00:30+00:00" in skipped[0]
 
 
 def test_intervals_due_together_cost_one_read(clock, process, pushed, monkeypatch):
@@ -296,7 +296,7 @@ def test_middleware_runs_once_and_may_stop_a_job(clock, process, pushed, caplog)
     assert len(seen) == 1
     assert pushed() == []
     assert processes[0].service._store.history("tick")[0].how == "stopped"
-    assert "client middleware stopped the job of 2026-03-01T12:01:00+00:00" in caplog.text
+    assert "client middleware canceled the push for the tick at 2026-03-01T12:01:00+00:00" in caplog.text
 
 
 def test_failing_middleware_does_not_block_other_jobs_and_is_reported_once_per_tick(clock, process, pushed, raw_redis):

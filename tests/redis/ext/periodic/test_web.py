@@ -94,14 +94,14 @@ def test_buttons_run_pause_resume_and_remove(act, ask, config, raw_redis):
     assert "Resume" in ask("/periodic/clean")
     assert "Resumed: clean" in act("/periodic/clean/resume")
     PeriodicJobs(config).add("@daily", "A", name="added")
-    assert "Remove" in ask("/periodic/added")
-    assert "Removed: added" in act("/periodic/added/remove")
+    assert "Delete" in ask("/periodic/added")
+    assert "Deleted: added" in act("/periodic/added/remove")
     assert "Periodic job not found" in act("/periodic/added/remove")
 
 
 def test_a_run_stopped_by_middleware_is_reported(act, config):
     config.client_middleware.add(lambda push, call_next: None)
-    assert "stopped the job" in act("/periodic/clean/run")
+    assert "canceled the push" in act("/periodic/clean/run")
 
 
 def test_the_state_shows_differing_processes_and_missing_workers(ask, config):

@@ -170,7 +170,7 @@ def test_hard_warns_of_a_job_that_it_cannot_interrupt(config, caplog, monkeypatc
         jid = deaf.enqueue()
         assert began.wait(5)
         assert jid.cancel(hard=True)
-        wait_for(lambda: any("is not interruptible at" in record.getMessage() for record in caplog.records))
+        wait_for(lambda: any("cannot be interrupted at" in record.getMessage() for record in caplog.records))
         worker.wait()
     assert jid.status() == "cancelled"
 

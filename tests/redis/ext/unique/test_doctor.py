@@ -33,7 +33,7 @@ def test_old_locks_without_a_reaper_are_reported_with_a_fix(config):
     grow_older(config, OLD_SECONDS + 1)
     (finding,) = [finding for finding in examine(config) if finding.check == "unique"]
     assert finding.severity is Severity.WARN
-    assert "no worker frees locks of jobs that no longer exist" in finding.what
+    assert "no worker releases locks of jobs that no longer exist" in finding.what
     assert "config.use(Unique())" in finding.fix
 
 

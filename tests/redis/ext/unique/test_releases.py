@@ -83,7 +83,7 @@ def test_a_lock_that_cannot_be_freed_is_reported_and_left_to_the_reaper(through,
     client.push(JOB)
     proxy.refuse()
     Releases(Installation.of(through)).free(only_job(raw_redis), "main")
-    assert errors == ["freeing the lock of a unique job"]
+    assert errors == ["releasing the lock of a unique job"]
     assert len(Locks(config)) == 1
 
 
