@@ -61,13 +61,14 @@ def test_a_queue_is_paused_and_resumed_and_its_jobs_are_removed(stored, web, ope
     press(page, "Pause")
     expect(page.get_by_text("paused", exact=True)).to_be_visible()
     assert stored.smembers("paused") == {b"later"}
-    press(page, "Unpause")
+    press(page, "Resume")
     expect(page.get_by_text("paused", exact=True)).to_have_count(0)
     assert not stored.exists("paused")
 
     page.get_by_role("link", name="later", exact=True).click()
     choose(page, "101")
-    press(page, "Quarantine")
+    with page.expect_navigation():  # not the link to the page
+        page.get_by_role("button", name="Quarantine", exact=True).click()
     assert jids(waiting(stored, "later")) == pushed[1:]
     choose(page, "103")
     press(page, "Delete", yes=True)
@@ -75,7 +76,8 @@ def test_a_queue_is_paused_and_resumed_and_its_jobs_are_removed(stored, web, ope
 
     page.goto(f"{web.url}/queues")
     press(page, "Remove all…")
-    press(page, "Move to quarantine")
+    with page.expect_navigation():  # not the link to the page
+        page.get_by_role("button", name="Quarantine", exact=True).click()
     assert not stored.exists("queue:later")
     page.goto(f"{web.url}/quarantine")
     choose(page, "102")
@@ -157,7 +159,7 @@ def test_a_scheduled_job_is_put_off_and_then_sent_to_its_queue(stored, workers, 
     [(_, due)] = stored.zrange("schedule", 0, -1, withscores=True)
     assert due < 4e9
     choose(page, "Short")
-    press(page, "Add to queue")
+    press(page, "Enqueue now")
     wait_for(lambda: ledger.notes("end", jid=jid), what="the run")
 
 

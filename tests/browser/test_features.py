@@ -185,7 +185,7 @@ def test_rate_limits_show_what_they_allowed_and_refused_and_are_reset(workers, l
 
     page.goto(f"{web.url}/scheduled")
     page.locator("[data-check-all]").first.check()
-    press(page, "Add to queue")
+    press(page, "Enqueue now")
     counted(ledger, "charged", "0", "1", "2", "3", "4")
     page.goto(f"{web.url}/limiters/window/api")
     assert [fact(page, name).inner_text() for name in ("Used", "Refused")] == ["2", "0"]

@@ -50,7 +50,10 @@ from offsider.web.translation import preferred
 
 log = logging.getLogger("offsider.web")
 #: Messages before authentication are in English: they are for the operator.
-_ONLY_LOCAL = "without authentication, the web UI accepts requests from the same machine only"
+_ONLY_LOCAL = (
+    "the web UI has no authentication, so it accepts requests only from this machine: configure authentication to "
+    "allow others"
+)
 #: Form field with the confirmation question of an extension's button.
 QUESTION = "offsider_question"
 METHODS = ("GET", "HEAD", "POST")

@@ -119,7 +119,7 @@ def _plain(error: WebError, request: Request, status: int) -> Response:
 def _logged(error: Exception, request: Request) -> Message:
     """Log an error under a random number, and return the message with this number."""
     number = secrets.token_hex(4)
-    log.error("%s %s failed (%s)", request.method, audit.shown(request.path), number, exc_info=error)
+    log.error("internal error %s: %s %s", number, request.method, audit.shown(request.path), exc_info=error)
     return Message("error.broken", number=number)
 
 

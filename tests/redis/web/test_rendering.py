@@ -91,7 +91,7 @@ def test_an_unexpected_error_is_a_page_with_the_reference_number_in_the_log(answ
     assert answer.status == 500
     assert b"secret" not in answer.body
     assert (b"<h1>" in answer.body) == (accept == "text/html")
-    number = re.search(r"failed \(([0-9a-f]+)\)", caplog.text)[1]
+    number = re.search(r"internal error ([0-9a-f]+): ", caplog.text)[1]
     assert number in answer.body.decode()
     assert "the secret is 42" in caplog.text
 

@@ -60,4 +60,4 @@ def test_every_address_in_json_can_be_requested(asked, page):
 def test_actions_in_json_can_be_posted(asked):
     actions = asked("/@b/job/000000000000000000000005")["actions"]
     path = actions["quarantine"].removeprefix("/jobs")
-    assert asked(path, "POST")["done"] == "Moved 1 job to quarantine."
+    assert asked(path, "POST")["done"] == "Quarantined 1 job."
