@@ -82,7 +82,7 @@ class MainLoop:
         systemd.notify("READY=1")
         while self._stopper is None or self._stopper.is_alive():
             if self._stopper is not None and self._deadline <= time.monotonic():
-                logger.error("the stop timed out: other workers will reclaim the jobs that are not requeued yet")
+                logger.error("shutdown timed out: other workers will requeue the remaining jobs of this worker")
                 self._dump()
                 return 1
             self._set_title(title(self._launcher))

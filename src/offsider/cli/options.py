@@ -159,7 +159,7 @@ OPTIONS = (
     click.option("--reload", is_flag=True, help="Restart when a source file changes, for development."),
     click.option(
         "--no-keeper", is_flag=True,
-        help="Start no keeper, the process that sends heartbeats while a job holds the interpreter.",
+        help="Start no keeper, the process that sends heartbeats while a job blocks the interpreter.",
     ),
     click.option(
         "--health", metavar="HOST:PORT",

@@ -26,7 +26,7 @@ _COLUMNS = ("WHERE", "CLASS", "JID", "ARGUMENTS")
 @click.option("--most", type=click.IntRange(1), default=100, show_default=True, help="Stop after this many jobs.")
 @JSON
 def search(connection: Connection, text: str, *, most: int, as_json: bool) -> int:
-    """Find the jobs whose stored form contains TEXT: an id, a class, an argument, an error.
+    """Find the jobs whose stored form contains TEXT: a jid, a class, an argument, an error.
 
     Searches running jobs, retries, scheduled and dead jobs, all queues, and the held jobs of extensions. For the id of
     a tracked job, the state of the job is shown too, also after its end. Exits with 1 if nothing was found.

@@ -375,7 +375,7 @@ class WorkerSection(CapsuleSection):
     keeper: bool = setting(
         True,
         validators.FLAG,
-        help="Start a small keeper process beside the worker. It sends heartbeats while a job holds the interpreter, "
+        help="Start a small keeper process beside the worker. It sends heartbeats while a job blocks the interpreter, "
         "and requeues the worker's jobs at once if the worker dies.",
         cli="--no-keeper",
     )

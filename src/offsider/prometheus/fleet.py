@@ -67,7 +67,7 @@ def _totals(here: Installation, stats: Stats) -> Iterator[Family]:
         ("scheduled_jobs", "Jobs that are scheduled for later.", stats.scheduled),
         ("retry_jobs", "Jobs that failed and will be retried.", stats.retries),
         ("dead_jobs", "Jobs that will not be retried.", stats.dead),
-        ("held_back_jobs", "Jobs that extensions hold back for now.", stats.held_back),
+        ("held_back_jobs", "Jobs that extensions hold for now.", stats.held_back),
         ("apdex_objective", "Target ratio of satisfied runs.", here.config.slo.apdex_objective),
         ("redis_memory_used_bytes", "Memory that the server uses.", server.used_memory_bytes),
         ("redis_memory_max_bytes", "Memory limit of the server; 0: no limit.", server.max_memory_bytes),

@@ -71,7 +71,7 @@ def test_a_stop_that_hangs_in_the_application_still_ends_in_time(workers):
     )
     worker.send("TERM")
     assert worker.ended(8) == 1
-    assert "the stop timed out" in worker.output
+    assert "shutdown timed out" in worker.output
     assert "offsider-stop" in worker.output
 
 

@@ -35,7 +35,7 @@ def test_a_client_without_the_rules_is_named(redis_url, raw_redis):
     finding = examined(redis_url)["routing"]
     assert finding.severity is Severity.WARN
     assert finding.what == (
-        "programs route jobs by different rules: "
+        "processes use different routing rules: "
         "abc by gunicorn on web-1, worker on web-1; no rules by cron.py on cron-1"
     )
     assert "[routing] rules" in finding.fix

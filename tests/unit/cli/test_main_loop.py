@@ -161,7 +161,7 @@ def test_a_stop_that_hangs_is_not_waited_for(reported, log, monkeypatch):
     launcher.config.worker.timeout_seconds = 0
     assert MainLoop(launcher, FakeSignals(["TERM"])).until_stopped() == 1
     launcher.may_stop.set()
-    assert "the stop timed out" in log.text
+    assert "shutdown timed out" in log.text
     assert launcher.calls == ["stop", "dump"]
 
 

@@ -274,7 +274,7 @@ class Batch:
             raise self._unknown()
         if found != store.OPENED:
             late = f"batch {self.bid}" if found == store.FINISHED else f"the parent {self._parent} of batch {self.bid}"
-            raise BatchFinished(f"{late} has succeeded, so it takes no more jobs; create another batch")
+            raise BatchFinished(f"{late} has succeeded, so it accepts no more jobs; create another batch")
         self._exists = True
 
     def close(self, token: str) -> None:

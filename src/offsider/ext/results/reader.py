@@ -192,7 +192,7 @@ def _result(jid: str, stored: Stored, timeout: float | None) -> Any:
         )
     if not stored.ended:
         waited = "" if timeout == 0 else f" after {timeout:g} s"
-        raise ResultTimeout(f"job {jid} has not ended{waited}: it is {info.state}")
+        raise ResultTimeout(f"job {jid} has not finished{waited}: it is {info.state}")
     if info.state != "succeeded":
         raise JobFailed(jid, info.state, info.error_class, info.error_message)
     if stored.result is None:

@@ -142,8 +142,8 @@ def check_routing(facts: Facts) -> Iterator[Finding]:
     if len(in_use) > 1:
         yield warn(
             "routing",
-            f"programs route jobs by different rules: {'; '.join(map(_rules, in_use))}",
-            why="the queue of a job depends on the program that pushes it",
+            f"processes use different routing rules: {'; '.join(map(_rules, in_use))}",
+            why="the queue of a job depends on the process that pushes it",
             fix="deploy the same [routing] rules to all of them and restart; the warning clears within 5 minutes",
         )
     elif in_use and in_use[0].rules != UNROUTED:

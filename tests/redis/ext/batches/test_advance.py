@@ -267,7 +267,7 @@ def test_a_batch_that_has_succeeded_cannot_be_reopened(three, client, tell, raw_
     for jid in jids:
         tell(batch, "succeeded", jid)
     raw_redis.delete("queue:default")
-    with pytest.raises(BatchFinished, match=f"batch {batch.bid} has succeeded, so it takes no more jobs"), batch:
+    with pytest.raises(BatchFinished, match=f"batch {batch.bid} has succeeded, so it accepts no more jobs"), batch:
         client.push(X)
     assert not raw_redis.exists("queue:default")
 

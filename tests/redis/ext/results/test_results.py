@@ -132,9 +132,9 @@ def test_a_failed_job_that_will_be_retried_has_not_ended(worker, arun):
     jid = retried.enqueue()
     wait_for(lambda: jid.status() == "retrying")
     assert jid.info().error_message == "not yet"
-    with pytest.raises(ResultTimeout, match=r"has not ended after 0\.1 s: it is retrying"):
+    with pytest.raises(ResultTimeout, match=r"has not finished after 0\.1 s: it is retrying"):
         jid.result(timeout=0.1)
-    with pytest.raises(TimeoutError, match="has not ended: it is retrying"):
+    with pytest.raises(TimeoutError, match="has not finished: it is retrying"):
         arun(jid.aresult(timeout=0))
     assert RetrySet().find_job(jid) is not None
 
