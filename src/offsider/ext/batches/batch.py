@@ -258,11 +258,12 @@ class Batch:
         check_server(parent.here, parent.bid, f"batch {self.bid}", self.here.server)
         self._parent = parent.bid
 
-    def open(self, token: str) -> None:
+    def open(self, token: str) -> bool:
         """For `Block`."""
+        is_new = not self._exists
         fields: dict[str, str | int] = {}
         calls = [call["jid"] for call in self._callbacks.get("success", ())]
-        if not self._exists:
+        if is_new:
             queues = sorted({call["queue"] for each in self._callbacks.values() for call in each})
             fields = {**self._fields, "created_at": int(self.config.clock.now() * 1000), "queues": json.dumps(queues)}
             fields |= {f"on_{event}": json.dumps(each) for event, each in self._callbacks.items()}
@@ -276,10 +277,16 @@ class Batch:
             late = f"batch {self.bid}" if found == store.FINISHED else f"the parent {self._parent} of batch {self.bid}"
             raise BatchFinished(f"{late} has succeeded, so it accepts no more jobs; create another batch")
         self._exists = True
+        return is_new
 
     def close(self, token: str) -> None:
         """For `Block`."""
         self._advance(self._lineage(), "closed", token)
+
+    def withdraw(self) -> None:
+        """For `Block`."""
+        self.delete()
+        self._exists = False
 
     def _advance(self, lineage: store.Lineage, event: str, token: str) -> None:
         redis = self.here.redis

@@ -4,9 +4,10 @@
 2. At its end, one script opens the batch for the block. Then the jobs are stored, a thousand per round trip; the script
    that stores a job also adds it to the batch. At last, a script closes the block, and pushes callbacks whose condition
    already holds.
-3. A batch with an open block has no callbacks. The token of a block inside a job is the jid: a run that was killed
-   leaves its block open, and the next run of the job closes it. Children that it left open are deleted then, because
-   the next run creates others (`runs`).
+3. A batch with an open block has no callbacks. Blocks of one batch that overlap share one `Opening`: the first that
+   stores opens the batch, and the last that ends closes it.
+4. The token of an opening inside a job is the jid: a run that was killed leaves its block open, and the next run of the
+   job closes it. Children that it left open are deleted then, because the next run creates others (`runs`).
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
+from weakref import WeakValueDictionary
 
 from offsider.client.alike import templates
 from offsider.client.asynchronous import call_hook
 from offsider.client.collecting import Collector, collecting, collector
 from offsider.config import test_mode
-from offsider.core.errors import BatchSpansServers, InvalidOptions
+from offsider.core.errors import BatchSpansServers, InvalidOptions, RedisFailure, UnknownBatch
 from offsider.core.payload import new_jid
 from offsider.ext.batches.store import BID
 from offsider.jobs.clients import Clients
@@ -32,6 +34,7 @@ from offsider.runtime.context import current_job_or_none
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from offsider.client.base import AfterCommit
     from offsider.client.deferred import Deferred
     from offsider.client.prepared import Prepared
     from offsider.config.config import Config
@@ -51,13 +54,76 @@ class Opens(Protocol):
         """Make a new batch a child."""
         ...
 
-    def open(self, token: str) -> None:
-        """Create or reopen the batch for a block."""
+    def open(self, token: str) -> bool:
+        """Create or reopen the batch for an opening; return whether it is new."""
         ...
 
     def close(self, token: str) -> None:
-        """Close a block, or all with an empty token."""
+        """Close an opening, or all with an empty token."""
         ...
+
+    def withdraw(self) -> None:
+        """Delete a new batch whose block raised. It can be created again."""
+        ...
+
+
+class Opening:
+    """The overlapping blocks of one batch, in one job or outside of jobs.
+
+    Args:
+        jid: of the job; empty outside of jobs.
+
+    Attributes:
+        blocks: those that collect or store.
+        has_stored: whether one of them has stored its pushes.
+    """
+
+    def __init__(self, jid: str) -> None:
+        self.blocks = set[Block]()
+        self.has_stored = False
+        self._jid = jid
+        self._token = ""
+        self._is_new = False
+        self._lock = threading.Lock()  # held during the requests: a batch that is being closed is not open
+
+    def open(self, batch: Opens) -> None:
+        with self._lock:
+            if not self._token:
+                token = self._jid or new_jid()
+                self._is_new = batch.open(token)
+                self._token = token
+
+    def leave(self, block: Block, *, raised: bool = False) -> None:
+        """Note that a block has ended. The last one closes the batch, or deletes it if nothing of it is stored."""
+        with self._lock:
+            self.blocks.discard(block)
+            if self._token and not self.blocks:
+                token, self._token = self._token, ""
+                if raised and self._is_new and not self.has_stored:
+                    block.batch.withdraw()
+                else:
+                    block.batch.close(token)
+
+    def abandon(self, block: Block) -> None:
+        """Note that a block has stored a part of its pushes only: the batch stays open."""
+        with self._lock:
+            self.blocks.discard(block)
+            self._token = ""
+
+
+class _Openings:
+    """The openings of the batches of one server, while a block refers to them."""
+
+    def __init__(self) -> None:
+        self._known = WeakValueDictionary[tuple[str, str], Opening]()
+        self._lock = threading.Lock()
+
+    def of(self, bid: str, jid: str) -> Opening:
+        with self._lock:
+            opening = self._known.get((bid, jid))
+            if opening is None:
+                opening = self._known[bid, jid] = Opening(jid)
+            return opening
 
 
 class Block(Collector):
@@ -69,26 +135,29 @@ class Block(Collector):
         self._outer: Block | None = None
         self._pushes: list[Deferred] = []
         self._count = 0
-        self._is_open = False
+        self._has_stored = False
         self._lock = threading.Lock()
         self._collecting: AbstractContextManager[None] | None = None
-        self.token = new_jid()
+        job, openings = current_job_or_none(), batch.here.shared.get(_Openings, _Openings)
+        self._opening = openings.of(batch.bid, "" if job is None else job.jid)
 
     def __enter__(self) -> Self:
-        outer, job = collector(), current_job_or_none()
+        outer = collector()
         if isinstance(outer, Block):
             self._outer = outer
             self.batch.set_parent(outer.batch)
-        if job is not None and job.jid:
-            self.token = job.jid
+        self._opening.blocks.add(self)
         self._collecting = collecting(self)
         self._collecting.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._leave(kind, error, at):
-            hook, store = self.batch.config.after_commit, self._storing(last=True)
-            store() if hook is None else hook(store)
+        self._stop_collecting(kind, error, at)
+        if kind is not None:
+            self._undo()
+            return
+        hook, store = self._ending()
+        store() if hook is None else hook(store)
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
@@ -96,9 +165,12 @@ class Block(Collector):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        if self._leave(kind, error, at):
-            hook, store = self.batch.config.after_commit, self._storing(last=True)
-            await (asyncio.to_thread(store) if hook is None else call_hook(hook, store))
+        self._stop_collecting(kind, error, at)
+        if kind is not None:
+            await asyncio.to_thread(self._undo)
+            return
+        hook, store = self._ending()
+        await (asyncio.to_thread(store) if hook is None else call_hook(hook, store))
 
     def add(self, pushes: Deferred) -> bool:
         if pushes.installation.config is not self.batch.config:
@@ -121,20 +193,32 @@ class Block(Collector):
 
     def open(self) -> None:
         """Open the batch for this block, after the blocks around it."""
-        if self._is_open:
-            return
         if self._outer is not None:
             self._outer.open()
-        self.batch.open(self.token)
-        self._is_open = True
+        self._opening.open(self.batch)
 
-    def _leave(self, *error: Any) -> bool:
-        """Stop collecting; return whether the block ended without an error."""
+    def _stop_collecting(self, *error: Any) -> None:
         assert self._collecting is not None  # noqa: S101  # entered
         self._collecting.__exit__(*error)
         for pushes in self._pushes if error[0] is not None else ():
             test_mode.waiting.discard(pushes)
-        return error[0] is None
+
+    def _ending(self) -> tuple[AfterCommit | None, Callable[[], None]]:
+        """Return the hook that calls after the commit, if there is one, and what it calls."""
+        hook = self.batch.config.after_commit
+        if hook is not None:  # there may be no commit
+            self._opening.blocks.discard(self)
+        return hook, self._storing(last=True)
+
+    def _undo(self) -> None:
+        """End a block that raised."""
+        if self._has_stored:
+            self._opening.abandon(self)
+            return
+        try:
+            self._opening.leave(self, raised=True)
+        except (RedisFailure, UnknownBatch) as error:  # the block's own error is raised
+            self.batch.config.handle_error(error, {"context": "closing a batch whose block raised"})
 
     def _storing(self, *, last: bool) -> Callable[[], None]:
         with self._lock:
@@ -142,14 +226,25 @@ class Block(Collector):
         return test_mode.bound(partial(self._store, pushes, last=last))
 
     def _store(self, pushes: Sequence[Deferred], *, last: bool) -> None:
-        jobs: list[Prepared] = [job for each in pushes for job in each.prepare()]
-        self._check(jobs)
+        self._opening.blocks.add(self)  # again, after a commit
         is_real = test_mode.current() is None
-        if is_real:
-            self.open()
-        self._send(jobs, max((each.wait_replicas for each in pushes), default=0))
-        if last and is_real:
-            self.batch.close(self.token)
+        try:
+            jobs: list[Prepared] = [job for each in pushes for job in each.prepare()]
+            self._check(jobs)
+            if is_real:
+                self.open()
+        except BaseException:
+            if last:
+                self._undo()
+            raise
+        self._has_stored = self._opening.has_stored = True
+        try:
+            self._send(jobs, max((each.wait_replicas for each in pushes), default=0))
+        except BaseException:
+            self._opening.abandon(self)
+            raise
+        if last:
+            self._opening.leave(self)
 
     def _check(self, jobs: Sequence[Prepared]) -> None:
         for job in jobs:

@@ -54,11 +54,13 @@ for i = at, common == '' and #ARGV or 0, 3 do
     end
   elseif event == 'called' then
     look = redis.call('SREM', own.calls, id) == 1 or look
+  elseif event == 'closed' then -- of this batch only: its job may have blocks of the ancestors, too
+    look = true
+    if id == '' then redis.call('DEL', own.open) else redis.call('SREM', own.open, id) end
   else
-    look, broken = true, event == 'broken' or broken
-    if event == 'closed' and id == '' then redis.call('DEL', own.open) end
+    look, broken = true, true
   end
-  if event ~= 'failed' then ended[#ended + 1] = id end
+  if event ~= 'failed' and event ~= 'closed' then ended[#ended + 1] = id end
 end
 -- A job that ends opens no more blocks; a block of a killed run was repeated by the next.
 for _, level in ipairs(levels) do look = remove('SREM', level.open, ended) > 0 or look end
