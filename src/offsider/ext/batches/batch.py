@@ -103,7 +103,7 @@ class Batch:
         Args:
             event: ``complete``: each member has run at least once, or died. ``success``: all members have succeeded,
                 and all children with their success callbacks. ``death``: the first member, of the batch or a child,
-                has died or was removed.
+                has died, was removed or was cancelled.
             callback: a declared job, or the name of one. It is called with the bid and the options.
             options: a dict of JSON values.
 

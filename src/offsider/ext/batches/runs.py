@@ -6,11 +6,13 @@ outcome of the run                            effect on the batch
 succeeded, skipped or expired                 the member has succeeded
 failed, will be retried                       the member has run
 died, discarded, or failed without a retry    the member died
+skipped because it was cancelled              the member died
 rescheduled, interrupted, stranded, deferred  none
 ============================================  =========================================================
 
 A member that is removed without a run (deleted, killed, quarantined, a poison pill, stranded for too long) counts as
-died, with a script of its own. It may still succeed later, for example after an operator retried it.
+died, with a script of its own. It may still succeed later, for example after an operator retried it. A debounced member
+that another push replaces is no member any more.
 """
 
 from __future__ import annotations
@@ -106,10 +108,13 @@ class Runs:
             jid = job.jid
 
             def chosen(outcome: Outcome, goes: Destination) -> Sequence[str] | Effect | None:
-                event = _event(outcome, goes, is_member=is_member)
+                cancelled = outcome.name == "skipped" and job.cancelled
+                event = _event(outcome, goes, is_member=is_member, cancelled=cancelled)
                 if event == "succeeded":  # most runs
                     return (jid,)
                 about = f"{job.name}: {type(outcome.error).__name__}" if isinstance(outcome, Failed) else job.name
+                if cancelled:
+                    about = f"{job.name}: cancelled"
                 return None if event is None else outcomes.other(event, jid, about)
 
             job.effects += (outcomes.effect(chosen),)
@@ -215,12 +220,12 @@ def _batch_of(payload: Mapping[str, Any]) -> tuple[str, bool]:
     return (callback_of, False) if isinstance(callback_of, str) else ("", False)
 
 
-def _event(outcome: Outcome, goes: Destination, *, is_member: bool) -> str | None:
+def _event(outcome: Outcome, goes: Destination, *, is_member: bool, cancelled: bool) -> str | None:
     """Return the event of ``advance.lua``; None if the outcome changes nothing."""
     if goes == "retry" and isinstance(outcome, Failed):
         return "failed" if is_member else None
     if goes not in ("gone", "dead", "quarantine"):
         return None
-    if goes == "gone" and outcome.name in _SUCCESSES:
+    if goes == "gone" and outcome.name in _SUCCESSES and not cancelled:
         return "succeeded" if is_member else "called"
     return "died" if is_member else "broken"

@@ -59,7 +59,10 @@ def test_a_child_whose_block_ends_does_not_close_the_block_of_its_parent(run, wa
     run(starts)
 
 
-def test_a_workflow_whose_push_ends_does_not_close_the_block_around_it(run, watched, client, pushed, declared, config):
+@pytest.mark.usefixtures("declared")
+def test_a_workflow_whose_push_ends_does_not_close_the_block_around_it(
+    run, watched, client, *, pushed, declared, config
+):
     load, clean = (job(name=name)(lambda before: before) for name in ("load", "clean"))
 
     def starts():
@@ -90,10 +93,14 @@ def test_a_block_inside_a_block_of_the_same_batch_leaves_it_open(run, watched, c
 def test_concurrent_blocks_of_a_batch_keep_it_open_until_the_last_has_ended(run, config, watched, tell, pushed):
     async def starts():
         batch, client, jids, ended = watched(), AsyncClient(config), [], [asyncio.Event() for _ in range(3)]
+        all_began = asyncio.Event()
 
         async def page(number):
             async with batch.jobs():
                 jids.append(await client.push(X))
+                if number == 2:
+                    all_began.set()
+                await all_began.wait()
                 if number:
                     await ended[number - 1].wait()
             await asyncio.to_thread(tell, batch, "succeeded", jids[number])
@@ -128,7 +135,7 @@ def test_blocks_of_threads_close_the_batch_once(watched, client, pushed, config)
     assert (status.total, status.open_blocks, pushed()) == (4, 0, [])
 
 
-def test_two_objects_of_a_batch_share_their_blocks_in_a_job(in_job, make, watched, client, tell, pushed):
+def test_two_objects_of_a_batch_share_their_blocks_in_a_job(in_job, make, watched, client, *, tell, pushed):
     with watched() as batch:
         client.push({**X, "jid": "first"})
 
@@ -145,7 +152,7 @@ def test_two_objects_of_a_batch_share_their_blocks_in_a_job(in_job, make, watche
     assert pushed() == [("complete", batch.bid), ("success", batch.bid)]
 
 
-def test_blocks_of_a_commit_are_closed_too(in_job, config, watched, client, tell, pushed):
+def test_blocks_of_a_commit_are_closed_too(in_job, config, watched, client, *, pushed):
     waiting = []
     config.after_commit = waiting.append
 
@@ -174,7 +181,7 @@ def raises(batch, make, client):
         raise LookupError
 
 
-def test_a_new_batch_whose_block_raises_after_its_child_is_not_stored(run, watched, make, client, raw_redis, config):
+def test_a_new_batch_whose_block_raises_after_its_child_is_not_stored(run, watched, make, client, *, raw_redis, config):
     batch = watched()
 
     def starts():
@@ -205,7 +212,7 @@ def test_a_batch_whose_async_block_raises_after_its_child_is_not_stored(make, cl
     assert raw_redis.keys(f"b-{batch.bid}*") == []
 
 
-def test_an_old_batch_whose_block_raises_after_a_child_is_closed(run, watched, make, client, tell, pushed):
+def test_an_old_batch_whose_block_raises_after_a_child_is_closed(run, watched, make, client, *, tell, pushed):
     with watched() as batch:
         jid = client.push(X)
 
@@ -229,10 +236,15 @@ def test_a_member_that_is_refused_at_the_end_of_the_block_leaves_no_open_batch(c
     config.client_middleware.add(moves)
     with make() as batch:
         client.push(X)
-    with pytest.raises(BatchSpansServers), make(batch.bid):
-        client.push({**X, "args": [1]})
-        with make():
-            client.push(X)
+
+    def refused():
+        with make(batch.bid):
+            client.push({**X, "args": [1]})
+            with make():
+                client.push(X)
+
+    with pytest.raises(BatchSpansServers):
+        refused()
     assert batch.status().open_blocks == 0
 
 
@@ -249,11 +261,9 @@ def test_a_failure_to_close_a_block_that_raised_is_reported(config, make, client
     reported = []
     config.error_handlers.append(lambda error, context: reported.append(context["context"]))
     batch = make()
-    with pytest.raises(LookupError), batch:
-        with make():
-            client.push(X)
-        monkeypatch.setattr(batch, "withdraw", fails)
-        raise LookupError
+    monkeypatch.setattr(batch, "withdraw", fails)
+    with pytest.raises(LookupError):
+        raises(batch, make, client)
     assert reported == ["closing a batch whose block raised"]
 
 

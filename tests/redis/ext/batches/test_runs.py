@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from datetime import timedelta
@@ -13,6 +14,7 @@ from offsider.config.installation import Installation
 from offsider.core.errors import UnknownBatch
 from offsider.ext.batches import Batch, Batches, current_batch, store
 from offsider.ext.concurrency_limits import ConcurrencyLimits, Limits, store as limits
+from offsider.ext.results import Results
 from offsider.inspector import DeadSet, Queue, RetrySet, ScheduledSet, Switches
 from offsider.inspector.job_filter import JobFilter
 from offsider.storage import working
@@ -85,6 +87,31 @@ def test_each_outcome_has_its_own_counts(config, client, member, reporting, *, r
     if act == "fail":
         listed = [*batch.failed(), *batch.died()]
         assert [about for _, about in listed] == ["Member: ValueError"]
+
+
+def sleeps():
+    while not current_job().cancelled:
+        time.sleep(0.01)
+
+
+async def waits():
+    await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize("runs", [None, sleeps, waits], ids=["queued", "running", "running coroutine"])
+def test_a_cancelled_member_counts_as_dead(config, client, declared, reporting, *, ran, runs):
+    config.use(Results())
+    config.worker.queues = ["default"]
+    member = job(name="Member", track=True)(runs or sleeps)
+    with reporting() as batch:
+        jid = client.push({"class": member, "args": [], "queue": "default" if runs else "other"})
+    with RunningWorker(config):
+        wait_for(lambda: jid.status() == ("running" if runs else "queued"))
+        assert jid.cancel()
+        wait_for(lambda: len(ran) == 2)
+    assert sorted(name for name, _ in ran) == ["complete", "death"]
+    assert batch.status().dead_jids == [jid]
+    assert dict(batch.died())[jid] in {"Member: cancelled", "Member: removed (delete)"}
 
 
 def test_a_dead_member_that_an_operator_retries_can_still_succeed(config, client, member, reporting, ran):
