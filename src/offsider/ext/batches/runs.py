@@ -48,7 +48,7 @@ OUTAGE_SECONDS = 1.0
 REFUSED_SECONDS = 10.0
 _SUCCESSES = frozenset({"succeeded", "skipped", "expired"})
 #: Arguments of ``advance.lua``: event, jid, class and reason.
-Died: TypeAlias = tuple[str, str, str]
+Note: TypeAlias = tuple[str, str, str]
 _KEYS_BYTES = tuple(f'"{key}"'.encode() for key in (BID, CALLBACK_OF))
 
 
@@ -161,45 +161,51 @@ class Runs:
 
     def _died(self, payload: JobPayload, error: BaseException | None) -> None:
         why = "" if error is None else f": {type(error).__name__}"
-        self._lost(cast("Mapping[str, Any]", payload), why, "", steps.FOLLOWED in payload)
+        self._lost(cast("Mapping[str, Any]", payload), "died", why, "", followed=steps.FOLLOWED in payload)
 
     def _removing(self, news: JobRemoved) -> Sequence[Effect]:
         """Note the removal of a member in the script that removes it. Raises RedisFailure."""
         payload = _decoded(news)
-        noted = None if payload is None else self._noted(payload, f": removed ({news.how})", news.server)
+        noted = None if payload is None else self._noted(payload, "died", f": removed ({news.how})", news.server)
         if noted is None:
             return ()
-        outcomes, event = noted
-        return (outcomes.other(*event),)
+        outcomes, arguments = noted
+        return (outcomes.other(*arguments),)
 
     def _removed(self, news: JobRemoved) -> None:
         payload = _decoded(news)
         if payload is not None:
             is_step, waits = steps.FOLLOWED in payload, news.where == steps.WAITING
             why = ": a step before it has no result" if waits else f": removed ({news.how})"
-            self._lost(payload, why, news.server, is_step and not waits)
+            event = "replaced" if news.how == "debounce" else "died"
+            self._lost(payload, event, why, news.server, followed=is_step and not waits)
 
-    def _lost(self, payload: Mapping[str, Any], why: str, server: str, followed: bool) -> None:  # noqa: FBT001
+    def _lost(self, payload: Mapping[str, Any], event: str, why: str, server: str, *, followed: bool) -> None:
         try:
-            noted = self._noted(payload, why, server)
+            noted = self._noted(payload, event, why, server)
             if noted is not None:
-                outcomes, event = noted
+                outcomes, arguments = noted
                 here = Installation.of(self._config, server)
-                here.redis.run(*outcomes.call(*event))
+                here.redis.run(*outcomes.call(*arguments))
                 if followed:
                     steps.stop(here, payload.get(BID, ""), payload["jid"])
         except RedisFailure as error:
             self._config.handle_error(error, {"context": "recording a dead job in its batch", "job": payload})
 
-    def _noted(self, payload: Mapping[str, Any], why: str, server: str) -> tuple[store.Outcomes, Died] | None:
-        """Return the note that a job is lost, and the calls of its batch; None without a batch."""
+    def _noted(
+        self, payload: Mapping[str, Any], event: str, why: str, server: str
+    ) -> tuple[store.Outcomes, Note] | None:
+        """Return the note that a job is lost, and the calls of its batch; None without a batch.
+
+        ``event`` is that of a member.
+        """
         (bid, is_member), jid = _batch_of(payload), payload.get("jid")
         if not bid or not isinstance(jid, str):
             return None
         outcomes = self._outcomes(bid, server)
         if outcomes is None:
             return None
-        return outcomes, ("died" if is_member else "broken", jid, f"{payload.get('class')}{why}")
+        return outcomes, (event if is_member else "broken", jid, f"{payload.get('class')}{why}")
 
 
 def _decoded(news: JobRemoved) -> Mapping[str, Any] | None:

@@ -125,6 +125,39 @@ def test_a_duplicate_is_not_a_member(config, make):
     assert batch.status().total == 1
 
 
+def test_a_debounced_member_that_is_replaced_leaves_its_batch(config, watched, tell, pushed):
+    config.use(Unique())
+    client = Client(config)
+    with watched() as batch:
+        client.push({**X, "debounce": 60})
+        last = client.push({**X, "debounce": 60, "args": [1]})
+    status = batch.status()
+    assert (status.total, status.pending, status.failures, pushed()) == (1, 1, 0, [])
+    tell(batch, "succeeded", last)
+    assert pushed() == [("complete", batch.bid), ("success", batch.bid)]
+
+
+def test_a_push_outside_that_replaces_the_last_member_completes_the_batch(config, watched, make, pushed):
+    config.use(Unique())
+    client = Client(config)
+    with watched() as batch:
+        client.push({**X, "debounce": 60})
+    with make() as other:
+        client.push({**X, "debounce": 60, "args": [1]})
+    assert (batch.status().total, other.status().total) == (0, 1)
+    assert pushed() == [("complete", batch.bid), ("success", batch.bid)]
+
+
+def test_a_replaced_member_of_a_batch_that_was_deleted_leaves_no_keys(config, make, raw_redis):
+    config.use(Unique())
+    client = Client(config)
+    with make() as batch:
+        client.push({**X, "debounce": 60})
+    raw_redis.delete(f"b-{batch.bid}")
+    client.push({**X, "debounce": 60, "args": [1]})
+    assert not raw_redis.exists(f"b-{batch.bid}")
+
+
 def test_middleware_can_stop_members(config, make, client):
     config.client_middleware.add(lambda push, call_next: call_next(push) if push.payload["args"] else None)
     with make() as batch:

@@ -111,6 +111,14 @@ def test_it_can_be_pushed_again_from_jobs_and_from_an_event_loop(config, jobs):
     assert isinstance(inner, str)
 
 
+def test_steps_after_a_debounced_step_that_is_replaced_count_as_dead(config, jobs):
+    flow = chain(jobs.load.using(debounce=60).call(1), jobs.clean.call(RESULT), config=config)
+    last = flow.enqueue()
+    Client(config).push({"class": jobs.load, "args": [2], "debounce": 60})
+    status = flow.batch.status()
+    assert (status.total, status.dead_jids) == (1, [last])
+
+
 def test_a_codec_reads_the_result_by_the_annotation(config, jobs):
     does["dated"] = lambda *days: max(days).isoformat()
     does["load"] = lambda _: "2030-02-01"

@@ -10,7 +10,7 @@
 -- ARGV[3] number of batches
 -- ARGV[4...] of each batch: bid, number of queues, their names
 -- then the event of all outcomes, and the id of each; or an empty text, and of each outcome: event, id, class and error
---   event: succeeded, failed or died: a member; called or broken: a callback; closed: a block, or all with an empty token
+--   event: succeeded, failed, died, or replaced: a member; called or broken: a callback; closed: a block, or all with an empty token
 --   id: jid, or token of the block
 -- returns 1 if a callback condition may have changed
 local levels, key, at = {}, 3, 4
@@ -51,6 +51,11 @@ for i = at, common == '' and #ARGV or 0, 3 do
     if redis.call('SISMEMBER', own.jids, id) == 1 then
       redis.call('HDEL', own.failed, id)
       dead, look = true, note(own.died, id, about) or look
+    end
+  elseif event == 'replaced' then
+    if redis.call('EXISTS', own.batch) == 1 and redis.call('SREM', own.jids, id) == 1 then
+      redis.call('HINCRBY', own.batch, 'total', -1)
+      look = true
     end
   elseif event == 'called' then
     look = redis.call('SREM', own.calls, id) == 1 or look
