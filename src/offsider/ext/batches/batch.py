@@ -265,7 +265,7 @@ class Batch:
         calls = [call["jid"] for call in self._callbacks.get("success", ())]
         if is_new:
             queues = sorted({call["queue"] for each in self._callbacks.values() for call in each})
-            fields = {**self._fields, "created_at": int(self.config.clock.now() * 1000), "queues": json.dumps(queues)}
+            fields = {**self._fields, "queues": json.dumps(queues)}
             fields |= {f"on_{event}": json.dumps(each) for event, each in self._callbacks.items()}
             if self._parent:
                 fields["parent"] = self._parent

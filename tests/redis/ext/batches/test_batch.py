@@ -50,9 +50,18 @@ def test_pushes_of_a_block_are_stored_when_it_ends(make, client, config):
     status = batch.status()
     assert (status.total, status.pending, status.description) == (1_502, 1_502, "import")
     assert (status.tags, status.data, status.open_blocks) == (("a",), {"n": 1}, 0)
-    assert status.created_at <= status.opened_at + 1000
     assert not status.complete
     assert status.as_dict()["is_complete"] is False
+
+
+def test_a_new_batch_was_opened_when_it_was_created_to_the_millisecond(make, raw_redis):
+    before = raw_redis.time()
+    with make() as batch:
+        pass
+    after = raw_redis.time()
+    status = batch.status()
+    assert status.created_at == status.opened_at
+    assert before[0] * 1000 + before[1] // 1000 <= status.opened_at <= after[0] * 1000 + after[1] // 1000
 
 
 def test_autoflush_stores_in_between(make, client, config):

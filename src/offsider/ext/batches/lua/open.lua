@@ -16,7 +16,8 @@
 -- returns 1 opened, 0 there is no such batch, -1 it has succeeded, -2 its parent has succeeded or does not exist
 local bid, calls = ARGV[2], tonumber(ARGV[4])
 local exists = redis.call('EXISTS', KEYS[2]) == 1
-local now = redis.call('TIME')[1]
+local time = redis.call('TIME')
+local now, now_ms = time[1], string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 if not exists and #ARGV == 4 + calls then return 0 end
 if redis.call('HEXISTS', KEYS[2], 'success_at') == 1 then return -1 end
 if not exists then
@@ -28,10 +29,11 @@ if not exists then
   end
   for i = 1, calls do redis.call('SADD', KEYS[4], ARGV[4 + i]) end
   for i = 5 + calls, #ARGV, 2 do redis.call('HSET', KEYS[2], ARGV[i], ARGV[i + 1]) end
+  redis.call('HSET', KEYS[2], 'created_at', now_ms)
   redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
 end
 redis.call('SADD', KEYS[3], ARGV[1])
-redis.call('HSET', KEYS[2], 'opened_at', now * 1000)
+redis.call('HSET', KEYS[2], 'opened_at', now_ms)
 for i = 2, #KEYS do
   if i < 5 or i > 7 then
     if redis.call('TTL', KEYS[i]) < tonumber(ARGV[3]) then redis.call('EXPIRE', KEYS[i], ARGV[3]) end
