@@ -53,8 +53,9 @@ class Batches:
     Every process that pushes or runs jobs of batches needs it, workers included.
 
     Args:
-        ttl: how long a batch is kept after it was last opened, in seconds or as a timedelta; 30 days by default. With a
-            dead job it is kept as long as that, in ``worker.dead_timeout_seconds``.
+        ttl: how long a batch is kept after it was last opened, and after the last of its scheduled members is due, in
+            seconds or as a timedelta; 30 days by default. With a dead job it is kept as long as that, in
+            ``worker.dead_timeout_seconds``.
         linger: how long a batch is kept after its success; a day by default, at least 30 seconds.
 
     Raises:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
@@ -258,19 +259,21 @@ class Batch:
         check_server(parent.here, parent.bid, f"batch {self.bid}", self.here.server)
         self._parent = parent.bid
 
-    def open(self, token: str) -> bool:
+    def open(self, token: str, delay_seconds: float) -> bool:
         """For `Block`."""
         is_new = not self._exists
-        fields: dict[str, str | int] = {}
-        calls = [call["jid"] for call in self._callbacks.get("success", ())]
+        fields, calls, above = dict[str, str](), list[str](), list[str]()
         if is_new:
             queues = sorted({call["queue"] for each in self._callbacks.values() for call in each})
             fields = {**self._fields, "queues": json.dumps(queues)}
             fields |= {f"on_{event}": json.dumps(each) for event, each in self._callbacks.items()}
+            calls = [call["jid"] for call in self._callbacks.get("success", ())]
             if self._parent:
                 fields["parent"] = self._parent
-        life = self._lives.batch
-        found = store.open_block(self.here.redis, self.bid, self._parent, token, life, fields, calls if fields else ())
+        else:
+            above = [level.bid for level in self._lineage()[1:]]
+        life, redis = self._lives.batch + math.ceil(delay_seconds), self.here.redis
+        found = store.open_block(redis, self.bid, self._parent, token, life, fields=fields, calls=calls, above=above)
         if found == store.MISSING:
             raise self._unknown()
         if found != store.OPENED:

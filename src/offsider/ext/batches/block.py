@@ -54,8 +54,8 @@ class Opens(Protocol):
         """Make a new batch a child."""
         ...
 
-    def open(self, token: str) -> bool:
-        """Create or reopen the batch for an opening; return whether it is new."""
+    def open(self, token: str, delay_seconds: float) -> bool:
+        """Create or reopen the batch for an opening, and keep it longer by the delay; return whether it is new."""
         ...
 
     def close(self, token: str) -> None:
@@ -83,15 +83,20 @@ class Opening:
         self.has_stored = False
         self._jid = jid
         self._token = ""
+        self._delay_seconds = 0.0
         self._is_new = False
         self._lock = threading.Lock()  # held during the requests: a batch that is being closed is not open
 
-    def open(self, batch: Opens) -> None:
+    def open(self, batch: Opens, delay_seconds: float) -> None:
+        """Open the batch, unless it is open. Its keys outlive a job that is due after the delay."""
         with self._lock:
             if not self._token:
                 token = self._jid or new_jid()
-                self._is_new = batch.open(token)
-                self._token = token
+                self._is_new = batch.open(token, delay_seconds)
+                self._token, self._delay_seconds = token, delay_seconds
+            elif delay_seconds > self._delay_seconds:
+                batch.open(self._token, delay_seconds)
+                self._delay_seconds = delay_seconds
 
     def leave(self, block: Block, *, raised: bool = False) -> None:
         """Note that a block has ended. The last one closes the batch, or deletes it if nothing of it is stored."""
@@ -191,11 +196,11 @@ class Block(Collector):
         hook, store = self.batch.config.after_commit, self._storing(last=False)
         store() if hook is None else hook(store)
 
-    def open(self) -> None:
-        """Open the batch for this block, after the blocks around it."""
+    def open(self, delay_seconds: float) -> None:
+        """Open the batch for this block, after the blocks around it, until a job after the delay has ended."""
         if self._outer is not None:
-            self._outer.open()
-        self._opening.open(self.batch)
+            self._outer.open(delay_seconds)
+        self._opening.open(self.batch, delay_seconds)
 
     def _stop_collecting(self, *error: Any) -> None:
         assert self._collecting is not None  # noqa: S101  # entered
@@ -232,7 +237,7 @@ class Block(Collector):
             jobs: list[Prepared] = [job for each in pushes for job in each.prepare()]
             self._check(jobs)
             if is_real:
-                self.open()
+                self.open(self._delay_seconds(jobs))
         except BaseException:
             if last:
                 self._undo()
@@ -249,6 +254,11 @@ class Block(Collector):
     def _check(self, jobs: Sequence[Prepared]) -> None:
         for job in jobs:
             check_server(self.batch.here, self.batch.bid, job.template["class"], job.server)
+
+    def _delay_seconds(self, jobs: Sequence[Prepared]) -> float:
+        """Return the time until the last of the jobs is due."""
+        last = max((job.at for job in jobs if job.at is not None), default=0.0)
+        return max(0.0, last - self.batch.config.clock.now())
 
     def _send(self, jobs: Sequence[Prepared], replicas: int) -> None:
         client = Clients.of(self.batch.here).blocking

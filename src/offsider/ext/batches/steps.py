@@ -15,6 +15,7 @@ Fields of the hash: ``step:<jid>`` and ``left:<jid>`` (a waiting step, and the n
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -130,11 +131,13 @@ class WaitingSteps(Block):
 
     def _send(self, jobs: Sequence[Prepared], replicas: int) -> None:
         if test_mode.current() is None:
+            queues = {job.jid: job.queue for job in jobs}
+            life_seconds = self._life_seconds + math.ceil(self._delay_seconds(jobs))
             for start in range(0, len(jobs), CHUNK):
-                self._keep(jobs[start : start + CHUNK], {job.jid: job.queue for job in jobs})
+                self._keep(jobs[start : start + CHUNK], queues, life_seconds)
         super()._send([job for job in jobs if not self._plans[job.jid].after], replicas)
 
-    def _keep(self, jobs: Sequence[Prepared], queues: Mapping[str, str]) -> None:
+    def _keep(self, jobs: Sequence[Prepared], queues: Mapping[str, str], life_seconds: int) -> None:
         here, fields, waits = self.batch.here, list[Argument](), list[Prepared]()
         for job in jobs:
             plan = self._plans[job.jid]
@@ -147,7 +150,7 @@ class WaitingSteps(Block):
                 waits.append(job)
         if fields:
             key = store.batch_key(here.redis.keys, self.batch.bid, store.STEPS)
-            ends: list[Command] = [("HINCRBY", key, "waiting", len(waits)), ("EXPIRE", key, self._life_seconds)]
+            ends: list[Command] = [("HINCRBY", key, "waiting", len(waits)), ("EXPIRE", key, life_seconds)]
             calls = EffectCalls([job.effects for job in waits], [job.jid for job in waits]).calls
             here.redis.pipeline([("HSET", key, *fields), *ends, *(call.by_text() for call in calls)])
 

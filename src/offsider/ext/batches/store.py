@@ -4,9 +4,10 @@
 key                 type    contents                                             expires
 ==================  ======  ===================================================  ==================================
 ``batches``         zset    bid -> expiry of the batch, in epoch seconds         never (old entries are trimmed)
-``b-<bid>``         hash    description, times, callbacks                        30 days after its last block; a
-                                                                                 day after success; with a dead
-                                                                                 job like the dead set
+``b-<bid>``         hash    description, times, callbacks                        30 days after its last block, or
+                                                                                 after its last scheduled job is
+                                                                                 due; a day after success; with a
+                                                                                 dead job like the dead set
 ``b-<bid>-jids``    set     members that have not succeeded                      with the batch, as all others
 ``b-<bid>-failed``  hash    jid -> class and error of members that failed
 ``b-<bid>-died``    hash    the same, of members that died or were removed
@@ -188,18 +189,24 @@ def outcomes(prefix: str, lineage: Lineage, lives: Lives) -> Outcomes:
     return Outcomes(lineage, tuple(names), (*levels, ""), (*levels, "succeeded"))
 
 
-def open_block(  # noqa: PLR0917 - those of the script
+def open_block(
     redis: Redis,
     bid: str,
     parent: str,
     token: str,
     life_seconds: int,
+    *,
     fields: Mapping[str, Argument],
-    calls: Sequence[str] = (),
+    calls: Sequence[str],
+    above: Sequence[str],
 ) -> int:
-    """Create a batch with ``fields``, or reopen it without. Return `OPENED`, or why not."""
+    """Create a batch with ``fields``, or reopen it without. Return `OPENED`, or why not.
+
+    ``above``: bids of ancestors that must live as long.
+    """
     keys = redis.keys
     others = [batch_key(keys, bid, part) for part in ("-jids", "-failed", "-died", "-pkids", "-kids")]
+    others += [batch_key(keys, one, part) for one in above for part in (*_PARTS, "-kids")]
     names = [
         batches_key(keys),
         *(batch_key(keys, bid, part) for part in ("", "-open", "-cbsucc")),

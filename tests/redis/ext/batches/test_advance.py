@@ -331,6 +331,30 @@ def test_every_key_expires_after_a_month(family, tell, raw_redis):
     assert raw_redis.zscore("batches", family[0].bid) > 2_591_000
 
 
+DAY = 86_400
+
+
+@pytest.mark.parametrize("autoflush", [0, 1])
+def test_a_batch_and_its_ancestors_outlive_a_scheduled_member(watched, client, config, raw_redis, autoflush):
+    due = config.clock.now() + 40 * DAY
+    with watched() as top, watched() as parent:
+        client.push(X)
+        with watched(autoflush=autoflush) as child:
+            client.push(X)
+            client.push({**X, "at": due})
+            client.push({**X, "at": due - 5 * DAY})
+    for batch in (top, parent, child):
+        assert all(69 * DAY < ttl <= 70 * DAY + 60 for ttl in every_ttl(raw_redis, batch))
+    assert raw_redis.zscore("batches", child.bid) > config.clock.now() + 69 * DAY
+
+
+def test_the_ancestors_of_a_reopened_batch_live_as_long(family, client, config, make, raw_redis):
+    with make(family[1].bid):
+        client.push({**X, "at": config.clock.now() + 40 * DAY})
+    for batch in family[:2]:
+        assert all(69 * DAY < ttl <= 70 * DAY + 60 for ttl in every_ttl(raw_redis, batch))
+
+
 def test_a_batch_with_a_dead_job_lives_as_long_as_the_dead_set_and_so_do_its_ancestors(family, tell, raw_redis):
     parent, child, _, second = family
     tell(child, "died", second)

@@ -82,7 +82,7 @@ def test_without_batches_the_page_has_a_note(ask):
 @pytest.mark.parametrize("action, says", [("invalidate", "Invalidated"), ("close", "Closed all blocks")])
 def test_operators_invalidate_and_close_batches(ask, make, action, says):
     batch = make()
-    batch.open("token")
+    batch.open("token", 0)
     answer = ask(f"/batches/{batch.bid}/{action}", method="POST", accept="application/json")
     assert json.loads(answer.body) == {"done": f"{says}: {batch.bid}"}
     assert (batch.valid(), batch.status().open_blocks) == ((False, 1) if action == "invalidate" else (True, 0))
@@ -117,7 +117,7 @@ def test_the_doctor_reports_blocks_that_were_left_open(make, config, raw_redis):
     (finding,) = check_batches(here)
     assert (finding.severity, finding.what) == (Severity.OK, "0 batches")
     batch = make()
-    batch.open("token")
+    batch.open("token", 0)
     assert next(check_batches(here)).what == "1 batch"
     raw_redis.hincrby(f"b-{batch.bid}", "opened_at", -3_700_000)
     (finding,) = check_batches(here)
@@ -132,7 +132,7 @@ def test_the_doctor_reports_an_open_block_on_any_page_and_too_many_batches(make,
     here = Installation.of(config)
     old, *others = (make() for _ in range(5))
     for batch in (old, *others):
-        batch.open("token")
+        batch.open("token", 0)
     raw_redis.hincrby(f"b-{old.bid}", "opened_at", -3_700_000)
     raw_redis.zadd("batches", {old.bid: 1e9})  # on the last page
     many, left = check_batches(here)

@@ -7,7 +7,7 @@
 -- KEYS[5] parent batch; without one, the batch
 -- KEYS[6] bids of the parent's children
 -- KEYS[7] bids of the children that the parent waits for
--- KEYS[8...] further keys of the batch
+-- KEYS[8...] further keys of the batch, and those of ancestors that must live as long
 -- ARGV[1] token of the block
 -- ARGV[2] bid
 -- ARGV[3] life in seconds
