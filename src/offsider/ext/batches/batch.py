@@ -44,7 +44,8 @@ class Batch:
             import_row.enqueue_many([row.id] for row in rows)
 
     The pushes of the block are stored when it ends; after an exception, none is stored. ``async with`` works too. A
-    batch that is created inside the block of another batch is its child.
+    batch that is created inside the block of another batch is its child. Pushes of other threads are no members, unless
+    these run in a copy of the block's context (``contextvars.copy_context().run``).
 
     Args:
         bid: id of an existing batch, to add jobs or read its status. Omit it to create a batch; the other arguments are

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 
 import pytest
 
@@ -62,6 +64,13 @@ def test_a_new_batch_was_opened_when_it_was_created_to_the_millisecond(make, raw
     status = batch.status()
     assert status.created_at == status.opened_at
     assert before[0] * 1000 + before[1] // 1000 <= status.opened_at <= after[0] * 1000 + after[1] // 1000
+
+
+def test_a_thread_in_a_copy_of_the_context_pushes_members(make, client):
+    with make() as batch, ThreadPoolExecutor(4) as threads:
+        for _ in range(20):
+            threads.submit(copy_context().run, client.push, X)
+    assert batch.status().total == 20
 
 
 def test_autoflush_stores_in_between(make, client, config):
