@@ -54,7 +54,7 @@ class Batch:
         callback_queue: queue of the callbacks; by default, that of each callback job.
         autoflush: store pushes each time this many are collected, so that a block of millions needs little memory.
             After an exception, the stored ones run, and the batch stays open. 0: store all at the end.
-        tags: labels.
+        tags: labels, a list or tuple of texts.
         data: JSON values for callbacks and the status.
         config: by default the configuration of this process.
 
@@ -83,6 +83,8 @@ class Batch:
     ) -> None:
         self.here = Installation.of(config, "" if isinstance(config, Installation) else chosen_server())
         self.config = self.here.config
+        _check_text("bid", bid)
+        _check_text("description", description)
         self.bid = bid or new_jid()
         self._lives = Installed.of(self.config).lives(self.config)
         self._exists = bool(bid)
@@ -93,11 +95,10 @@ class Batch:
         if type(autoflush) is not int or autoflush < 0:
             raise InvalidOptions(f"autoflush must be a whole number of 0 or more, got {autoflush!r}")
         self._autoflush = autoflush
-        self._fields = {
-            "description": description,
-            "tags": _json("tags", list(tags), list),
-            "data": _json("data", {} if data is None else data, dict),
-        }
+        labels = cast("Sequence[object]", tags)
+        if not isinstance(labels, list | tuple) or not all(isinstance(label, str) for label in labels):
+            raise InvalidOptions(f"tags of a batch must be a list of texts, got {tags!r}")
+        self._fields = {"description": description, "tags": json.dumps(tags), "data": _json_object(data)}
 
     def on(self, event: Event, callback: object, options: Mapping[str, Any] | None = None) -> Self:
         """Add a callback: a job that is pushed once, when the event occurs. Returns the batch.
@@ -223,7 +224,10 @@ class Batch:
         await asyncio.to_thread(self.invalidate_all)
 
     def valid(self) -> bool:
-        """Whether neither the batch nor an ancestor was invalidated."""
+        """Whether neither the batch nor an ancestor was invalidated.
+
+        Also true if the batch does not exist or has expired: after `delete`, its members still run.
+        """
         return store.valid(self.here.redis, lineages(self.here).of(self.bid))
 
     async def avalid(self) -> bool:
@@ -351,11 +355,15 @@ def current_batch(config: Config | Installation | None = None) -> Batch:
     return Batch(bid, config=config)
 
 
-def _json(name: str, value: Any, kind: type) -> str:
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise InvalidOptions(f"{name} of a batch must be a text, got {value!r}")
+
+
+def _json_object(data: object) -> str:
+    if data is not None and not isinstance(data, dict):
+        raise InvalidOptions(f"data of a batch must be a dict, got {data!r}")
     try:
-        text = json.dumps(value)
+        return json.dumps(data or {}, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise InvalidOptions(f"{name} of a batch must be JSON: {error}") from None
-    if not isinstance(value, kind):
-        raise InvalidOptions(f"{name} of a batch must be a {kind.__name__}, got {value!r}")
-    return text
+        raise InvalidOptions(f"data of a batch must be JSON: {error}") from None

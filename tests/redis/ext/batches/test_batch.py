@@ -326,6 +326,14 @@ def test_wrong_callbacks_are_refused(make, callbacks, config):
     [
         ({"data": [1]}, "data of a batch must be a dict"),
         ({"data": {"at": object()}}, "data of a batch must be JSON"),
+        ({"data": {"rate": float("nan")}}, "data of a batch must be JSON"),
+        ({"data": ""}, "data of a batch must be a dict, got ''"),
+        ({"tags": "nightly"}, "tags of a batch must be a list of texts, got 'nightly'"),
+        ({"tags": [1]}, r"tags of a batch must be a list of texts, got \[1\]"),
+        ({"tags": 5}, "tags of a batch must be a list of texts, got 5"),
+        ({"tags": {"a": 1}}, "tags of a batch must be a list of texts"),
+        ({"description": 5}, "description of a batch must be a text, got 5"),
+        ({"bid": 5}, "bid of a batch must be a text, got 5"),
         ({"autoflush": -1}, "autoflush must be a whole number of 0 or more, got -1"),
         ({"autoflush": True}, "autoflush"),
         ({"callback_queue": 5}, "callback_queue"),
@@ -384,6 +392,7 @@ def test_a_batch_is_invalid_with_its_ancestors(make, client):
     assert parent.status().invalidated_at
     with pytest.raises(UnknownBatch):
         make("gone").invalidate_all()
+    assert make("gone").valid()
 
 
 def test_failed_and_dead_members_are_listed_with_their_error(make, client, tell):
