@@ -108,7 +108,9 @@ class Chain(_Flow, Generic[R_co]):
         before, many = list[str](), False
         for number, step in enumerate(steps, 1):
             if isinstance(step, Group):
-                calls = cast("Group[Any]", step).calls  # type: ignore[redundant-cast]  # not for pyright
+                part = cast("Group[Any]", step)  # type: ignore[redundant-cast]  # not for pyright
+                part.check_has_no_batch_of_its_own(config)
+                calls = part.calls
                 names = [f"{number}.{place}" for place in range(1, len(calls) + 1)]
             else:
                 calls, names = cast("list[Call[..., Any]]", [step]), [str(number)]
@@ -140,6 +142,14 @@ class Group(_Flow, Generic[R]):
         if not calls:
             raise InvalidOptions("a group needs at least one job")
         self.calls = calls
+
+    def check_has_no_batch_of_its_own(self, config: _Config) -> None:
+        """For `Chain`, whose batch is that of all steps: what was set for this group's batch would be lost."""
+        if self._callbacks or self._description or self._config not in (None, config):
+            raise InvalidOptions(
+                "a group in a chain or chord has no batch of its own: set callbacks, description and config of the "
+                "chain or chord instead"
+            )
 
     def enqueue(self) -> list[JobId[R]]:
         """Push the jobs, and return their ids in order. Raises as `Chain.enqueue`."""
@@ -236,7 +246,7 @@ def chain(*steps: _Step, description: str = "", config: _Config = None) -> Chain
         config: by default the configuration of this process.
 
     Raises:
-        InvalidOptions: a step is neither.
+        InvalidOptions: a step is neither, or a group has callbacks, a description or a config of its own.
     """
     return Chain(steps, description, config)
 
@@ -270,6 +280,6 @@ def chord(jobs: Group[Any], callback: Call[..., R], /, *, description: str = "",
 
         chord(group(count.call(page) for page in pages), add_up.call(RESULT)).enqueue().result(timeout=60)
 
-    The same as ``chain(jobs, callback)``.
+    The same as ``chain(jobs, callback)``, and raises the same.
     """
     return Chain((jobs, callback), description, config)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from offsider import Client, Discard, Job, Skip, job
+from offsider import Client, Config, Discard, Job, Skip, job
 from offsider.core.errors import BatchSpansServers, InvalidArguments, InvalidOptions, JobFailed
 from offsider.ext.batches import RESULT, Batch, Workflow, chain, chord, group, store
 from offsider.ext.concurrency_limits import ConcurrencyLimits
@@ -215,6 +215,10 @@ def test_a_deleted_workflow_leaves_its_running_step_alone(config, jobs):
     assert last.status() == "queued"
 
 
+def nightly(jobs):
+    return group([jobs.plain.call()], description="Nightly")
+
+
 @pytest.mark.parametrize(
     "make, why",
     [
@@ -222,6 +226,9 @@ def test_a_deleted_workflow_leaves_its_running_step_alone(config, jobs):
         (lambda jobs: chain(jobs.load), r"step '1' of a workflow must be some_job.call"),
         (lambda jobs: chain(jobs.clean.call(RESULT)), "waits for no other step"),
         (lambda jobs: group(), "at least one job"),
+        (lambda jobs: chord(nightly(jobs), jobs.clean.call(RESULT)), "a group in a chain or chord has no batch"),
+        (lambda jobs: chain(group(jobs.plain.call()).on("complete", "plain")), "set callbacks, description and config"),
+        (lambda jobs: chain(group(jobs.plain.call(), config=Config())), "set callbacks, description and config"),
         (lambda jobs: Workflow().step("a", jobs.plain.call()).step("a", jobs.plain.call()), "two steps 'a'"),
         (lambda jobs: Workflow().step("a", jobs.plain.call(), after="b"), "after must be a list of names"),
         (
