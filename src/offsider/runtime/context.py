@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from offsider.core.errors import InvalidOptions, NoCurrentJob, OffsiderError
+from offsider.core.errors import InvalidArguments, InvalidOptions, NoCurrentJob, OffsiderError
 from offsider.core.payload import JobPayload, shown_class
 from offsider.storage.working import Entry, Owner
 
@@ -46,6 +47,13 @@ class RunControl(Protocol):
     def progress(self, done: float, total: float | None, message: str) -> None:
         """Note the progress of the job. Called by the job, also on an event loop: must not block."""
         ...
+
+
+def _is_finite(value: object) -> bool:
+    try:
+        return isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:  # an int beyond the range of floats
+        return False
 
 
 def _never() -> bool:
@@ -189,7 +197,20 @@ class JobContext:
             done: finished units of any kind.
             total: all units; None if unknown.
             message: what the job does now.
+
+        Raises:
+            InvalidArguments: ``done`` or ``total`` is not a finite int or float, or ``message`` is not a str.
         """
+        report: tuple[tuple[str, object, bool], ...] = (
+            ("done", done, _is_finite(done)),
+            ("total", total, total is None or _is_finite(total)),
+            ("message", message, type(message) is str),
+        )
+        for name, value, fits in report:
+            if not fits:
+                expected = "a str" if name == "message" else "a finite int or float"
+                got = str(value) if isinstance(value, float) else type(value).__name__
+                raise InvalidArguments(f"{self.name}: progress({name}=…) must be {expected}, got {got}")
         if self.control is not None:
             self.control.progress(done, total, message)
 

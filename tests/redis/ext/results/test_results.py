@@ -5,10 +5,23 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from decimal import Decimal
 
 import pytest
 
-from offsider import Discard, Job, JobFailed, NoResult, Reschedule, ResultTimeout, Skip, current_job, job, lookup
+from offsider import (
+    Discard,
+    InvalidArguments,
+    Job,
+    JobFailed,
+    NoResult,
+    Reschedule,
+    ResultTimeout,
+    Skip,
+    current_job,
+    job,
+    lookup,
+)
 from offsider.core import once
 from offsider.ext.results import Results
 from offsider.inspector import DeadSet, Queue, RetrySet, ScheduledSet
@@ -296,6 +309,28 @@ def test_progress_is_written_at_most_once_a_second_and_its_last_value_with_the_o
     assert jid.info().progress.done == 100
     assert jid.info().progress.message == "done"
     assert writes < 12
+
+
+def test_a_wrong_report_harms_neither_the_state_of_its_job_nor_the_reports_of_others(worker):
+    go_on = threading.Event()
+
+    @job(name="wrong-progress", track=True)
+    def wrong():
+        with pytest.raises(InvalidArguments):
+            current_job().progress(Decimal(1))
+        go_on.wait(5)
+
+    @job(name="right-progress", track=True)
+    def right():
+        current_job().progress(1)
+        go_on.wait(5)
+
+    first, second = wrong.enqueue(), right.enqueue()
+    wait_for(lambda: second.info().progress is not None)
+    go_on.set()
+    assert first.result(timeout=5) is None
+    assert second.result(timeout=5) is None
+    assert first.info().progress is None
 
 
 def test_progress_of_an_untracked_job_does_nothing(worker):
