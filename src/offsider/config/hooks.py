@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.config.installation import Installation
     from offsider.config.web_tab import WebTab
-    from offsider.runtime.events import JobRemoved
+    from offsider.runtime.events import JobPlaced, JobRemoved
     from offsider.storage.effects import Effect
 
 
@@ -76,6 +76,8 @@ DoctorCheck: TypeAlias = Callable[["Installation"], Iterable[Any]]
 MetricFamilies: TypeAlias = Callable[["Installation"], Iterable[Any]]
 #: See `Hooks.removal_effects`.
 RemovalEffects: TypeAlias = "Callable[[JobRemoved], Sequence[Effect]]"
+#: See `Hooks.move_effects`.
+MoveEffects: TypeAlias = "Callable[[JobPlaced], Sequence[Effect]]"
 MetricLabels: TypeAlias = Callable[[str, str], Mapping[str, str]]
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
@@ -127,6 +129,8 @@ class Hooks:
         push_effects: scripts that run in the script that stores a job; see `offsider.config.push_effects`.
         removal_effects: called for each job that an operator is about to delete, kill or quarantine; return effects
             (`offsider.storage.effects.Effect`), which run in the script that removes the job.
+        move_effects: the same for each job that an operator is about to move to its queue, back from quarantine, or to
+            another time.
         push_guard: stores jobs with a script that may refuse them; called after client middleware.
         results: returns the object that reads the states and results of the jobs of a server; see `JobId`.
         clock, random: replaceable in tests.
@@ -154,6 +158,7 @@ class Hooks:
         self.info_fields: Listing[Callable[[], Mapping[str, Any]]] = Listing("config.info_fields")
         self.push_effects: Listing[PushEffects] = Listing("config.push_effects")
         self.removal_effects: Listing[RemovalEffects] = Listing("config.removal_effects")
+        self.move_effects: Listing[MoveEffects] = Listing("config.move_effects")
         self.admissions: Listing[Admission] = Listing("config.admissions")
         self.web_tabs: Listing[WebTab] = Listing("config.web_tabs")
         self.metric_labels: Listing[MetricLabels] = Listing("config.metric_labels")

@@ -20,7 +20,7 @@ from offsider.core.payload import JobPayload, decode, stamp
 from offsider.inspector.counted import Counted, CountedByScan
 from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_record import JobRecord
-from offsider.inspector.removal import removing
+from offsider.inspector.removal import placing, removing
 from offsider.inspector.scan import Chunk, deadline, first_pages, steps
 from offsider.runtime.events import JobRemoved
 from offsider.storage import attempts, job_sets, quarantine
@@ -257,8 +257,7 @@ class JobSet(CountedByScan):
         prepared = self._prepare(payload)
         if prepared is None:
             return job_sets.remove(self._redis, self._key, [member])[0]
-        move = Move(member, prepared.raw, prepared.queue)
-        moved = job_sets.enqueue(self._redis, self._key, [move], only_due=False)[0]
+        moved = self._move([Move(member, prepared.raw, prepared.queue)])[0]
         if moved is MoveResult.REFUSED:
             msg = f"queue:{prepared.queue} is not a list and cannot store jobs; the job stays in {self.name}"
             raise RedisRefused(msg, code="WRONGTYPE")
@@ -266,7 +265,8 @@ class JobSet(CountedByScan):
 
     def reschedule(self, entry: SetEntry, at: float) -> bool:
         """Change the score of a job."""
-        moved = job_sets.reschedule(self._redis, self._key, entry.raw, at)
+        redis = placing(self._here, [(entry.raw, self.name, at)])
+        moved = job_sets.reschedule(redis, self._key, entry.raw, at)
         if moved:
             entry.score = at
         return moved
@@ -352,11 +352,15 @@ class JobSet(CountedByScan):
                 stopped.append(entry.raw)
             else:
                 moves.append(Move(entry.raw, prepared.raw, prepared.queue))
-        moved = job_sets.enqueue(self._redis, self._key, moves, only_due=False) if moves else []
+        moved = self._move(moves) if moves else []
         removed = job_sets.remove(self._redis, self._key, stopped) if stopped else []
         how |= {move.member: each for move, each in zip(moves, moved, strict=True)}
         how |= {raw: MoveResult.DONE if gone else MoveResult.GONE for raw, gone in zip(stopped, removed, strict=True)}
         return list(how.values())
+
+    def _move(self, moves: list[Move]) -> list[MoveResult]:
+        redis = placing(self._here, ((move.payload, f"queue:{move.queue}", 0.0) for move in moves))
+        return job_sets.enqueue(redis, self._key, moves, only_due=False)
 
     def _prepare(self, payload: JobPayload) -> Prepared | None:
         return self._client.reenqueue(payload, "schedule" if self.name == "schedule" else "retry")

@@ -9,6 +9,7 @@ from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.inspector.counted import Counted, KeepsCounts
 from offsider.inspector.job_record import JobRecord
+from offsider.inspector.removal import placing
 from offsider.inspector.scan import deadline
 from offsider.runtime.events import JobRemoved
 from offsider.storage import quarantine
@@ -91,7 +92,9 @@ class Quarantine(KeepsCounts):
         Returns False if it is no longer in quarantine.
         """
         stored = quarantine.find(self._redis, identifier)
-        return stored is not None and quarantine.restore(self._redis, stored)
+        if stored is None:
+            return False
+        return quarantine.restore(placing(self._here, [(stored.raw, stored.where, stored.score)]), stored)
 
     def count(self) -> Counted:
         """Count the jobs; `restore_all` and `delete_all` of the result change only these jobs."""

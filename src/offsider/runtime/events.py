@@ -76,6 +76,23 @@ class JobRemoved:
 
 
 @dataclass(frozen=True)
+class JobPlaced:
+    """An operator moves a stored job to its queue, back from quarantine, or to another time. See `Hooks.move_effects`.
+
+    Attributes:
+        raw: the bytes that are stored from now on.
+        to: its place from now on: ``"queue:NAME"``, ``"schedule"``, ``"retry"`` or ``"dead"``.
+        at: its score there, in epoch seconds; 0 in a queue.
+        server: the name of its server.
+    """
+
+    raw: bytes
+    to: str
+    at: float
+    server: str
+
+
+@dataclass(frozen=True)
 class JobReclaimed:
     """A job of the dead process ``identity`` was requeued.
 

@@ -21,6 +21,7 @@ from offsider.storage.working import DeadSetLimits
 ENQUEUE = Script("enqueue")
 KILL = Script("kill")
 REMOVE = Script("remove")
+RESCHEDULE = Script("reschedule")
 DEFER = Script("defer")
 DROP = Script("drop")
 
@@ -44,7 +45,7 @@ class MoveResult(Enum):
     REFUSED = -1
 
 
-def enqueue(redis: Redis, sorted_set: str, moves: Sequence[Move], *, only_due: bool) -> list[MoveResult]:
+def enqueue(redis: RunsScripts, sorted_set: str, moves: Sequence[Move], *, only_due: bool) -> list[MoveResult]:
     """Move jobs to their queues.
 
     Args:
@@ -107,10 +108,9 @@ def remove(redis: RunsScripts, sorted_set: str, members: Sequence[bytes]) -> lis
     return [bool(reply) for reply in redis.run(REMOVE, [sorted_set], members)]
 
 
-def reschedule(redis: Redis, sorted_set: str, member: bytes, at: float) -> bool:
+def reschedule(redis: RunsScripts, sorted_set: str, member: bytes, at: float) -> bool:
     """Set the score of a member, in epoch seconds. False if it is missing."""
-    before, _ = run_together(redis, ("ZSCORE", sorted_set, member), ("ZADD", sorted_set, "XX", repr(at), member))
-    return before is not None
+    return bool(redis.run(RESCHEDULE, [sorted_set], [member, repr(at)]))
 
 
 def drop(redis: Redis, sorted_set: str, member: bytes) -> bool:

@@ -137,7 +137,7 @@ def add(redis: Redis, raw: bytes, queue: str, *, days: float, most: int, at: flo
     redis.pipeline([("HSET", keys.quarantined_jobs, identifier, stored), ("ZADD", keys.quarantine, until, identifier)])
 
 
-def restore(redis: Redis, job: Quarantined) -> bool:
+def restore(redis: RunsScripts, job: Quarantined) -> bool:
     """Move a job back to the tail of its queue, or into its set with its old score. False if it is missing."""
     keys = redis.keys
     queue = job.where.removeprefix("queue:") if job.where.startswith("queue:") else ""

@@ -18,7 +18,7 @@ from offsider.ext.results.reader import Reader
 from offsider.ext.results.rules import KEEP_RESULT, TRACK, Rules
 from offsider.ext.results.runs import ResultNotStored, Runs
 from offsider.ext.results.web import make_tab
-from offsider.ext.results.without_runs import Pushes, Removals
+from offsider.ext.results.without_runs import Operations, Pushes
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -85,6 +85,6 @@ class Results:
         config.admissions.insert(0, runs.admit)  # so that the outcomes of other admissions write a state too
         config.server_middleware.prepend(runs.run)
         config.add_service(runs.service)
-        Removals(here, self._rules).install()
+        Operations(here, self._rules).install()
         config.add_web_tab(make_tab())
         config.add_doctor_check(check_results)

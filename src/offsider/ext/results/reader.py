@@ -27,7 +27,7 @@ from offsider.storage.redis import deadline_after
 
 if TYPE_CHECKING:
     from offsider.config.installation import Installation
-    from offsider.core.job_id import JobInfo
+    from offsider.core.job_id import JobInfo, State
     from offsider.ext.results.store import Stored
 
 logger = logging.getLogger("offsider")
@@ -55,22 +55,15 @@ class Reader:
 
     def info(self, jid: str) -> JobInfo:
         """See `JobId.info`."""
-        info = store.read(self._here.redis, jid).info
-        if info.state == "running" and self._here.redis.call("EXISTS", *self._alive_keys(info.process)) == 0:
-            return replace(info, state="queued")  # its worker was killed, and another one will run it
-        return self._due(info)
+        return self._due(self._read(jid).info)
 
     async def ainfo(self, jid: str) -> JobInfo:
         """See `JobId.ainfo`."""
-        redis = self._here.async_redis
-        info = store.parsed(jid, await redis.call(*store.read_command(redis.keys, jid))).info
-        if info.state == "running" and await redis.call("EXISTS", *self._alive_keys(info.process)) == 0:
-            return replace(info, state="queued")
-        return self._due(info)
+        return self._due((await self._aread(jid)).info)
 
     def result(self, jid: str, timeout: float | None) -> Any:
         """See `JobId.result`."""
-        stored = store.read(self._here.redis, jid)
+        stored = self._read(jid)
         if _waits(stored, timeout):
             _warn_of_deadlock(jid)
             stored = self._wait(jid, stored, timeout)
@@ -119,7 +112,7 @@ class Reader:
                 news.wait(None if left is None else max(0.0, left))
                 news.clear()
                 try:
-                    stored, again = store.read(self._here.redis, jid), None
+                    stored, again = self._read(jid), None
                 except RedisUnavailable:  # the subscriber reports an outage
                     again = OUTAGE_SECONDS
                 if ends is not None and time.monotonic() >= ends:
@@ -157,11 +150,21 @@ class Reader:
             subscriber.unwatch(channel, wake)
         return stored
 
+    def _read(self, jid: str) -> Stored:
+        redis = self._here.redis
+        stored = store.read(redis, jid)
+        is_lost = stored.info.state == "running" and redis.call("EXISTS", *self._alive_keys(stored.info.process)) == 0
+        return _without_worker(stored) if is_lost else stored
+
     async def _aread(self, jid: str, within_seconds: float | None = None) -> Stored:
         redis = self._here.async_redis
         deadline = None if within_seconds is None else deadline_after(within_seconds)
         (reply,) = await redis.pipeline([store.read_command(redis.keys, jid)], deadline=deadline)
-        return store.parsed(jid, reply)
+        stored = store.parsed(jid, reply)
+        if stored.info.state != "running":
+            return stored
+        (alive,) = await redis.pipeline([("EXISTS", *self._alive_keys(stored.info.process))], deadline=deadline)
+        return stored if alive else _without_worker(stored)
 
     def _alive_keys(self, process: str) -> list[str]:
         """The keys of a process of which at least one exists while it lives: of the reliable and the basic fetcher."""
@@ -172,6 +175,12 @@ class Reader:
         """Return a scheduled job whose time has come as queued: the scheduler moves it without a write to its state."""
         is_due = info.state == "scheduled" and (info.due_at or 0.0) <= self._here.config.clock.now()
         return replace(info, state="queued") if is_due else info
+
+
+def _without_worker(stored: Stored) -> Stored:
+    """Return a running job whose worker was killed as queued: another worker will run it, unless it was cancelled."""
+    state: State = "cancelled" if stored.cancel else "queued"
+    return replace(stored, info=replace(stored.info, state=state), ended=stored.cancel)
 
 
 def _shorter(left: float | None, again: float | None) -> float | None:

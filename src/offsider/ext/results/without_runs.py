@@ -1,4 +1,4 @@
-"""The states of tracked jobs that no run writes: at the push, and at an end without a run."""
+"""The states of tracked jobs that no run writes: at the push, at a move by an operator, and at an end without a run."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from offsider.core.payload import decode, shown_class
 from offsider.ext.results import store
 from offsider.ext.results.rules import KEEP_RESULT, TRACK, Rules
 from offsider.ext.results.store import Settled
+from offsider.storage.effects import Effect, run_alone
 
 if TYPE_CHECKING:
     from offsider.config.installation import Installation
     from offsider.core.job_id import State
     from offsider.core.payload import JobPayload
     from offsider.ext.results.rules import Rules
-    from offsider.runtime.events import JobRemoved
+    from offsider.runtime.events import JobPlaced, JobRemoved
     from offsider.runtime.middleware import Push
-    from offsider.storage.effects import Effect
+    from offsider.storage.keys import Keys
     from offsider.storage.scripts import Argument
 
 
@@ -49,8 +50,8 @@ class Pushes:
 _OPTIONS = (f'"{TRACK}"'.encode(), f'"{KEEP_RESULT}"'.encode())
 
 
-class Removals:
-    """Listens to removals of jobs from their queue or set, and to deaths of jobs that no worker could settle."""
+class Operations:
+    """Listens to moves and removals of stored jobs, and to deaths of jobs that no worker could settle."""
 
     def __init__(self, here: Installation, rules: Rules) -> None:
         self._here = here
@@ -58,48 +59,81 @@ class Removals:
         self._tracks_all = rules.tracking({}) is not None
 
     def install(self) -> None:
+        self._here.config.move_effects.append(self._placed)
         self._here.config.on("job_removed", self._removed)
         self._here.config.death_handlers.append(self._died)
 
+    def _placed(self, news: JobPlaced) -> Sequence[Effect]:
+        """Write the state of a job that waits again, or until another time, in the script that moves it."""
+        payload = None if news.to == "dead" else self._tracked(news.raw)
+        if payload is None:
+            return ()
+        state: State = "scheduled" if news.to == "schedule" else "retrying" if news.to == "retry" else "queued"
+        life_seconds = self._rules.keep_waiting_seconds + max(0.0, news.at - self._here.config.clock.now())
+        fields = {"due": repr(news.at)} if state == "scheduled" else {}
+        redis = self._here.for_server(news.server).redis
+        return [self._settling(redis.keys, payload, state, life_seconds, fields, ended=False)]
+
     def _removed(self, news: JobRemoved) -> None:
-        if not self._tracks_all and not any(option in news.raw for option in _OPTIONS):
-            return  # most jobs; keeps clearing a queue of a million fast
-        try:
-            payload = decode(news.raw)
-        except MalformedPayload:
-            return
+        payload = self._tracked(news.raw)
         # A dead job has ended before, and the outcome of an expired one has written its state.
-        if news.where not in ("dead", "quarantine") and news.how != "expire":
+        if payload is not None and news.where not in ("dead", "quarantine") and news.how != "expire":
             self._write(payload, "dead" if news.how == "kill" else "discarded", {}, news.server)
 
     def _died(self, payload: JobPayload, error: BaseException | None) -> None:
-        if isinstance(error, PoisonPill):
+        if isinstance(error, PoisonPill) and self._is_tracked(payload):
             about = {"error_class": class_of(error), "error_message": message_of(error)}
             self._write(payload, "dead", about, self._here.server)
 
+    def _tracked(self, raw: bytes) -> JobPayload | None:
+        """Return the payload of a job; None if it is not tracked."""
+        if not self._tracks_all and not any(option in raw for option in _OPTIONS):
+            return None  # most jobs; keeps clearing a queue of a million fast
+        try:
+            payload = decode(raw)
+        except MalformedPayload:
+            return None
+        return payload if self._is_tracked(payload) else None
+
+    def _is_tracked(self, payload: JobPayload) -> bool:
+        tracking = self._rules.tracking(cast("Mapping[str, Any]", payload))
+        return tracking is not None and isinstance(payload.get("jid"), str)
+
     def _write(self, payload: JobPayload, state: State, fields: Mapping[str, Argument], server: str) -> None:
-        jid, rules = payload.get("jid"), self._rules
-        if rules.tracking(cast("Mapping[str, Any]", payload)) is None or not isinstance(jid, str):
-            return
-        redis, name = self._here.for_server(server).redis, shown_class(cast("Mapping[str, Any]", payload))
+        redis = self._here.for_server(server).redis
+        effect = self._settling(redis.keys, payload, state, self._rules.keep_state_seconds, fields, ended=True)
+        try:
+            run_alone(redis, [effect])
+        except RedisFailure as error:
+            self._here.config.handle_error(error, {"context": "the state of a removed job", "job": payload})
+
+    def _settling(
+        self,
+        keys: Keys,
+        payload: JobPayload,
+        state: State,
+        life_seconds: float,
+        fields: Mapping[str, Argument],
+        *,
+        ended: bool,
+    ) -> Effect:
+        """Return the effect that writes this state of a tracked job. Of an ended one, only if it has a state."""
+        jid, name = payload.get("jid", ""), shown_class(cast("Mapping[str, Any]", payload))
         new = Settled(
             state=state,
-            ended=True,
-            life_seconds=rules.keep_state_seconds,
+            ended=ended,
+            life_seconds=life_seconds,
             at=self._here.config.clock.now(),
             duration_ms=None,
             process="",
             fields=fields,
         )
         arguments = new.arguments(
-            redis.keys,
+            keys,
             jid,
             name,
-            most=rules.finished_per_class,
-            list_life_seconds=rules.keep_state_seconds,
-            only_known=True,
+            most=self._rules.finished_per_class,
+            list_life_seconds=self._rules.keep_state_seconds,
+            only_known=ended,
         )
-        try:
-            redis.run(store.SETTLE, store.settle_keys(redis.keys, jid, name), arguments)
-        except RedisFailure as error:
-            self._here.config.handle_error(error, {"context": "the state of a removed job", "job": payload})
+        return Effect(store.SETTLE, store.settle_keys(keys, jid, name), arguments)

@@ -191,6 +191,24 @@ def test_a_claimed_or_held_job_or_one_whose_caller_dies_is_cancelled_at_once_and
     assert jid.status() == "cancelled"
 
 
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_job_whose_worker_was_killed_is_cancelled_at_once(config, arun, alive):
+    jid = polite.enqueue()
+    redis = Installation.of(config).redis
+    fields = {"state": "running", "at": "1", "process": "host:1:abc", "run": "host:1:abc 1"}
+    store.begin(redis, jid, 60, fields)
+    redis.call("DEL", redis.keys.queue("default"))
+    if alive:
+        redis.call("SET", redis.keys.alive("host:1:abc"), 1)
+    assert jid.cancel()
+    assert jid.status() == ("running" if alive else "cancelled")
+    redis.call("DEL", redis.keys.alive("host:1:abc"))
+    assert jid.status() == arun(jid.astatus()) == "cancelled"
+    for result in (jid.result, lambda timeout: arun(jid.aresult(timeout=timeout))):
+        with pytest.raises(JobFailed, match="has ended as cancelled"):
+            result(timeout=5)
+
+
 def test_a_request_that_the_worker_missed_is_read_after_a_reconnect(config):
     with RunningWorker(config) as worker:
         jid = polite.enqueue()

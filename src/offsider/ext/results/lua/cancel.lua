@@ -13,7 +13,8 @@ if state then redis.call('HSET', KEYS[1], 'cancel', ARGV[3]) end
 if state and state ~= 'running' then
   redis.call('HDEL', KEYS[1], 'due')
   redis.call('HSET', KEYS[1], 'state', 'cancelled', 'ended', '1', 'at', ARGV[4])
-  redis.call('PUBLISH', KEYS[1], 'cancelled')
 end
+-- Callers that wait for a running job whose worker was killed read the state again.
+if state then redis.call('PUBLISH', KEYS[1], 'cancelled') end
 redis.call('PUBLISH', ARGV[1], ARGV[2])
 return state
