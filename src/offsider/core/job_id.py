@@ -158,7 +158,7 @@ class JobId(str, Generic[R_co]):
         """Cancel the job: remove it if it waits, ask it to stop if it runs.
 
         A running job sees ``current_job().cancelled`` within a second; an ``async def`` job gets a CancelledError. It
-        is not retried, whatever it raises.
+        is not retried, whatever it raises. A tracked job deep in a long queue stays there; its run is skipped.
 
         Args:
             hard: also raise `JobCancelled` in a job that runs in a thread. Python cannot raise it during a system call

@@ -11,6 +11,7 @@ import json
 import logging
 import threading
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,14 @@ from offsider.core.errors import JobFailed, NoResult, RedisUnavailable, ResultTi
 from offsider.core.once import first_time
 from offsider.ext.results import store
 from offsider.ext.results.subscriber import Subscriber
-from offsider.inspector.job_set import RetrySet, ScheduledSet
+from offsider.inspector.job_filter import JobFilter
+from offsider.inspector.job_record import JobRecord
+from offsider.inspector.job_set import RetrySet, ScheduledSet, SetEntry
 from offsider.inspector.queue import Queue
 from offsider.inspector.work import WorkSet
 from offsider.logs.structured import about_here
 from offsider.runtime.context import current_job_or_none
+from offsider.storage import owners
 from offsider.storage.redis import deadline_after
 
 if TYPE_CHECKING:
@@ -36,6 +40,10 @@ logger = logging.getLogger("offsider")
 OUTAGE_SECONDS = 1.0
 #: Minimum time that a waiter of an event loop has for its first read of the state.
 LEAST_READ_SECONDS = 1.0
+#: A cancelled job that is tracked is searched for this long in the retry set, and among so many jobs at each end of
+#: each queue: it does not begin anyway.
+SEARCH_MS = 50.0
+SEARCHED_JOBS = 1_000
 
 
 class Reader:
@@ -82,15 +90,14 @@ class Reader:
         """See `JobId.cancel`."""
         redis = self._here.redis
         cancel = store.cancel_call(redis.keys, jid, hard=hard, now=self._here.config.clock.now())
-        reply = redis.run(*cancel)
-        if reply == b"":
-            return False
-        state = None if reply is None else reply.decode("utf-8", "replace")
-        if remove_waiting(self._here, jid, state) or state is not None:  # else it runs, or will not begin
-            return True
-        # An untracked job may have begun, or gone back to its queue or its set, during the search.
-        redis.run(*cancel)
-        return remove_waiting(self._here, jid, None) or WorkSet(self._here).find_work(jid) is not None
+        before = store.cancelled(redis.run(*cancel))
+        if before is not None:
+            state, due_at, ended = before
+            if not ended:  # it is stopped, or will not begin
+                _remove_tracked(self._here, jid, state, due_at)
+            return not ended
+        # Once more: it may have begun, or gone back to its queue or its set, during the search.
+        return any(_ask(self._here, jid, hard=hard) or _remove_untracked(self._here, jid) for _ in range(2))
 
     async def acancel(self, jid: str, *, hard: bool) -> bool:
         """See `JobId.acancel`. In a thread: the search for the job is that of the inspector."""
@@ -225,22 +232,54 @@ def _warn_of_deadlock(jid: str) -> None:
         )
 
 
-def remove_waiting(here: Installation, jid: str, state: str | None) -> bool:
-    """Delete a job that waits. True if it was found.
+def _remove_tracked(here: Installation, jid: str, state: str, due_at: float | None) -> None:
+    """Delete a cancelled job that waits, if it is found without a long search. Otherwise its run is skipped."""
+    entries: list[SetEntry] = []
+    if state == "scheduled" and due_at is not None:
+        entries = ScheduledSet(here).fetch(due_at, jid)
+    elif state == "retrying":
+        entries = RetrySet(here).scan(JobFilter(text=jid), budget_ms=SEARCH_MS, most=1).entries
+    if any(entry.delete() for entry in entries if entry.jid == jid) or state == "running":
+        return
+    # The job of a set may be in its queue by now.
+    for queue in Queue.all(here):
+        for newest_first in (False, True):
+            page = queue.page(0, SEARCHED_JOBS, newest_first=newest_first)
+            if any(record.jid == jid and queue.delete(record) for record in _naming(page, jid)):
+                return
+            if len(page) < SEARCHED_JOBS:
+                break
 
-    Args:
-        state: limits the search; None for an untracked job.
-    """
-    if state == "running":
-        return False
-    for name, kind in (("scheduled", ScheduledSet), ("retrying", RetrySet)):
-        if state in (None, name):
-            entry = kind(here).find_job(jid)
-            if entry is not None and entry.delete():
-                return True
+
+def _remove_untracked(here: Installation, jid: str) -> bool:
+    """Delete a job that waits anywhere. True if it was found."""
+    for kind in (ScheduledSet, RetrySet):
+        entry = kind(here).find_job(jid)
+        if entry is not None and entry.delete():
+            return True
     # The job of a set may be in its queue by now.
     for queue in Queue.all(here):
         record = queue.find_job(jid)
         if record is not None and queue.delete(record):
             return True
     return False
+
+
+def _ask(here: Installation, jid: str, *, hard: bool) -> bool:
+    """Ask all processes to stop an untracked job. True if a live one had claimed it."""
+    redis = here.redis
+    registered = owners.registered(redis)
+    alive = redis.pipeline([("EXISTS", redis.keys.alive(lists.identity)) for lists in registered])
+    keys = [key for lists, is_alive in zip(registered, alive, strict=True) if is_alive for key in lists.keys(redis)]
+    is_reported = WorkSet(here).find_work(jid) is not None  # of a fetcher without private lists
+    # In one step: the job may end as soon as its process is asked.
+    request = store.cancel_request(redis.keys, jid, hard=hard)
+    *found, _ = redis.pipeline([("MULTI",), *(("LRANGE", key, 0, -1) for key in keys), request, ("EXEC",)])[-1]
+    claimed = [JobRecord(raw) for raws in found for raw in raws]
+    return is_reported or any(record.jid == jid for record in _naming(claimed, jid))
+
+
+def _naming(records: Iterable[JobRecord], jid: str) -> Iterator[JobRecord]:
+    """Yield the records that contain a jid; others need not be decoded."""
+    name = jid.encode()
+    return (record for record in records if name in record.raw)

@@ -168,12 +168,28 @@ def settling(keys: Keys, jid: str, name: str, arguments: ArgumentsOf) -> Effect:
 
 
 def cancel_call(keys: Keys, jid: str, *, hard: bool, now: float) -> Call:
-    """Cancel a job, and ask for it in all processes.
+    """Cancel a tracked job, and ask for it in all processes.
 
-    The reply is the state that it had; None if it is untracked, an empty string if it has ended.
+    `cancelled` parses the reply.
     """
-    message = json.dumps([jid, hard])
-    return CANCEL, [job_key(keys, jid)], [cancel_channel(keys), message, int(hard), repr(now)]
+    _, channel, message = cancel_request(keys, jid, hard=hard)
+    return CANCEL, [job_key(keys, jid)], [channel, message, int(hard), repr(now)]
+
+
+def cancel_request(keys: Keys, jid: str, *, hard: bool) -> Command:
+    """Return the command that asks for a job in all processes."""
+    return ("PUBLISH", cancel_channel(keys), json.dumps([jid, hard]))
+
+
+def cancelled(reply: Sequence[bytes]) -> tuple[str, float | None, bool] | None:
+    """Parse the reply to `cancel_call`: the state of the job before, when it was due, and whether it had ended.
+
+    None if it is not tracked.
+    """
+    if not reply:
+        return None
+    state, due, ended = (part.decode("utf-8", "replace") for part in reply)
+    return state, _number(due or None), bool(ended)
 
 
 def read_cancellation(message: bytes) -> tuple[str, bool] | None:

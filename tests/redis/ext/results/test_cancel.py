@@ -11,9 +11,10 @@ import pytest
 from offsider import JobCancelled, JobFailed, current_job, job, lookup
 from offsider.config.installation import Installation
 from offsider.core.job_id import JobInfo
-from offsider.ext.results import control, store
+from offsider.ext.results import control, reader, store
 from offsider.inspector import DeadSet, Queue, RetrySet, ScheduledSet
 from offsider.jobs import registry
+from offsider.storage import owners
 from offsider.testing.running_worker import RunningWorker
 from tests.waiting import wait_for
 
@@ -189,6 +190,60 @@ def test_a_claimed_or_held_job_or_one_whose_caller_dies_is_cancelled_at_once_and
         worker.wait()
     assert ended == []
     assert jid.status() == "cancelled"
+
+
+def test_a_tracked_job_is_removed_only_near_the_ends_of_a_long_queue(config, monkeypatch, raw_redis):
+    monkeypatch.setattr(reader, "SEARCHED_JOBS", 2)
+    jids = [waiting.enqueue() for _ in range(8)]
+    before = raw_redis.info("commandstats").get("cmdstat_lrange", {"calls": 0})["calls"]
+    assert [jid.cancel() for jid in (jids[0], jids[7], jids[4])] == [True] * 3
+    assert len(Queue("default")) == 6
+    assert [jid.status() for jid in jids] == [
+        "cancelled",
+        "queued",
+        "queued",
+        "queued",
+        "cancelled",
+        "queued",
+        "queued",
+        "cancelled",
+    ]
+    assert raw_redis.info("commandstats")["cmdstat_lrange"]["calls"] - before < 10
+    with pytest.raises(JobFailed, match="has ended as cancelled"):
+        jids[4].result(timeout=0)
+    with RunningWorker(config) as worker:
+        worker.wait()
+    assert ended == ["ran"] * 5
+    assert jids[4].status() == "cancelled"
+
+
+def test_a_scheduled_job_is_removed_without_a_search(config, raw_redis):
+    jids = [waiting.enqueue_in(seconds) for seconds in (60, 61.123456789, 62)]
+    before = raw_redis.info("commandstats").get("cmdstat_zscan")
+    assert jids[1].cancel()
+    assert {entry.jid for entry in ScheduledSet()} == {jids[0], jids[2]}
+    assert raw_redis.info("commandstats").get("cmdstat_zscan") == before
+
+
+def test_a_running_job_that_is_not_tracked_is_asked_to_stop(config):
+    with RunningWorker(config) as worker:
+        jid = coroutine.enqueue()
+        assert began.wait(5)
+        assert jid.cancel()  # at once: no worker has reported the job yet
+        worker.wait()
+    assert ended == ["cancelled"]
+    assert not jid.cancel()
+
+
+def test_an_untracked_job_of_a_killed_worker_cannot_be_asked(config):
+    redis = Installation.of(config).redis
+    jid = plain.enqueue()
+    lists = owners.Lists("host:1:abc", {"default": ("default",)})
+    owners.beat(redis, lists, 60_000)
+    redis.call("RENAME", redis.keys.queue("default"), *lists.keys(redis))
+    assert jid.cancel()
+    redis.call("DEL", redis.keys.alive("host:1:abc"))
+    assert not jid.cancel()
 
 
 @pytest.mark.parametrize("alive", [True, False])

@@ -6,15 +6,16 @@
 -- ARGV[2] message
 -- ARGV[3] 1 if hard
 -- ARGV[4] now in seconds
--- returns the state that the job had; nothing if it is not tracked, an empty string if it has ended
-local state, ended = unpack(redis.call('HMGET', KEYS[1], 'state', 'ended'))
-if ended then return '' end
-if state then redis.call('HSET', KEYS[1], 'cancel', ARGV[3]) end
-if state and state ~= 'running' then
+-- returns {the state that the job had, when it is due, not empty if it has ended}; {} if it is not tracked
+local state, due, ended = unpack(redis.call('HMGET', KEYS[1], 'state', 'due', 'ended'))
+if ended then return {state or '', '', '1'} end
+if not state then return {} end
+redis.call('HSET', KEYS[1], 'cancel', ARGV[3])
+if state ~= 'running' then
   redis.call('HDEL', KEYS[1], 'due')
   redis.call('HSET', KEYS[1], 'state', 'cancelled', 'ended', '1', 'at', ARGV[4])
 end
 -- Callers that wait for a running job whose worker was killed read the state again.
-if state then redis.call('PUBLISH', KEYS[1], 'cancelled') end
+redis.call('PUBLISH', KEYS[1], 'cancelled')
 redis.call('PUBLISH', ARGV[1], ARGV[2])
-return state
+return {state, due or '', ''}
