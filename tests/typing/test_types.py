@@ -62,6 +62,24 @@ def test_every_right_use_is_accepted(check: Checker, tmp_path: Path) -> None:
     assert check(RIGHT, tmp_path) == set()
 
 
+def test_the_first_program_about_results_is_accepted(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "results.md").read_text()
+    module, program = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[:2]
+    (tmp_path / "reports.py").write_text(module)
+    (tmp_path / "program.py").write_text(program)
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        f"--cache-dir={tmp_path / 'cache'}",
+        "program.py",
+        "reports.py",
+    ]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
 @pytest.mark.parametrize("check", CHECKERS)
 def test_every_wrong_use_is_reported_and_nothing_else(check: Checker, tmp_path: Path) -> None:
     marked = {number for number, line in enumerate(WRONG.read_text().splitlines(), 1) if line.endswith("# error")}

@@ -16,7 +16,7 @@ from offsider.jobs import registry
 from offsider.jobs.call import BulkOptions, Call, Delay, Jids, Performs
 from offsider.jobs.clients import ClientSource
 from offsider.jobs.declared import Declared
-from offsider.jobs.enqueuer import Enqueuer, Moment, checks_tuples
+from offsider.jobs.enqueuer import Enqueuer, Moment, checks_tuples, checks_tuples_async
 from offsider.runtime.context import JobContext, current_job
 
 P = ParamSpec("P")
@@ -164,7 +164,7 @@ class Job:
 
     @checks_tuples
     @classmethod
-    def enqueue_many(cls: type[Any], calls: Iterable[Any], **how: Unpack[BulkOptions]) -> Jids:
+    def enqueue_many(cls: type[Performs[..., Any]], calls: Iterable[Any], **how: Unpack[BulkOptions]) -> Jids[Any]:
         """Store many jobs in few round trips and return their jids. See `Enqueuer`."""
         return _enqueuer(cls).enqueue_many(calls, **how)
 
@@ -235,9 +235,11 @@ class Job:
         """As `enqueue_at`, without blocking the event loop."""
         return await _enqueuer(cls).aenqueue_at(when, *args, **kwargs)
 
-    @checks_tuples
+    @checks_tuples_async
     @classmethod
-    async def aenqueue_many(cls: type[Any], calls: Iterable[Any], **how: Unpack[BulkOptions]) -> Jids:
+    async def aenqueue_many(
+        cls: type[Performs[..., Any]], calls: Iterable[Any], **how: Unpack[BulkOptions]
+    ) -> Jids[Any]:
         """As `enqueue_many`, without blocking the event loop."""
         return await _enqueuer(cls).aenqueue_many(calls, **how)
 

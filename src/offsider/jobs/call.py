@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import (
@@ -10,6 +10,7 @@ from typing import (
     Generic,
     ParamSpec,
     Protocol,
+    TypeAlias,
     TypedDict,
     TypeVar,
     TypeVarTuple,
@@ -37,7 +38,8 @@ H = TypeVar("H")
 
 Delay = float | timedelta
 Due = Delay | datetime | Sequence[Delay | datetime]
-Jids = list[JobId[Any] | None]
+Jids: TypeAlias = list[JobId[R] | None]
+AsyncJids: TypeAlias = Coroutine[Any, Any, Jids[R]]
 #: A tuple for more parameters than `BulkPush` has.
 Long = tuple[Any, Any, Any, Any, Any, Any, Any, Any, Any, *tuple[Any, ...]]
 

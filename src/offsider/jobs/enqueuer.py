@@ -14,7 +14,7 @@ from offsider.client.times import expected_time
 from offsider.core.errors import InvalidArguments, InvalidOptions
 from offsider.core.job_id import JobId
 from offsider.core.options import JobOptions, merge_options, wire_options
-from offsider.jobs.call import BulkPush, Call, Delay, Due, Jids, Performs
+from offsider.jobs.call import AsyncJids, BulkPush, Call, Delay, Due, Jids, Performs
 from offsider.jobs.clients import ClientSource, async_client_for, client_for
 from offsider.jobs.declared import ONLY_DECLARED, Declared, check_all_options
 from offsider.jobs.inline import run_prepared
@@ -41,22 +41,56 @@ OF_OTHERS = {
 }
 
 
-class BulkMethod(Protocol[R_co]):
+class BulkMethod(Protocol):
     """The type of the methods that push many jobs."""
 
     @overload
     def __get__(
-        self, instance: Enqueuer[P, Any], owner: Any
-    ) -> BulkPush[P, Callable[P, R_co], Callable[P, R_co], R_co]: ...
+        self, instance: Enqueuer[P, Coroutine[Any, Any, T]], owner: Any
+    ) -> BulkPush[P, Callable[P, Jids[T]], Callable[P, Jids[T]], Jids[T]]: ...
     @overload
     def __get__(
-        self, instance: Any, owner: type[Performs[P, Any]]
-    ) -> BulkPush[P, Callable[P, R_co], Callable[P, R_co], R_co]: ...
+        self, instance: Enqueuer[P, T], owner: Any
+    ) -> BulkPush[P, Callable[P, Jids[T]], Callable[P, Jids[T]], Jids[T]]: ...
+    @overload
+    def __get__(
+        self, instance: Any, owner: type[Performs[P, Coroutine[Any, Any, T]]]
+    ) -> BulkPush[P, Callable[P, Jids[T]], Callable[P, Jids[T]], Jids[T]]: ...
+    @overload
+    def __get__(
+        self, instance: Any, owner: type[Performs[P, T]]
+    ) -> BulkPush[P, Callable[P, Jids[T]], Callable[P, Jids[T]], Jids[T]]: ...
 
 
-def checks_tuples(method: Callable[..., R]) -> BulkMethod[R]:
+class AsyncBulkMethod(Protocol):
+    """The type of their async twins."""
+
+    @overload
+    def __get__(
+        self, instance: Enqueuer[P, Coroutine[Any, Any, T]], owner: Any
+    ) -> BulkPush[P, Callable[P, AsyncJids[T]], Callable[P, AsyncJids[T]], AsyncJids[T]]: ...
+    @overload
+    def __get__(
+        self, instance: Enqueuer[P, T], owner: Any
+    ) -> BulkPush[P, Callable[P, AsyncJids[T]], Callable[P, AsyncJids[T]], AsyncJids[T]]: ...
+    @overload
+    def __get__(
+        self, instance: Any, owner: type[Performs[P, Coroutine[Any, Any, T]]]
+    ) -> BulkPush[P, Callable[P, AsyncJids[T]], Callable[P, AsyncJids[T]], AsyncJids[T]]: ...
+    @overload
+    def __get__(
+        self, instance: Any, owner: type[Performs[P, T]]
+    ) -> BulkPush[P, Callable[P, AsyncJids[T]], Callable[P, AsyncJids[T]], AsyncJids[T]]: ...
+
+
+def checks_tuples(method: Callable[..., Jids[Any]]) -> BulkMethod:
     """Decorate a method that pushes many jobs, so that type checkers compare tuples with the job's signature."""
-    return cast("BulkMethod[R]", method)
+    return cast("BulkMethod", method)
+
+
+def checks_tuples_async(method: Callable[..., AsyncJids[Any]]) -> AsyncBulkMethod:
+    """As `checks_tuples`, for a coroutine function."""
+    return cast("AsyncBulkMethod", method)
 
 
 class Enqueuer(Generic[P, R_co]):
@@ -142,7 +176,7 @@ class Enqueuer(Generic[P, R_co]):
         at: Due | None = None,
         spread_interval: float | timedelta | None = None,
         batch_size: int | None = None,
-    ) -> Jids:
+    ) -> Jids[Any]:
         """Store many jobs in few round trips and return their jids, one for each call.
 
         Args:
@@ -225,7 +259,7 @@ class Enqueuer(Generic[P, R_co]):
         """As `enqueue_at`, without blocking the event loop."""
         return await self._apush(self._later_item(when, args, kwargs))
 
-    @checks_tuples
+    @checks_tuples_async
     async def aenqueue_many(
         self,
         calls: Iterable[Any],
@@ -233,7 +267,7 @@ class Enqueuer(Generic[P, R_co]):
         at: Due | None = None,
         spread_interval: float | timedelta | None = None,
         batch_size: int | None = None,
-    ) -> Jids:
+    ) -> Jids[Any]:
         """As `enqueue_many`, without blocking the event loop."""
         client = async_client_for(self.declared, self._client)
         item = self._bulk_item(client, calls, at)

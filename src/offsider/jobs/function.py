@@ -14,17 +14,18 @@ from offsider.jobs.enqueuer import Enqueuer
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
-class JobFunction(Enqueuer[P, R], Generic[P, R]):
+class JobFunction(Enqueuer[P, R_co], Generic[P, R_co]):
     """A function declared as a job. Calling it calls the function; ``enqueue`` and the other methods store a job."""
 
-    def __init__(self, function: Callable[P, R], declared: Declared) -> None:
+    def __init__(self, function: Callable[P, R_co], declared: Declared) -> None:
         super().__init__(declared)
         self._function = function
         functools.update_wrapper(self, function)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function directly."""
         return self._function(*args, **kwargs)
 
