@@ -63,6 +63,14 @@ def test_a_run_does_not_end_the_throttle(config, jobs):
     assert list(Locks(config)) == []  # only locks that operators may free
 
 
+def test_neither_does_its_deletion(config, jobs):
+    throttled, _, _ = jobs
+    throttled.enqueue(1)
+    Queue("default", config).clear()
+    assert throttled.enqueue(1) is None
+    assert throttled.using(throttle=False).enqueue(1)
+
+
 @pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_the_last_of_several_pushes_runs_after_a_quiet_time(config, jobs, redis):
     _, debounced, _ = jobs
