@@ -21,6 +21,7 @@ from offsider import (
     current_job,
     job,
     lookup,
+    testing,
 )
 from offsider.core import once
 from offsider.ext.results import Results
@@ -309,6 +310,18 @@ def test_progress_is_written_at_most_once_a_second_and_its_last_value_with_the_o
     assert jid.info().progress.done == 100
     assert jid.info().progress.message == "done"
     assert writes < 12
+
+
+@pytest.mark.parametrize("mode", [testing.fake, testing.inline])
+def test_in_a_test_mode_nothing_is_stored_and_the_error_says_so(config, arun, mode):
+    config.redis.url = "redis://127.0.0.1:1"  # no server is needed
+    with mode():
+        jid = double.enqueue(2)
+        assert jid.status() == arun(jid.astatus()) == "untracked"
+        assert not jid.cancel()
+        for result in (jid.result, lambda: arun(jid.aresult())):
+            with pytest.raises(NoResult, match="a test mode is on, in which no state and no result is stored"):
+                result()
 
 
 def test_a_wrong_report_harms_neither_the_state_of_its_job_nor_the_reports_of_others(worker):
