@@ -180,9 +180,10 @@ def test_the_memory_of_keys_is_unknown_without_its_command(make_server, monkeypa
 def test_the_boot_checks_report_what_is_unknown(narrow_url, config):
     config.redis.url = narrow_url
     warnings = check_boot(config)
-    assert ["this user may not call HELLO, INFO, CONFIG, so these were not checked: version, role" in each for each in warnings] == [
-        True
-    ]
+    assert [
+        "this user may not call HELLO, INFO, CONFIG, so these were not checked: version, role" in each
+        for each in warnings
+    ] == [True]
 
 
 def test_without_wait_a_replicated_push_is_stored_and_raises(make_server, config):
