@@ -133,7 +133,7 @@ def frees_a_lost_lock(inside):
         (pushes_a_large_one, "bytes; pass an id"),
         (pushes_what_json_does_not_carry, "is a tuple"),
         (kills_one_whose_death_handler_fails, "division by zero"),
-        (has_one_run_again_for_its_duplicates, "runs once more"),
+        (has_one_run_again_for_its_duplicates, "pushed again"),
         (buries_a_poison_pill, "poison pill"),
         (stores_one_whose_queue_gets_no_name, "its queue could not be added"),
         (frees_a_lost_lock, "which no longer exists"),
