@@ -231,6 +231,8 @@ class LineBuffer:
     def _reset(self) -> None:
         # Also runs in a forked child, where the lines belong to the parent and there is no writer thread.
         self._lines: deque[str] = deque()
+        #: Whether a thread writes lines that are no longer in the buffer; set under the lock, before they are removed.
+        self._writing = False
         self._starting = threading.Lock()
         self._waiting = threading.Event()
         self._awake = False
@@ -248,16 +250,20 @@ class LineBuffer:
             self._waiting.set()
 
     def flush(self) -> None:
-        """Write all buffered lines."""
-        if not self._lines:
+        """Write all buffered lines, and return when they are written, by this thread or another one."""
+        if not self._lines and not self._writing:
             return
         with self._lock:
+            self._writing = True
             text: list[str] = []
-            with suppress(IndexError):
-                while True:
-                    text.append(self._lines.popleft())
-            if text:
-                self._write("".join(text))
+            try:
+                with suppress(IndexError):
+                    while True:
+                        text.append(self._lines.popleft())
+                if text:
+                    self._write("".join(text))
+            finally:
+                self._writing = False
 
     def _start(self) -> None:
         with self._starting:

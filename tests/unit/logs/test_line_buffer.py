@@ -42,6 +42,32 @@ def test_the_writer_writes_line_after_line(buffer, written):
     assert written == ["0\n", "1\n", "2\n"]
 
 
+def test_flushing_waits_for_lines_that_another_thread_is_writing():
+    """Otherwise a `print` comes before the lines that were logged before it."""
+    writing, may_end, flushed = threading.Event(), threading.Event(), threading.Event()
+
+    def write(_: str) -> None:
+        writing.set()
+        assert may_end.wait(10)
+
+    buffer = LineBuffer(write, threading.RLock())
+    buffer.put("start\n")
+    assert writing.wait(5)
+
+    def flush() -> None:
+        buffer.flush()
+        flushed.set()
+
+    thread = threading.Thread(target=flush)
+    thread.start()
+    try:
+        assert not flushed.wait(0.1)
+    finally:
+        may_end.set()
+    assert flushed.wait(5)
+    thread.join()
+
+
 def test_flushing_writes_at_once(buffer, written, monkeypatch):
     monkeypatch.setattr(module, "TICK_SECONDS", 60)
     buffer.put("a\n")
