@@ -26,9 +26,9 @@ from offsider.storage.redis import Redis
 from offsider.storage.scripts import Call, Command, Script
 
 _LUA = files("offsider.ext.limiters") / "lua"
-TAKE = Script("take", _LUA)
-ACQUIRE = Script("acquire", _LUA)
-RELEASE = Script("release", _LUA)
+TAKE_AMOUNT = Script("take_amount", _LUA)
+TAKE_SLOT = Script("take_slot", _LUA)
+FREE_SLOT = Script("free_slot", _LUA)
 RESET = Script("reset", _LUA)
 
 TAKEN = 1
@@ -85,27 +85,27 @@ def register(keys: Keys, definition: Definition, now: float) -> list[Command]:
 
 
 def take(keys: Keys, definition: Definition, amount: float, patience_seconds: float, waited_seconds: float) -> Call:
-    """Return the call that takes an amount from a limiter of any kind but concurrent; see ``take.lua``."""
+    """Return the call that takes an amount from a limiter of any kind but concurrent; see ``take_amount.lua``."""
     times = _us(definition.interval_seconds), _us(patience_seconds), _us(waited_seconds)
     arguments = (definition.kind, amount, definition.limit, *times, _ttl_ms(definition))
-    return TAKE, keys_of(keys, definition.member), arguments
+    return TAKE_AMOUNT, keys_of(keys, definition.member), arguments
 
 
 def correct(keys: Keys, definition: Definition, amount: float) -> Call:
     """Return the call that adds an amount whatever the limit is; a negative one gives points back."""
     arguments = (definition.kind, amount, definition.limit, _us(definition.interval_seconds), -1, 0)
-    return TAKE, keys_of(keys, definition.member), (*arguments, _ttl_ms(definition))
+    return TAKE_AMOUNT, keys_of(keys, definition.member), (*arguments, _ttl_ms(definition))
 
 
 def acquire(keys: Keys, definition: Definition, holder: str, patience_seconds: float, waited_seconds: float) -> Call:
-    """Return the call that takes a slot of a concurrent limiter; see ``acquire.lua``."""
+    """Return the call that takes a slot of a concurrent limiter; see ``take_slot.lua``."""
     times = _us(definition.lock_timeout_seconds), _us(patience_seconds), _us(waited_seconds)
-    return ACQUIRE, keys_of(keys, definition.member), (holder, definition.limit, *times, _ttl_ms(definition))
+    return TAKE_SLOT, keys_of(keys, definition.member), (holder, definition.limit, *times, _ttl_ms(definition))
 
 
 def release(keys: Keys, definition: Definition, holder: str) -> Call:
     """Return the call that frees a slot of a concurrent limiter. It returns 0 if the slot was reclaimed."""
-    return RELEASE, keys_of(keys, definition.member), (holder, _us(definition.lock_timeout_seconds))
+    return FREE_SLOT, keys_of(keys, definition.member), (holder, _us(definition.lock_timeout_seconds))
 
 
 def members(redis: Redis, most: int) -> list[str]:

@@ -64,7 +64,7 @@ def config(redis_url):
 @pytest.fixture
 def time(config, raw_redis, monkeypatch):
     time = ServerTime(raw_redis)
-    for name in ("TAKE", "ACQUIRE", "RELEASE"):
+    for name in ("TAKE_AMOUNT", "TAKE_SLOT", "FREE_SLOT"):
         script = getattr(store, name)
         assert TIME in script.source
         monkeypatch.setattr(store, name, type(script)(name, source=script.source.replace(TIME, SET_TIME)))
