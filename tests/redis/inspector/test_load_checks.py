@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import time
 
-import pytest
-
 from offsider.config.config import Config
 from offsider.inspector.doctor import load_checks
 from offsider.inspector.doctor.examination import examine
@@ -21,30 +19,6 @@ def enqueue(client, age_seconds, *, queue="default", jobs=3) -> None:
     for number in range(jobs):
         job = json.loads(payload("A", queue, f"{number:024}"))
         client.lpush(f"queue:{queue}", json.dumps(job | {"enqueued_at": at}))
-
-
-@pytest.mark.parametrize("age, expected", [(0, "ok"), (300, "warn"), (36_000, "error")])
-def test_jobs_that_wait_for_long(redis_url, raw_redis, age, expected):
-    register(raw_redis, knows=["A"])
-    enqueue(raw_redis, age)
-    assert severity(examined(redis_url), "waiting") == expected
-
-
-def test_the_longest_wait_is_reported_first(redis_url, raw_redis):
-    register(raw_redis, queues=["*"])
-    enqueue(raw_redis, 130)
-    enqueue(raw_redis, 36_100, queue="mail", jobs=1)
-    enqueue(raw_redis, 3 * 86_400, queue="paused")
-    raw_redis.sadd("paused", "paused")
-    finding = examined(redis_url)["waiting"]
-    shown = "the next job has waited for more than an hour: mail (10 hours, 1 job), default (2 minutes, 3 jobs)"
-    assert finding.what == shown
-
-
-def test_an_unserved_queue_is_reported_once(redis_url, raw_redis):
-    enqueue(raw_redis, 36_000)
-    found = examined(redis_url)
-    assert (severity(found, "waiting"), severity(found, "unserved")) == ("ok", "error")
 
 
 def test_all_threads_busy_while_jobs_wait(redis_url, raw_redis):
@@ -68,15 +42,6 @@ def test_jobs_that_run_for_hours(redis_url, raw_redis):
     assert finding.fix.startswith(f"offsider dump {OURS} logs")
 
 
-def test_seconds_are_formatted():
-    assert load_checks._span(42.5) == "42 seconds"
-
-
-def test_every_check_is_among_the_checks():
-    named = {name for name in vars(load_checks) if name.startswith("check_")}
-    assert {check.__name__ for check in LOAD_CHECKS} == named
-
-
 def test_a_quarantine_that_fills_the_server_is_reported(redis_url, raw_redis, monkeypatch):
     assert "quarantine" not in examined(redis_url)
     monkeypatch.setattr(load_checks, "MANY_ASIDE", 2)
@@ -88,3 +53,8 @@ def test_a_quarantine_that_fills_the_server_is_reported(redis_url, raw_redis, mo
     config.redis.url, config.worker.quarantine_max_jobs = redis_url, 2
     (full,) = [finding for finding in examine(config) if finding.check == "quarantine"]
     assert full.why == "jobs that kill switches drop from now on are deleted permanently"
+
+
+def test_every_check_is_among_the_checks():
+    named = {name for name in vars(load_checks) if name.startswith("check_")}
+    assert {check.__name__ for check in LOAD_CHECKS} == named

@@ -21,37 +21,6 @@ def test_no_worker_at_all(redis_url):
     assert (finding.severity, finding.what) == (Severity.WARN, "no worker is registered")
 
 
-def test_an_unserved_queue(redis_url, raw_redis):
-    register(raw_redis, knows=["A"])
-    push(raw_redis, "A", "A", queue="mail")
-    finding = examined(redis_url)["unserved"]
-    assert finding.severity is Severity.ERROR
-    assert finding.what == "no worker serves mail (2 jobs waiting)"
-    assert "-q mail" in finding.fix
-
-
-def test_a_queue_that_only_a_quiet_worker_serves(redis_url, raw_redis):
-    register(raw_redis, knows=["A"], quiet="true")
-    push(raw_redis, "A")
-    assert severity(examined(redis_url), "unserved") == "error"
-
-
-def test_an_empty_queue_needs_no_worker(redis_url, raw_redis):
-    register(raw_redis)
-    raw_redis.sadd("queues", "seldom")
-    assert severity(examined(redis_url), "unserved") == "none"
-
-
-def test_a_queue_that_was_forgotten_after_it_was_paused(redis_url, raw_redis):
-    register(raw_redis)
-    push(raw_redis, "A")
-    raw_redis.sadd("paused", "default", "empty")
-    finding = examined(redis_url)["paused"]
-    assert finding.severity is Severity.WARN
-    assert finding.what == "default is paused (1 job waiting)"
-    assert finding.fix == "offsider queues unpause default"
-
-
 def test_a_worker_whose_clock_is_ahead(redis_url, raw_redis):
     register(raw_redis, beat=time.time() + 300)
     finding = examined(redis_url)["beats"]

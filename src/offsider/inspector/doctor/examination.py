@@ -17,6 +17,7 @@ from offsider.inspector.doctor.finding import Finding, error, warn
 from offsider.inspector.doctor.job_checks import JOB_CHECKS
 from offsider.inspector.doctor.load_checks import LOAD_CHECKS
 from offsider.inspector.doctor.process_checks import PROCESS_CHECKS
+from offsider.inspector.doctor.queue_checks import QUEUE_CHECKS
 from offsider.inspector.doctor.server_checks import CLOCK_CHECKS, SERVER_CHECKS, check_scripts
 from offsider.storage.clocks import compare
 from offsider.storage.redis import Redis
@@ -73,7 +74,7 @@ def _findings(here: Installation, redis: Redis) -> list[Finding]:
         facts = gather(here, redis, clock.now)
     except OffsiderError as failure:
         return [*findings, _unreachable(here, failure)]
-    for check in (*PROCESS_CHECKS, *LOAD_CHECKS, *DELIVERY_CHECKS, *JOB_CHECKS):
+    for check in (*PROCESS_CHECKS, *QUEUE_CHECKS, *LOAD_CHECKS, *DELIVERY_CHECKS, *JOB_CHECKS):
         findings += _careful(check, facts)
     for check_of_extension in here.config.doctor_checks:
         findings += _careful(check_of_extension, here)

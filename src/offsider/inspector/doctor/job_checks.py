@@ -26,18 +26,6 @@ _DAY = 86_400.0
 OLD_SECONDS = 3 * _DAY
 
 
-def check_queue_types(facts: Facts) -> Iterator[Finding]:
-    """Find queues whose key has another type."""
-    odd = sorted(queue for queue, size in facts.queues.items() if size is None)
-    if odd:
-        yield error(
-            "queue types",
-            f"these keys are not lists: {listed([facts.redis.keys.queue(queue) for queue in odd])}",
-            why="pushes to these queues fail, and workers cannot claim jobs from them",
-            fix=f"find the program that wrote them: redis-cli TYPE {facts.redis.keys.queue(odd[0])}",
-        )
-
-
 def check_known(facts: Facts) -> Iterator[Finding]:
     """Find waiting jobs that no live worker knows, and malformed payloads."""
     reported = {jobs.name for jobs in stranded_jobs(facts.here)}  # by `check_stranded`
@@ -175,4 +163,4 @@ def _shown(switch: SwitchInForce, now: float) -> str:
     return f"{switch.name} (for {counted(int((now - switch.since) // _DAY), 'day')})"
 
 
-JOB_CHECKS = (check_queue_types, check_known, check_stranded, check_dead, check_retries, check_failures, check_switches)
+JOB_CHECKS = (check_known, check_stranded, check_dead, check_retries, check_failures, check_switches)

@@ -1,4 +1,4 @@
-"""Check the workers: presence, queues, heartbeats, distance, interrupts, the GIL, versions and routing rules."""
+"""Check the workers: presence, heartbeats, distance, interrupts, the GIL, versions and routing rules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from offsider.config.routing import UNROUTED
 from offsider.core.wording import counted, listed
 from offsider.inspector.doctor.facts import Facts, worker_command
-from offsider.inspector.doctor.finding import Finding, error, ok, warn
+from offsider.inspector.doctor.finding import Finding, ok, warn
 from offsider.inspector.doctor.server_checks import check_wire_version
 from offsider.inspector.process import Process
 from offsider.inspector.routing import RulesInUse, rules_in_use
@@ -16,8 +16,6 @@ DRIFT_SECONDS = 1.0
 #: A process sends a heartbeat every 10 s. After this long without one it hangs, or its clock is wrong.
 SILENT_SECONDS = 25.0
 SLOW_MICROSECONDS = 50_000
-#: Maximum number of queues in the suggested command; the finding names no more either.
-_NAMED = 5
 #: A starting process is short of CPU, and its round trip is measured only by its last heartbeat.
 YOUNG_SECONDS = 60.0
 
@@ -35,33 +33,6 @@ def check_presence(facts: Facts) -> Iterator[Finding]:
         why="no job runs, and scheduled jobs do not move to their queues",
         fix=worker_command(facts.here),
     )
-
-
-def check_served(facts: Facts) -> Iterator[Finding]:
-    """Find queues with jobs that no worker serves."""
-    waiting = {queue: size for queue, size in facts.queues.items() if size}
-    unserved = [queue for queue in waiting if not facts.serving(queue)]
-    if unserved:
-        jobs = sum(waiting[queue] or 0 for queue in unserved)
-        yield error(
-            "unserved",
-            f"no worker serves {listed(unserved)} ({counted(jobs, 'job')} waiting)",
-            why="these jobs never run",
-            fix=f"{worker_command(facts.here, *unserved[:_NAMED])} (quiet workers claim no jobs)",
-        )
-
-
-def check_paused(facts: Facts) -> Iterator[Finding]:
-    """Find paused queues with jobs, which may have been forgotten."""
-    forgotten = sorted(queue for queue in facts.paused if facts.queues.get(queue))
-    if forgotten:
-        jobs = sum(facts.queues[queue] or 0 for queue in forgotten)
-        yield warn(
-            "paused",
-            f"{listed(forgotten)} {'is' if len(forgotten) == 1 else 'are'} paused ({counted(jobs, 'job')} waiting)",
-            why="workers claim no jobs from a paused queue until you resume it",
-            fix=f"offsider queues unpause {forgotten[0]}",
-        )
 
 
 def check_beats(facts: Facts) -> Iterator[Finding]:
@@ -157,8 +128,6 @@ def _rules(in_use: RulesInUse) -> str:
 
 PROCESS_CHECKS = (
     check_presence,
-    check_served,
-    check_paused,
     check_beats,
     check_distance,
     check_interrupts,
