@@ -41,7 +41,7 @@ __all__ = ["Cron", "Entry", "Line", "Periodic", "PeriodicJob", "PeriodicJobs", "
 
 
 class Periodic:
-    """Extension that pushes jobs on a schedule, including those of ``[periodic.NAME]`` in the configuration file.
+    """Extension that pushes jobs on a schedule, including jobs of ``[periodic.NAME]`` in the configuration file.
 
     Args:
         tz: default time zone of jobs.

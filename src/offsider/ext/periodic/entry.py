@@ -154,7 +154,7 @@ def make(
     defaults: tuple[str, float] = ("UTC", GRACE_SECONDS),
     **more: Any,  # further attributes of the entry
 ) -> Entry:
-    """Build the entry of a job, or of a job's name, with ``cron`` or ``every``. Its name defaults to that of the job.
+    """Build the entry of a job, or of a job's name, with ``cron`` or ``every``. Its name defaults to the job's name.
 
     Args:
         defaults: time zone and maximum delay of an entry without them.

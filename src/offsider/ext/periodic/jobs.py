@@ -18,7 +18,7 @@ from offsider.core.suggestions import suggest
 from offsider.ext.periodic.entry import REDIS, Entry, make
 from offsider.ext.periodic.registry import defaults_of, entries_of, refuse_problem, registered_in
 from offsider.ext.periodic.service import with_options
-from offsider.ext.periodic.store import Line, PeriodicStore, Servers, here
+from offsider.ext.periodic.store import Line, PeriodicStore, Servers, claimer_id
 from offsider.inspector.all_servers import query_all, split
 from offsider.storage import clocks
 
@@ -35,7 +35,7 @@ class PeriodicJob:
     """The current state of a periodic job.
 
     Attributes:
-        entry: the registered entry; that of the newest process if processes differ.
+        entry: the registered entry; if processes differ, the newest process's entry.
         paused: ticks push nothing.
         versions: number of different registrations of this name in live processes: 1, except during a deploy;
             0 if only this process knows it.
@@ -92,7 +92,7 @@ class PeriodicJob:
         now = int(clocks.look(self._here.redis)[0])
         # An operator has no session of the outbox.
         jid = Client(self._here).push({**self.entry.item(now), "outbox": False})
-        self._store.note(self.name, Line("run", now, now, jid or "", by=by or f"{getpass.getuser()}@{here()}"))
+        self._store.note(self.name, Line("run", now, now, jid or "", by=by or f"{getpass.getuser()}@{claimer_id()}"))
         return jid
 
     def remove(self) -> None:
@@ -111,7 +111,7 @@ class PeriodicJob:
 
 
 class PeriodicJobs:
-    """All periodic jobs: those of live processes, of this process, and those added at run time.
+    """All periodic jobs: registered in live processes, registered in this process, or added at run time.
 
     Iteration yields `PeriodicJob` by server and name, like `look`. A periodic job is on the server that gets its jobs.
 
@@ -189,7 +189,7 @@ class PeriodicJobs:
     ) -> PeriodicJob:
         """Add a periodic job, or change one that was added at run time. All processes know it immediately.
 
-        The arguments are those of `Periodic.register`.
+        Takes the arguments of `Periodic.register`.
 
         Raises:
             ConfigurationError: it is invalid, its arguments do not fit the job, or its name is registered in code or in

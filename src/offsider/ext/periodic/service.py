@@ -32,7 +32,7 @@ from offsider.core.options import merge_options
 from offsider.core.wording import counted
 from offsider.ext.periodic.alarm import Alarm
 from offsider.ext.periodic.entry import Entry
-from offsider.ext.periodic.store import LEASE_SECONDS, Claimed, Line, Looked, PeriodicStore, Servers, here
+from offsider.ext.periodic.store import LEASE_SECONDS, Claimed, Line, Looked, PeriodicStore, Servers, claimer_id
 from offsider.jobs import registry
 from offsider.logs.structured import about_payload
 from offsider.runtime.service import LoopService
@@ -77,13 +77,13 @@ class PeriodicService(LoopService):
         self._store = PeriodicStore(redis)
         self._servers = servers
         #: The last ticks that other servers handled; None: not read yet.
-        self._elsewhere: dict[str, int] | None = None if servers is not None else {}
+        self._handled_by_others: dict[str, int] | None = None if servers is not None else {}
         #: Ticks that were claimed without asking ``main``.
         self._unasked: dict[str, int] = {}
         self._ask_servers_at = 0.0
         self._keys = redis.keys
         self._alarm = Alarm(redis, self._store.revision)
-        self._me = here()
+        self._me = claimer_id()
         self._publish_at = self._since = 0.0
         self._is_away = False
         self._ending = threading.Event()
@@ -136,11 +136,11 @@ class PeriodicService(LoopService):
                 for name, tick in list(self._unasked.items()):
                     servers.is_assigned(name, tick)
                     del self._unasked[name]
-                if self._elsewhere is None:
-                    self._elsewhere = servers.elsewhere()
+                if self._handled_by_others is None:
+                    self._handled_by_others = servers.handled_by_others()
             except RedisFailure as error:
                 self._do_without_servers(error)
-        return self._elsewhere or {}
+        return self._handled_by_others or {}
 
     def _is_assigned(self, name: str, tick: int) -> bool:
         """Whether this server handles a tick. If ``main`` is down, yes: waiting could lose the tick."""
@@ -157,7 +157,7 @@ class PeriodicService(LoopService):
             self._unasked[name] = tick
             return True
         if not assigned:
-            self._elsewhere = {**(self._elsewhere or {}), name: tick}
+            self._handled_by_others = {**(self._handled_by_others or {}), name: tick}
         return assigned
 
     def _servers_to_ask(self) -> Servers | None:
@@ -177,7 +177,7 @@ class PeriodicService(LoopService):
         """Push or skip the due tick of an entry; return the seconds until it is due again."""
         if self._ending.is_set():
             return 0.0
-        last = max(looked.ticks[entry.name], (self._elsewhere or {}).get(entry.name, 0))
+        last = max(looked.ticks[entry.name], (self._handled_by_others or {}).get(entry.name, 0))
         tick = self._next_after(entry, last)
         if tick is None:
             return self._alarm.longest_seconds
@@ -256,7 +256,7 @@ class PeriodicService(LoopService):
             return self._store.claim(entry.name, pushed, job), job.jid
         claimed, reply = self._store.claim_by_script(entry.name, pushed, storing_call(self._keys, [job], guard))
         if claimed is Claimed.DONE and read_reply([job], reply, guard):
-            self._store.correct(entry.name, pushed, stopped)
+            self._store.replace_line(entry.name, pushed, stopped)
             return claimed, ""
         return claimed, job.jid
 

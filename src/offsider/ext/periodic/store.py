@@ -3,15 +3,15 @@
 =========================================  ======  ========================================  ==================
 key                                        type    written by                                expires
 =========================================  ======  ========================================  ==================
-``offsider:periodic:ticks``                hash    claim, look (name -> last handled tick)   never
+``offsider:periodic:ticks``                hash    each script (name -> last handled tick)   never
 ``offsider:periodic:entries``              hash    add, remove (entries added at run time)   never
 ``offsider:periodic:paused``               set     pause, resume                             never
 ``offsider:periodic:revision``             string  each manual change; processes watch it    never
 ``offsider:periodic:history:<name>``       list    claim, run (the last ten)                 400 days
-``offsider:periodic:turn:<name>``          string  the process that prepares a job           5 s
-``offsider:periodic:registers``            zset    processes (registry -> last seen)         never (3 minutes)
+``offsider:periodic:turn:<name>``          string  lease of a process that prepares a job    5 s
+``offsider:periodic:registers``            zset    processes (registry -> last seen)         members: 3 minutes
 ``offsider:periodic:register:<digest>``    string  processes (entries registered in code)    3 minutes
-``offsider:periodic:homes``                hash    ticks, with several servers               never
+``offsider:periodic:homes``                hash    assign (only with several servers)        never
 =========================================  ======  ========================================  ==================
 
 ``key_prefix`` is prepended to each key. The keys ``registers`` and ``register`` keep their names from version 0.1.
@@ -68,13 +68,13 @@ class Line:
     """One line of a job's history.
 
     Attributes:
-        how: ``"tick"``; ``"run"``, manually; ``"skipped"``, older than ``grace_seconds``; or ``"stopped"`` by client
-            middleware.
-        tick: epoch seconds; the last of several skipped ticks.
+        how: ``"tick"``; ``"run"``, manually; ``"skipped"``, older than ``grace_seconds``; or ``"stopped"``: client
+            middleware rejected the job.
+        tick: epoch seconds; for ``"skipped"``, the last of the skipped ticks.
         at: epoch seconds, when the line was written.
-        jid: of the job; empty if none was pushed.
+        jid: ID of the pushed job, or empty.
         count: number of skipped ticks.
-        by: the process or person.
+        by: process or user that wrote the line.
     """
 
     how: str
@@ -135,11 +135,11 @@ class PeriodicStore:
 
     # ------------------------------------------------------------------------------------- ticks
     def look(self, remembered: Mapping[str, int]) -> Looked:
-        """Read the state.
+        """Read the state, and store the last tick of each job that has none.
 
         Args:
-            remembered: the names of the jobs that the caller knows and the last handled tick that it remembers, or 0.
-                A remembered tick counts if the server has none.
+            remembered: job name -> last tick that the caller handled, or 0. It is used for jobs that have no tick on
+                the server.
         """
         arguments = [part for pair in remembered.items() for part in pair]
         started = time.monotonic()
@@ -161,20 +161,20 @@ class PeriodicStore:
         return left / 1000
 
     def claim(self, name: str, line: Line, job: Prepared | None = None) -> Claimed:
-        """Claim the tick of ``line`` and push its job atomically. Without a job the tick is only marked as handled.
+        """Claim the tick of ``line`` and push its job atomically. If ``job`` is None, only mark the tick as handled.
 
         Raises:
             RedisRefused: the server rejects the push; nothing is claimed.
-            RedisUnavailable: the tick may be claimed; the next `look` shows it.
+            RedisUnavailable: the tick may have been claimed; the next `look` returns the truth.
         """
         result: int = self._redis.run(CLAIM, *self._claim_call(name, line, job))
         return Claimed(result)
 
     def claim_by_script(self, name: str, line: Line, storing: Call) -> tuple[Claimed, Any]:
-        """Claim a tick and push a job that a script stores: both scripts run in one transaction.
+        """Claim a tick and run the script ``storing``, which pushes the job, in one transaction.
 
         Args:
-            storing: the call of the script.
+            storing: script, keys and arguments of the push.
 
         Returns:
             The result, and the reply of the script if the tick was claimed.
@@ -186,8 +186,8 @@ class PeriodicStore:
                     wire.exchange([("UNWATCH",)])
                     return claimed, None
                 script, keys, arguments = storing
-                noting = self._claim_call(name, line, None)
-                commands = [script.by_text(keys, arguments), CLAIM.by_text(*noting)]
+                claim = self._claim_call(name, line, None)
+                commands = [script.by_text(keys, arguments), CLAIM.by_text(*claim)]
                 replies = wire.exchange([("MULTI",), *commands, ("EXEC",)])
                 done = replies[-1]
                 if isinstance(done, OffsiderError):
@@ -197,8 +197,8 @@ class PeriodicStore:
 
     def _watch(self, wire: Wire, name: str, line: Line) -> Claimed:
         """Check whether the tick can be claimed, and watch the keys so that a change aborts the transaction."""
-        looks = [("TIME",), ("HGET", self._ticks, name), ("SISMEMBER", self._paused, name)]
-        replies = wire.exchange([("WATCH", self._ticks, self._paused), *looks])
+        reads = [("TIME",), ("HGET", self._ticks, name), ("SISMEMBER", self._paused, name)]
+        replies = wire.exchange([("WATCH", self._ticks, self._paused), *reads])
         for reply in replies:
             if isinstance(reply, OffsiderError):
                 wire.disconnect()  # a WATCH left on the connection would abort later transactions
@@ -222,7 +222,7 @@ class PeriodicStore:
         return bool(self._changed(("SADD", self._paused, name)))
 
     def resume(self, name: str) -> bool:
-        """Resume a job with its next tick. Return False if it was not paused."""
+        """Resume a job, starting with its next tick. Return False if it was not paused."""
         return bool(self._redis.run(RESUME, [self._ticks, self._paused, self.revision], [name]))
 
     def add(self, entry: Entry) -> bool:
@@ -246,10 +246,10 @@ class PeriodicStore:
             [("LPUSH", key, _stored(line)), ("LTRIM", key, 0, HISTORY - 1), ("EXPIRE", key, HISTORY_SECONDS)]
         )
 
-    def correct(self, name: str, line: Line, by: Line) -> None:
-        """Replace a line of the history by another."""
-        self._redis.call("LREM", self._history(name), 1, _stored(line))
-        self.note(name, by)
+    def replace_line(self, name: str, old: Line, new: Line) -> None:
+        """Replace ``old`` with ``new`` in the history."""
+        self._redis.call("LREM", self._history(name), 1, _stored(old))
+        self.note(name, new)
 
     def history(self, name: str) -> list[Line]:
         """Return the last ten lines, latest first."""
@@ -267,7 +267,7 @@ class PeriodicStore:
         """Publish the entries registered in this process for three minutes.
 
         Args:
-            since: start of the process, epoch seconds. If processes differ, the entry of the newest is shown.
+            since: when the process started, epoch seconds. Where processes differ, readers use the newest one's entry.
             now: the server's time.
         """
         registered = {entry.name: entry.as_json() for entry in entries}
@@ -308,7 +308,7 @@ def _entries(stored: Any) -> Iterator[Entry]:
         try:
             yield Entry.from_json(name, raw)
         except ConfigurationError:
-            continue  # written by another version, whose processes report the error
+            continue  # written by another version; its own processes report the error
 
 
 def _stored(line: Line) -> str:
@@ -316,7 +316,7 @@ def _stored(line: Line) -> str:
 
 
 def _stored_reply(reply: Any) -> Any:
-    """Return the reply of a script in a transaction. Raises its error: the tick is claimed, so that job is lost."""
+    """Return the reply of a script in a transaction, or raise its error: the tick is claimed, so its job is lost."""
     if isinstance(reply, Exception):
         raise reply if isinstance(reply, OffsiderError) else RedisRefused(str(reply))
     return reply
@@ -338,21 +338,21 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def here() -> str:
-    """Return the identity that claims ticks, ``host:pid:nonce``, unique for each call."""
+def claimer_id() -> str:
+    """Return a unique ID for a process that claims ticks, ``host:pid:nonce``."""
     return f"{os.environ.get('DYNO') or socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
 
 
 class Servers:
-    """The assignment of each tick to one server, with a record on ``main``, which all servers can read.
+    """Assigns each tick to one server. The record is on ``main``.
 
     A job goes to one server, and its ticks are claimed there. While a deploy moves it to another server, old processes
-    claim its ticks on one server and new processes on the other. So with several servers, each one asks ``main`` before
-    it claims a tick. A server that gets a job learns there which ticks were already handled.
+    claim its ticks on one server and new processes on the other. With several servers, a worker therefore checks
+    ``main`` before it claims a tick. The record also shows workers of the new server which ticks were already handled.
 
     Args:
         redis: the pool of ``main``.
-        server: the name of the asking server.
+        server: name of the worker's server.
     """
 
     def __init__(self, redis: Redis, server: str) -> None:
@@ -361,15 +361,16 @@ class Servers:
         self._key = f"{redis.keys.prefix}offsider:periodic:homes"
 
     @classmethod
-    def of(cls, here: Installation) -> Servers | None:
+    def of(cls, installation: Installation) -> Servers | None:
         """Return the assignment for a configuration; None if there is only one server."""
-        return cls(here.for_server(MAIN).redis, here.server) if len(here.config.servers) > 1 else None
+        several = len(installation.config.servers) > 1
+        return cls(installation.for_server(MAIN).redis, installation.server) if several else None
 
     def is_assigned(self, name: str, tick: int) -> bool:
-        """Whether this server handles the tick; the first server that asks gets it."""
+        """Return whether this server handles the tick. The first server to ask gets it."""
         return bool(self._redis.run(ASSIGN, [self._key], [name, tick, self._server]))
 
-    def elsewhere(self) -> dict[str, int]:
+    def handled_by_others(self) -> dict[str, int]:
         """Return the latest tick, in epoch seconds, of each job whose last tick another server handled."""
         stored: list[bytes] = self._redis.call("HGETALL", self._key)
         found: dict[str, int] = {}

@@ -83,16 +83,16 @@ def test_the_first_server_that_asks_gets_the_tick_and_may_ask_again(both):
     assert not other.is_assigned("tick", NOON)
     assert not other.is_assigned("tick", NOON - 60)
     assert other.is_assigned("tick", NOON + 60)
-    assert main.elsewhere() == {"tick": NOON + 60}
-    assert other.elsewhere() == {}
+    assert main.handled_by_others() == {"tick": NOON + 60}
+    assert other.handled_by_others() == {}
     main.forget("tick")
-    assert main.elsewhere() == {}
+    assert main.handled_by_others() == {}
 
 
 def test_an_invalid_record_is_ignored(both, raw_redis):
     main, other = map(servers_of, both)
     raw_redis.hset("offsider:periodic:homes", mapping={"tick": "junk", "other": "x bulk"})
-    assert main.elsewhere() == {}
+    assert main.handled_by_others() == {}
     assert other.is_assigned("tick", NOON)
 
 
@@ -154,7 +154,7 @@ def test_main_is_asked_once_during_an_outage_and_updated_after_it(
     worker.service._ask_servers_at = 0.0
     worker.settle()
     main = Servers(Installation.of(worker.config, "main").redis, "main")
-    assert main.elsewhere() == {f"tick-{number}": NOON + 60 for number in range(5)}
+    assert main.handled_by_others() == {f"tick-{number}": NOON + 60 for number in range(5)}
     assert worker.service._unasked == {}
 
 
@@ -163,4 +163,4 @@ def test_removing_a_job_deletes_its_record(both):
     servers_of(Installation.of(main, "bulk")).is_assigned("added", NOON)
     main.use(Periodic())
     PeriodicJobs(main).add("@daily", "A", name="added").remove()
-    assert servers_of(main).elsewhere() == {}
+    assert servers_of(main).handled_by_others() == {}
