@@ -1,8 +1,9 @@
-"""The web application of this process: its settings apply to every configuration that is loaded.
+"""The web application of this process. Its settings apply to every loaded configuration.
 
-1. An extension such as that of Flask sets it, or the environment names it: the settings module of a Django project.
+1. An integration sets it (Flask), or ``DJANGO_SETTINGS_MODULE`` names it (Django).
 2. `Config.load` reads its settings.
-3. Its code configures the default configuration, and the one of a command, when that loads the application.
+3. Its function `configure` runs for the default configuration, and for a command's configuration once the command has
+   loaded the application.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ class Application:
     """A web application.
 
     Attributes:
-        origin: the place of its settings, for messages.
-        settings: as in a configuration file, ``{"redis": {"url": …}}``; stronger than the file, weaker than the
-            environment.
-        configure: imports the rest of the application and adds middleware to a `Config`.
-        command: the command that starts the commands of offsider with this application.
-        replaces_file: the settings replace the configuration file, unless one is named; they may have
+        origin: source of the settings, for error messages.
+        settings: as in a configuration file, ``{"redis": {"url": …}}``. They override the file; environment
+            variables override them.
+        configure: function that imports the rest of the application and adds middleware to a `Config`.
+        command: prefix that runs offsider's commands with this application, such as ``python -m flask offsider``.
+        replaces_file: use the settings instead of a configuration file, unless the user passes one. They may contain
             ``environments``.
     """
 
@@ -55,22 +56,22 @@ def set_application(app: Application | None) -> Application | None:
 
 
 # ----------------------------------------------------------------------------------------------------
-# A Django project as the application of the process: the table ``OFFSIDER`` of its settings, and its app.
+# Django: the application is a project, configured by the dict ``OFFSIDER`` in its settings.
 #
-# Only the settings are imported, not the applications: a supervisor reads the configuration before it forks, and each
-# worker imports the applications itself.
+# Import only the settings, not the apps: a supervisor reads the configuration before it forks, and each worker imports
+# the apps itself.
 
 VARIABLE = "DJANGO_SETTINGS_MODULE"
 TABLE = "OFFSIDER"
 #: The Django app, and its module that configures a process.
 APP = "offsider.django"
 APPLICATION = "offsider.django.application"
-#: Keys of the table that only the app reads.
-OF_THE_APP = frozenset({"configure", "outbox"})
+#: Keys of the dict that only the Django app reads.
+APP_ONLY_KEYS = frozenset({"configure", "outbox"})
 
 
 def django_project(environ: Mapping[str, str]) -> Application | None:
-    """Return the project; None without one, or if the app is not in its ``INSTALLED_APPS``.
+    """Return the Django project; None if there is none, or if ``offsider.django`` is not in ``INSTALLED_APPS``.
 
     Raises:
         ConfigurationError: the settings cannot be imported, or the table is not a dict.
@@ -84,7 +85,7 @@ def django_project(environ: Mapping[str, str]) -> Application | None:
     table: object = getattr(settings, TABLE, {})
     if not isinstance(table, dict):
         raise ConfigurationError(f"{name}: {TABLE} must be a dict of settings, got {table!r}")
-    tree = {key: value for key, value in cast("dict[str, object]", table).items() if key not in OF_THE_APP}
+    tree = {key: value for key, value in cast("dict[str, object]", table).items() if key not in APP_ONLY_KEYS}
     return Application(f"{name}.{TABLE}", tree, _configure, replaces_file=True)
 
 
@@ -93,7 +94,7 @@ def _configure(config: object) -> None:
 
 
 def _settings(name: str) -> Any:
-    if str(Path.cwd()) not in sys.path:  # as manage.py has it; the program `offsider` does not
+    if str(Path.cwd()) not in sys.path:  # manage.py does the same; the program `offsider` does not
         sys.path.insert(0, str(Path.cwd()))
     from django.conf import settings
 

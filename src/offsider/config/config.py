@@ -69,7 +69,7 @@ class Config(Hooks):
 
     Attributes:
         redis, worker, client, routing, slo, log: sections of settings; each assignment is checked. ``redis`` is the
-            server that this process works for: that of its shard, if the worker serves one.
+            server that this process uses: its shard's server, if the worker serves a shard.
         servers: name to section of every server for pushes; ``main`` is the server of the section ``redis``.
         server: the name of the server that this process works for.
         shards: name to section of every shard.
@@ -128,8 +128,8 @@ class Config(Hooks):
         Args:
             path: the file; by default the first of ``offsider.toml``, ``pyproject.toml`` with ``[tool.offsider]`` and
                 ``config/sidekiq.yml`` in ``cwd``, then in ``beside``.
-            environ: the environment; by default that of the process.
-            cwd: the current folder; by default that of the process.
+            environ: the environment; default: the process's environment.
+            cwd: the current folder; default: the process's current folder.
             beside: the folder of the application.
             overrides: settings of the command line, by ``section.key`` or key.
             for_worker: whether a worker uses the configuration, which then serves the shard in
@@ -261,7 +261,7 @@ class Config(Hooks):
         return wanted == "always" or (wanted == "auto" and self.events.listened("leader"))
 
     def _log_error(self, error: BaseException, context: Mapping[str, object]) -> None:
-        """Log an error; that of a job with its traceback and what happens next, others in full for developers only."""
+        """Log an error: a job's error with its traceback and its next step, other errors in full for developers."""
         is_debug = logger.isEnabledFor(logging.DEBUG)
         in_full = self.worker.environment == "development" or is_debug
         then = context.get(NEXT)

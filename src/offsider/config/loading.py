@@ -17,7 +17,7 @@ from offsider.config.environment import (
     environment_name,
     from_environ,
     from_platform,
-    odd_variables,
+    misspelled_variables,
 )
 from offsider.config.files import Assignment, Document, find, from_document, from_tree
 from offsider.config.routing import MAIN
@@ -53,7 +53,7 @@ def read_all(
     *,
     for_worker: bool,
 ) -> Loaded:
-    """Read all sources; the arguments are those of `Config.load`.
+    """Read all sources; takes the arguments of `Config.load`.
 
     Raises:
         ConfigurationError: a source cannot be read, or sets something unknown.
@@ -72,7 +72,7 @@ def read_all(
     return Loaded(
         None if document is None else document.path,
         app,
-        (*(document.notes if document is not None else ()), *odd_variables(environ)),
+        (*(document.notes if document is not None else ()), *misspelled_variables(environ)),
         tuple(written),
         (*from_environ(environ, for_worker=for_worker), *given),
     )

@@ -60,7 +60,7 @@ class QueueSpec:
 
 
 def parse_all(values: Iterable[object]) -> tuple[QueueSpec, ...]:
-    """Parse a list of queues; ConfigurationError also for a duplicate name."""
+    """Parse a list of queues; ConfigurationError for an invalid or duplicate name."""
     specs = tuple(QueueSpec.parse(value) for value in values)
     names = [spec.name for spec in specs]
     for name in names:

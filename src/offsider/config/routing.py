@@ -4,7 +4,7 @@
 2. A rule without a queue routes the job to the queue named after it.
 3. A job that matches no rule uses the queue that it declares, or else the queue named after it.
 4. Without any rules, a job uses the queue that it declares, or else the default queue.
-5. The server is that of the winning rule, else the server that the job declares, else ``main``.
+5. The server comes from the winning rule, else from the job's declaration, else it is ``main``.
 
 The grammar of a query is in ``core/routing_grammar.py``.
 """

@@ -4,7 +4,8 @@
 2. The shard serves the queues of these jobs, by the current routing rules or else by the declarations.
 3. Workers serve a queue as a whole, including jobs there that the query does not select; a warning reports them.
 
-The settings of a shard (queues, select, server, replicas and others) are `ShardSection` in ``config/settings.py``.
+The settings of a shard (queues, select, server, replicas and others) are `ShardSection` in ``config/settings.py``;
+`of_shard` in ``config/loading.py`` applies them to a worker that serves the shard.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def _plain(value: object) -> Any:
 
 
 def _translated(tree: Mapping[str, Any], origin: str, notes: list[str]) -> dict[str, Any]:
-    """Translate Sidekiq's keys to those of offsider."""
+    """Translate Sidekiq's keys to offsider's."""
     ours: dict[str, Any] = {}
     for key, value in tree.items():
         if key == "verbose":

@@ -130,7 +130,7 @@ class WebFacts:
 
 @dataclass(frozen=True)
 class WebNote:
-    """A sentence. ``tone`` is that of `WebBadge`."""
+    """A sentence. ``tone`` as in `WebBadge`."""
 
     text: str
     tone: str = ""

@@ -38,12 +38,12 @@ def test_a_variable_has_the_section_and_the_key_in_its_name(tmp_path):
 )
 def test_a_variable_of_an_earlier_release_is_refused_with_its_new_name(tmp_path, variable, meant):
     """A client that ignored its prefix, or a worker its queues, would lose sight of jobs."""
-    with pytest.raises(ConfigurationError, match=f"{variable} is not read: set {meant} instead"):
+    with pytest.raises(ConfigurationError, match=f"{variable} is no longer supported: set {meant} instead"):
         load(tmp_path, **{variable: "9"})
 
 
 def test_a_variable_of_a_capsule_is_refused(tmp_path):
-    with pytest.raises(ConfigurationError, match=r"OFFSIDER_CAPSULES_X_MODE is not read: rename it"):
+    with pytest.raises(ConfigurationError, match=r"rename OFFSIDER_CAPSULES_X_MODE, and use"):
         load(tmp_path, OFFSIDER_CAPSULES_X_MODE="random")
     assert load(tmp_path, OFFSIDER_CAPSULES_X_SERVICE_HOST="10.0.0.1").warnings == []
 
@@ -80,7 +80,7 @@ def test_a_wrong_database_names_the_variable_and_not_the_password(tmp_path):
 
 
 def test_redis_provider_names_another_variable(tmp_path):
-    with pytest.raises(ConfigurationError, match="holds the name of a variable"):
+    with pytest.raises(ConfigurationError, match="must be the name of a variable"):
         load(tmp_path, REDIS_PROVIDER="redis://a")
     with pytest.raises(ConfigurationError, match="names the variable HEAP_URL, which is not set"):
         load(tmp_path, REDIS_PROVIDER="HEAP_URL")
