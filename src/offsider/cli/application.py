@@ -81,7 +81,7 @@ def load_extensions(named: Sequence[str], config: Config) -> BrokenApplication |
     """Load the application for its extensions, which for example release the locks of deleted jobs.
 
     Args:
-        named: the targets from the command line; if empty, those of ``worker.require``.
+        named: the targets from the command line; if empty, the targets of ``worker.require``.
         config: the configuration to which the extensions are added.
 
     Returns:

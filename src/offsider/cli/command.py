@@ -98,7 +98,7 @@ CONNECTION = (
 
 
 def connected(server: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add ``-C`` and ``-e`` to a command, which gets their values and that of ``-r`` as a `Connection`.
+    """Add ``-C`` and ``-e`` to a command, which receives their values and the value of ``-r`` as a `Connection`.
 
     Args:
         server: the help of the option ``--server``; empty for a command without it.

@@ -48,7 +48,7 @@ def explain(what: str, error: BaseException) -> str:
 
 
 def user_line(error: BaseException) -> str | None:
-    """Return ``file:line: source`` of the innermost line outside of Python and installed packages, or None."""
+    """Return ``file:line: source`` of the innermost line outside Python and installed packages, or None."""
     if isinstance(error, SyntaxError) and error.filename:
         return _shown(error.filename, error.lineno or 0, (error.text or "").strip())
     found: TracebackType | None = None
@@ -78,7 +78,7 @@ def _is_the_users(file: str) -> bool:
 
 
 def _shown(file: str, line: int, source: str) -> str:
-    with suppress(ValueError):  # a file outside of the current folder: show the whole path
+    with suppress(ValueError):  # a file outside the current folder: show the whole path
         file = str(Path(file).resolve().relative_to(Path.cwd()))
     return f"{file}:{line}: {source}" if source else f"{file}:{line}"
 

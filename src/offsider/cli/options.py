@@ -65,7 +65,7 @@ class WorkerOptions:
             "groups": self.group,
         }
         settings |= {name: value for name, value in given.items() if value}
-        # The queues that --select chooses replace those of all other settings.
+        # The queues that --select chooses replace the queues of all other settings.
         settings |= {"queues": (), "groups": ()} if self.select else {}
         settings |= {"keeper": False} if self.no_keeper else {}
         return settings | ({"level": "debug"} if self.verbose else {})

@@ -90,7 +90,7 @@ def check(connection: Connection, require: tuple[str, ...], *, foreign: bool) ->
 @REQUIRE
 @click.pass_obj
 def run(connection: Connection, names: tuple[str, ...], require: tuple[str, ...]) -> int:
-    """Push these jobs now, outside of their schedule."""
+    """Push these jobs now, outside their schedule."""
 
     def act(job: PeriodicJob) -> str:
         jid = job.run()

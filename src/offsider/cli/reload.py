@@ -39,7 +39,7 @@ class Reloader:
     Args:
         options: the command line.
         words: the words of the command line after ``worker``.
-        command: the command to which the options of the worker are added; default: that of the web application.
+        command: the command to which the options of the worker are added; default: the web application's command.
     """
 
     def __init__(self, options: WorkerOptions, words: Sequence[str], command: tuple[str, ...] = ()) -> None:
@@ -104,7 +104,7 @@ def arguments(words: Sequence[str]) -> list[str]:
 
 
 def watched_folders(options: WorkerOptions) -> list[Path]:
-    """Return the current folder, and the application's folder if it is outside of the current one."""
+    """Return the current folder, and the application's folder if it is outside the current one."""
     folders = [Path.cwd()]
     beside = folder_beside(options.require)
     if beside is not None and not beside.resolve().is_relative_to(folders[0]):

@@ -190,7 +190,7 @@ def _plans(config: Config) -> list[ShardPlan]:
 
 
 def _of_capsules(config: Config) -> set[str]:
-    """Return the queues that every worker serves in addition to those of its shard."""
+    """Return the queues that every worker serves in addition to its shard's queues."""
     return {spec.name for name, capsule in config.capsules.items() if name != DEFAULT for spec in capsule.specs}
 
 

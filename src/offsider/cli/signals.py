@@ -1,11 +1,12 @@
 """A queue of signals: the handlers only record them, and the main thread handles them one by one.
 
 1. `SignalQueue.install` points Python's wakeup fd at a pipe and sets a handler for each known signal. Call it again
-   after the application was loaded: it installs the pipe and the handlers again, and keeps those of the application.
-   In between, while `booting`, TERM and INT raise `StoppedEarly`, since nothing runs yet that needs an orderly stop.
-2. A signal writes its number to the pipe; handlers installed before ours are called first.
-3. `SignalQueue.wait` sleeps on the pipe and returns the names that arrived, including signals sent through Redis,
-   which the process sends to itself.
+   after loading the application: it reinstalls the pipe and the handlers, and still calls the application's handlers.
+   While `booting` is true, TERM and INT raise `StoppedEarly`, because nothing needs an orderly stop yet.
+2. Python writes the signal number to the pipe. Our handler calls the one that was installed before it; the main thread
+   acts afterwards.
+3. `SignalQueue.wait` sleeps on the pipe and returns the names that arrived, including those that arrive through Redis:
+   the process sends them to itself.
 4. A process that a job forks gets its original handlers back: otherwise a TERM to it would write to the worker's pipe.
    Signals are blocked during the fork, because one may arrive before the child has restored the handlers.
 """
@@ -36,7 +37,7 @@ class StoppedEarly(BaseException):
 
 
 def send_to_self(name: str) -> None:
-    """Send a signal to this process, so that one sent through Redis reaches the application's handlers too."""
+    """Send a signal to this process, so that one received through Redis also reaches the application's handlers."""
     number = getattr(signal, f"SIG{name}", None) if name in NAMES else None
     if number is None:
         logger.warning("ignoring the signal %s: a worker does not handle it", name)
@@ -56,28 +57,34 @@ class SignalQueue:
         os.set_blocking(self._reading, False)
         os.set_blocking(self._writing, False)
         self._old_wakeup_fd: int | None = None
-        #: The signal mask of each thread that forks, from before the fork.
+        #: Signal mask of each forking thread before the fork.
         self._forking = threading.local()
         self.booting = False
 
     def install(self) -> None:
-        """Install the handlers, or reinstall replaced ones; ConfigurationError outside of the main thread."""
+        """Install the handlers, or reinstall those that were replaced.
+
+        Raises:
+            ConfigurationError: not called in the main thread.
+        """
         try:
             earlier_fd = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
         except ValueError as error:
             raise ConfigurationError(f"signal handlers must be installed in the main thread: {error}") from error
         if self._old_wakeup_fd is None:
             self._old_wakeup_fd = earlier_fd
-            os.register_at_fork(before=self._block, after_in_parent=self._unblock, after_in_child=self._let_go)
+            os.register_at_fork(
+                before=self._block, after_in_parent=self._unblock, after_in_child=self._restore_in_child
+            )
         for number in self._numbers:
             handler = signal.getsignal(number)
-            if handler == self._note:
+            if handler == self._handle:
                 continue
             self._restore.setdefault(number, handler)
             # Python's default handler of INT raises KeyboardInterrupt at any point of the main thread.
             if callable(handler) and handler is not signal.default_int_handler:
                 self._earlier[number] = handler
-            signal.signal(number, self._note)
+            signal.signal(number, self._handle)
 
     def uninstall(self) -> None:
         """Restore the earlier handlers."""
@@ -88,7 +95,7 @@ class SignalQueue:
             signal.set_wakeup_fd(self._old_wakeup_fd)
             self._old_wakeup_fd = None
 
-    def _let_go(self) -> None:
+    def _restore_in_child(self) -> None:
         """In a forked child: restore the handlers of the application."""
         self._restore.update({number: self._earlier[number] for number in self._restore if number in self._earlier})
         self.uninstall()
@@ -107,7 +114,7 @@ class SignalQueue:
         os.close(self._writing)
 
     def wake(self) -> None:
-        """End a `wait` early."""
+        """Make `wait` return early."""
         with suppress(BlockingIOError):  # the pipe is full, so the waiting thread is awake already
             os.write(self._writing, b"\0")
 
@@ -121,8 +128,9 @@ class SignalQueue:
 
         Args:
             timeout_seconds: how long to wait.
-            also: file descriptors that end the wait too when they become readable.
-            before_reading: called before the pipe is read, because its descriptor number may have been reused.
+            also: additional file descriptors; the wait also ends when one is readable.
+            before_reading: called before the pipe is read. A job may have closed the descriptor, so its number may
+                belong to another file.
         """
         try:
             readable, _, _ = select.select([self._reading, *also], [], [], timeout_seconds)
@@ -143,8 +151,8 @@ class SignalQueue:
             taken.append(self._failures.popleft())
         return taken
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        """Signal handler: the number is in the pipe already, so it only calls the earlier handler."""
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        """Call the earlier handler; the number is in the pipe. While booting, raise StoppedEarly for TERM and INT."""
         if self.booting and self._numbers[number] in STOPS:
             raise StoppedEarly
         earlier = self._earlier.get(number)

@@ -91,10 +91,10 @@ def test_the_ledger_records_every_run(folder, error, outcome):
         return "result"
 
     if error is None:
-        assert jobs.keep_ledger(context(), call_next) == "result"
+        assert jobs.record_run(context(), call_next) == "result"
     else:
         with pytest.raises(error):
-            jobs.keep_ledger(context(), call_next)
+            jobs.record_run(context(), call_next)
     assert words(folder) == ["began", outcome]
 
 
@@ -105,7 +105,7 @@ def test_a_process_of_the_demo_ends_when_its_stdin_closes(monkeypatch):
     monkeypatch.setattr(os, "kill", lambda *words: (sent.append(words), ended.set()))
     config = Config()
     jobs.configure(config)
-    assert jobs.keep_ledger in config.server_middleware
+    assert jobs.record_run in config.server_middleware
     assert not ended.wait(0.05)
 
     os.close(writer)

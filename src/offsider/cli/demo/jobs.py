@@ -1,12 +1,12 @@
-"""The application of the demo: the jobs of a small shop. Workers and the web UI load it with ``-r``.
+"""Demo application: the jobs of a small shop. Workers and the web UI load it with ``-r``.
 
 For each order:
 
-1. `confirm_order` runs for each item and pushes `check_stock`. The items are a batch, whose callback is `thank`.
+1. `confirm_order` runs for each item and pushes `check_stock`. The items form a batch with the callback `thank`.
 2. `check_stock`, an ``async def``, asks three suppliers at the same time and pushes `charge_card`.
 3. `charge_card` fails on its first attempt for every fifth item; the retry succeeds.
 4. `PrintLabel` fails on every attempt for every eighth order and moves to the dead set.
-5. `write_report` is scheduled for a second later. At most 40 start in a second, and its result is kept.
+5. `write_report` is scheduled for a second later. A rate limit allows 40 per second; results are kept for 10 minutes.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ REPORT_SECONDS = 0.2
 
 
 def configure(config: Config) -> None:
-    """Use the extensions, keep the ledger around every run, and stop this process when the demo ends."""
+    """Install the extensions and the ledger middleware, and stop this process when the demo ends."""
     use_extensions(config)
-    config.server_middleware.add(keep_ledger)
+    config.server_middleware.add(record_run)
     threading.Thread(target=stop_with_the_demo, name="demo-parent", daemon=True).start()
 
 
 def use_extensions(config: Config) -> None:
-    """Use the extensions of the jobs, also in the process that pushes them."""
+    """Install the extensions that the jobs need. The pushing process calls this, too."""
     for extension in (Batches(), ConcurrencyLimits(), Results()):
         config.use(extension)
 
 
 def stop_with_the_demo() -> None:
-    """Send TERM to this process when stdin closes: the demo holds the other end, even if it is killed."""
+    """Send TERM to this process when stdin closes, which happens even if the demo process is killed."""
     os.read(0, 1)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def keep_ledger(job: JobContext, call_next: Callable[[JobContext], object]) -> object:
+def record_run(job: JobContext, call_next: Callable[[JobContext], object]) -> object:
     """Record the start and the outcome of each run, before the worker reports it to the server."""
 
-    def record(word: str) -> None:
-        ledger().write(word, job.jid, job.name, job.attempt)
+    def record(event: str) -> None:
+        ledger().write(event, job.jid, job.name, job.attempt)
 
     record("began")
     try:
@@ -74,7 +74,7 @@ def ledger() -> Ledger:
     return Ledger(Path())
 
 
-def soon(count: int, error: BaseException, payload: JobPayload) -> float:  # noqa: ARG001  # the hook's shape
+def soon(count: int, error: BaseException, payload: JobPayload) -> float:  # noqa: ARG001  # the hook's signature
     """Seconds until the next attempt; the worker adds jitter."""
     return 0.5 + count / 2
 
