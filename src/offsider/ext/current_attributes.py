@@ -5,7 +5,7 @@
 2. A run sets the variables from the payload; so does a move of a stored job through client middleware. Each key that
    cannot be read is logged, and its variables keep their defaults. Each value that stays in its stored form is logged.
 
-With wire version 8 the format is that of Sidekiq 8, a list of pairs with the values of `offsider.core.active_job`; with
+With wire version 8 the format is Sidekiq 8's, a list of pairs with the values of `offsider.core.active_job`; with
 earlier versions, a JSON object. Both formats are read with every wire version.
 """
 

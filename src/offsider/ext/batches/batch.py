@@ -51,14 +51,14 @@ class Batch:
         bid: id of an existing batch, to add jobs or read its status. Omit it to create a batch; the other arguments are
             for new batches.
         description: shown on the pages.
-        callback_queue: queue of the callbacks; by default, that of each callback job.
+        callback_queue: queue of the callbacks; default: the queue of each callback job.
         autoflush: store pushes each time this many are collected, so that a block of millions needs little memory.
             After an exception, the stored ones run, and the batch stays open. 0: store all at the end.
         tags: labels, a list or tuple of texts.
         data: JSON values for callbacks and the status.
         config: by default the configuration of this process.
 
-    A batch lives on the server that the process works for, or that of the `via` block in which the object is made.
+    A batch is stored on the process's server, or on the server of the `via` block that creates the object.
 
     Attributes:
         bid: its id.
@@ -131,7 +131,7 @@ class Batch:
     def jobs(self) -> Block:
         """Return a block that adds the jobs pushed inside: ``with batch.jobs():``, or ``async with``.
 
-        Usable again, also from members, callbacks of children, and other processes, until the batch has succeeded.
+        Usable again, including from members, callbacks of children, and other processes, until the batch has succeeded.
         At its end, the block raises:
 
             UnknownBatch: the batch does not exist, or has expired.
@@ -237,7 +237,7 @@ class Batch:
     def close_blocks(self) -> None:
         """Close all open blocks, and push the callbacks whose condition holds.
 
-        For a batch that stays open because a process died in a block outside of jobs. No other process may be adding
+        For a batch that stays open because a process died in a block outside a job. No other process may be adding
         jobs. Raises UnknownBatch if the batch does not exist or has expired.
         """
         self.close("")

@@ -132,7 +132,7 @@ class _Openings:
 
 
 class Block(Collector):
-    """The pushes of one ``with batch.jobs():``, also ``async with``."""
+    """The pushes of one ``with batch.jobs():`` or ``async with batch.jobs():``."""
 
     def __init__(self, batch: Opens, autoflush: int) -> None:
         self.batch = batch

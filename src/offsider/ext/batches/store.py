@@ -1,4 +1,4 @@
-"""Batches in Redis. The names of the keys are those of Sidekiq Pro; their contents are offsider's.
+"""Batches in Redis. The keys have Sidekiq Pro's names, but offsider's contents.
 
 ==================  ======  ===================================================  ==================================
 key                 type    contents                                             expires

@@ -120,7 +120,7 @@ class Chain(_Flow, Generic[R_co]):
         self._last = before
 
     def enqueue(self) -> JobId[R_co]:
-        """Push the steps, and return the id of the last one; of a group at the end, that of its last member.
+        """Push the steps, and return the id of the last one; for a final group, the id of its last member.
 
         Raises:
             InvalidOptions: a step is invalid, or client middleware stopped it.

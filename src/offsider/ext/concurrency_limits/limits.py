@@ -107,7 +107,7 @@ class Limits:
         return iter(self._limits(sorted(names), sorted({*names, *groups})))
 
     def find(self, name: str) -> Limit:
-        """Return the limit of a class, also if it has none."""
+        """Return the limit of a class, even if it has none."""
         name = self.name_of(name)
         return self._limits([name], self._groups(name))[0]
 
@@ -141,7 +141,7 @@ class Limits:
         return [Holder(run.jid, run.process, since) for run, since in found[:most]]
 
     def held(self, name: str, start: int = 0, count: int = 100) -> list[JobRecord]:
-        """Return held jobs of a class, or of a key, next first; those of a class are sorted by key.
+        """Return held jobs of a class, or of a key, next first; jobs of a class are sorted by key.
 
         Args:
             name: of the class, or of a key: ``app.jobs.transfer[42]``.
@@ -160,7 +160,7 @@ class Limits:
         """Set the maximum of concurrent runs; it overrides the code. 0: no limit.
 
         Raises:
-            InvalidOptions: the limit is not a whole number from 0 to 1,000,000, or the name is that of a key.
+            InvalidOptions: the limit is not a whole number from 0 to 1,000,000, or the name belongs to a key.
         """
         if rules.number(limit) < 0:
             raise InvalidOptions(
@@ -255,7 +255,7 @@ class Limits:
         return done
 
     def _limits(self, names: Sequence[str], groups: Sequence[str]) -> list[Limit]:
-        """Return the limits of classes, with the sums of their groups; or those of groups, if these are the names."""
+        """Return the limits of classes, with the sums of their groups; or the limits of the named groups."""
         settings, declared, rates = store.settings(self._redis), _declared(self._here), store.rates(self._redis)
         counts = dict(zip(groups, store.counts(self._redis, groups, clocks.look(self._redis)[0] * 1000), strict=True))
         limits: list[Limit] = []

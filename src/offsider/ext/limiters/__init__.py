@@ -1,7 +1,7 @@
 """Limiters: limit the use of a resource across all processes, for example calls of another company's API.
 
 1. A `Limiter` is used in jobs, web requests and scripts (`limiter`, `use`). Each check is one script (`store`).
-2. In a job, server middleware turns `OverLimit` into a reschedule, which is no failure (`Reschedules`).
+2. In a job, server middleware turns `OverLimit` into a reschedule, which is not a failure (`Reschedules`).
 3. Operators see and reset limiters (`limiter_set`, `web`, `doctor`).
 """
 
@@ -71,7 +71,7 @@ class Limiters:
         reschedule: how often a job over a limit is rescheduled; after that the error is a failure. 0: at once.
         backoff: called with the limiter, the job and the error; returns the seconds until the job runs again.
             Default: Sidekiq Enterprise's, about five minutes more each time.
-        errors: more exceptions that reschedule a job, such as those of an API client for the status 429. For these,
+        errors: more exceptions that reschedule a job, such as an API client's error for the status 429. For these,
             the limiter passed to ``backoff`` is None.
         ttl: limiters are deleted when they were unused for this time, in seconds; at least a day. Default: 90 days.
 

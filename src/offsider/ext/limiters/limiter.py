@@ -63,14 +63,14 @@ class Settings:
 
 
 class LimiterOptions(TypedDict, total=False):
-    """Options of all limiters; each overrides the one of the extension.
+    """Options of all limiters; each overrides the extension's option.
 
     Attributes:
         backoff: called with the limiter, the job and the error; returns the seconds until a job over the limit runs
             again. ``job.payload["overrated"]`` is the number of its reschedules, including this one.
         reschedule: number of times that a job is rescheduled; after that the error is a failure. 0: at once.
         ttl: the limiter is deleted when it was unused for this time, in seconds; at least a day.
-        config: the configuration; default: that of the process.
+        config: the configuration; default: the process's.
     """
 
     backoff: Backoff
@@ -94,7 +94,7 @@ class Limiter:
 
     Attributes:
         definition: kind, name and limits.
-        backoff, reschedule: as in `LimiterOptions`; None for those of the extension.
+        backoff, reschedule: as in `LimiterOptions`; None for the extension's options.
     """
 
     def __init__(self, definition: Definition, **options: Unpack[LimiterOptions]) -> None:

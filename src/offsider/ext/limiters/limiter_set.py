@@ -60,7 +60,7 @@ class LimiterSet:
             print(limiter.kind, limiter.name, limiter.overages)
 
     Args:
-        config: the configuration; default: that of the process.
+        config: the configuration; default: the process's.
         most: maximum number of limiters to read.
 
     Every method raises RedisFailure if the server is unreachable.

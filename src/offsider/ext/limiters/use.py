@@ -56,7 +56,7 @@ class Use:
         Only the last report counts. Other kinds than points ignore it.
 
         Raises:
-            ConfigurationError: it is no number of at least 0.
+            ConfigurationError: it is not a number of at least 0.
         """
         if type(points) not in (int, float) or not 0 <= points <= 1e9:
             raise ConfigurationError(f"{self._what}: points_used expects a number of at least 0, got {points!r}")

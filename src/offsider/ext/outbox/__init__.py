@@ -1,7 +1,7 @@
 """The transactional outbox: a push is a row in the application's database, in the transaction that is open.
 
 1. The client prepares the push at the call: middleware runs, and the jid and the bytes are final (`Outbox.hook`).
-2. The row becomes visible with the commit. A rollback, also to a savepoint, removes it.
+2. The row becomes visible with the commit. A rollback, including to a savepoint, removes it.
 3. A relay in one worker moves committed rows to Redis and deletes them (`relay`). A repetition stores no job twice.
 
 A source connects it with a database: `offsider.django`, or `offsider.integrations.sqlalchemy_outbox`.

@@ -1,7 +1,7 @@
 """States, results, progress and cancellation of jobs.
 
 1. A push, the start of a run and each outcome write the state of a tracked job (`without_runs`, `runs`, `states`,
-   `store`); those of pushes and outcomes in the same script as the job.
+   `store`); writes of pushes and outcomes in the same script as the job.
 2. `reader` implements the methods of `JobId`. A caller that waits for a result sends nothing (`subscriber`).
 3. A cancellation deletes a waiting job (`reader`) or reaches the process that runs it (`runs`, `control`).
 """

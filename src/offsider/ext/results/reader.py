@@ -103,7 +103,7 @@ class Reader:
         return any(_ask(self._here, jid, hard=hard) or _remove_untracked(self._here, jid) for _ in range(2))
 
     async def acancel(self, jid: str, *, hard: bool) -> bool:
-        """See `JobId.acancel`. In a thread: the search for the job is that of the inspector."""
+        """See `JobId.acancel`. In a thread, because the inspector searches for the job."""
         return await asyncio.to_thread(self.cancel, jid, hard=hard)
 
     def _wait(self, jid: str, stored: Stored, timeout: float | None) -> Stored:

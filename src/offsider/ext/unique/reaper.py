@@ -183,7 +183,7 @@ class Reaper:
 
 
 def other_servers(here: Installation) -> Sequence[Redis]:
-    """Return the pools of all servers except that of ``config``."""
+    """Return the pools of all servers except the server of ``config``."""
     return [here.for_server(name).redis for name in here.config.servers if name != here.server]
 
 
