@@ -38,7 +38,7 @@ class Outage:
     def noticed(self, error: Exception) -> None:
         """Report the first of consecutive failures, then one per minute.
 
-        A refusal (a key of the wrong type, a missing permission) is no outage: other commands still succeed.
+        A refusal (a key of the wrong type, a missing permission) is not an outage: other commands still succeed.
         """
         now = time.monotonic()
         kind = _kind(error)

@@ -56,7 +56,7 @@ class WorkerParts:
         stopping: returns whether the worker is stopping.
         give_up: stops the worker for the given reason, with an exit code that makes its supervisor restart it.
         time_limits: enforces the time limits of jobs; None disables them.
-        admissions: decide whether a job runs; they run before those of extensions.
+        admissions: decide whether a job runs; they run before the admissions of extensions.
         isolation: decides which jobs must run alone.
     """
 

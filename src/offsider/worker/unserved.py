@@ -5,7 +5,7 @@
 2. Every minute, the service checks whether jobs wait in these queues. If no process serves one, a warning names it,
    once until a process has served it.
 
-Queues of other servers, and those of the configured shards and groups, do not count.
+Queues of other servers, shards and groups in the configuration do not count.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 If this owner was declared dead, the server refuses the beat, and the ownership takes a new nonce. At each beat the
 fetchers also compare the number of their jobs with the length of their private lists. The keeper beats too, from a
-process that no job can block; this service reports to it at each beat, and also when a beat failed.
+process that no job can block; this service reports to it at each beat, even when the beat failed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes that are not merged with those of other jobs: one script for each disposition, and requeueing."""
+"""Writes that are not merged with other jobs' writes: one script for each disposition, and requeueing."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class ImmediateWrites:
         return working.copies(self._context.redis, entry) < self._state.in_flight.copies(entry)
 
     def give_back(self, units: Sequence[tuple[UnitOfWork, bytes]]) -> None:
-        """Requeue jobs, except those of a fenced identity, which other processes own.
+        """Requeue jobs, except jobs of a fenced identity, which other processes own.
 
         Raises:
             RedisFailure: some may not have been requeued; the next comparison finds them.

@@ -194,7 +194,7 @@ class LeadingThread:
             self._offer(units)
 
     def _take_in(self, request: Request, result: ClaimReply) -> None:
-        """Make jobs available to threads: jobs from pops first, because they arrived before those of the claim."""
+        """Make jobs available to threads: jobs from pops first, because they arrived before the claimed jobs."""
         self._heed_pops()
         now, owner = request.at, request.owner
         popped = self._popped(owner, now)
@@ -204,7 +204,7 @@ class LeadingThread:
             self._offer(self._allowed(units, result.paused, request.order) if popped else units)
 
     def _popped(self, owner: Owner, now: float) -> list[UnitOfWork]:
-        """Return the jobs that pops have moved; those of a fenced identity belong to other processes."""
+        """Return the jobs that pops have moved, except jobs of a fenced identity, which other processes own."""
         entries = self._wait.pops.take()
         return [UnitOfWork(entry.queue, entry.raw, owner, now) for entry in entries if entry.owner == owner]
 

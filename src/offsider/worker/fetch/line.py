@@ -339,7 +339,7 @@ class Line:
     def _keep(self, request: Request, error: RedisFailure) -> None:
         """Keep the acknowledgements of a failed request for the next one.
 
-        If its connection is closed, also keep those of the other requests under way on it.
+        If its connection is closed, keep the jobs of its other pending requests, too.
         """
         self.dry = False
         unacknowledged = self._state.unacknowledged

@@ -129,7 +129,7 @@ class ReliableFetcher(Fetcher):
             return True
 
     def give_back(self, units: Sequence[tuple[UnitOfWork, bytes]]) -> None:
-        """Requeue jobs, except those of a fenced identity, which other processes own."""
+        """Requeue jobs, except jobs of a fenced identity, which other processes own."""
         if self._context.abandoned.is_set():
             self._leader.hurry()
             self._acknowledger.flush()

@@ -188,7 +188,7 @@ class AsyncRunner:
 
 
 def _cancellation_of(task: asyncio.Task[Any]) -> BaseException:
-    """Return the error that ended a cancelled task: that of a time limit, or a plain CancelledError."""
+    """Return the error that ended a cancelled task: a time limit's error, or a plain CancelledError."""
     try:
         task.exception()
     except asyncio.CancelledError as error:
@@ -248,7 +248,7 @@ def _came_back() -> NoReturn:
 
 
 def _caused_by_cancellation(error: BaseException) -> bool:
-    """Return whether a cancellation caused ``error``, also if the job raised another exception from it."""
+    """Return whether a cancellation caused ``error``, even if the job raised another exception from it."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:

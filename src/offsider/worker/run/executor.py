@@ -1,12 +1,12 @@
 """One run of one job, from its bytes to its outcome.
 
 1. Decode and normalize the payload. A malformed payload ends here; a warning reports unusable values.
-2. Call the chain of admissions: kill switches, stranded jobs, and those of extensions. Each is
+2. Call the chain of admissions: kill switches, stranded jobs, and extensions. Each is
    ``admission(job, call_next)`` and returns an outcome. Without ``call_next`` the job does not run, and one line is
    logged. An expired job ends here too, with the effects of the admissions.
 3. The job log writes ``start``, and ``done`` or ``fail``.
 4. The reloader does the setup and cleanup that a web framework does around each request.
-5. The registry finds the job, by its class name only.
+5. The registry found the job before step 2, by its class name only; a class that it lacks raises `UnknownJob` here.
 6. The chain of server middleware runs around `perform`, which runs inside the interruptible window.
 
 An exception in any of them becomes the outcome. The executor writes nothing to Redis; admissions may. The fetcher

@@ -147,7 +147,7 @@ class Retrier:
 
 
 def retry_option(payload: JobPayload, declared: Declared | None) -> bool | int | None:
-    """Return the option ``retry`` of a job: that of its payload, else that of its declaration."""
+    """Return the option ``retry`` of a job, from its payload or else from its declaration."""
     retry = payload.get("retry")
     if retry is not None:  # Ruby stores an option that is nil as null, which means "not set"
         return retry
