@@ -85,7 +85,7 @@ def migrate(
 
 
 def run(migration: Migration, *, preview: bool, ask: bool) -> int:
-    """Show, ask, move. Returns the exit code. Raises OffsiderError."""
+    """Show the plan, confirm it and move the jobs. Returns the exit code. Raises OffsiderError."""
     if preview or ask:
         found = _with_progress(migration.preview)
         click.echo("\n".join(shown(found, "to move")))

@@ -73,7 +73,7 @@ def test_every_eighth_label_always_fails():
     jobs.PrintLabel().perform(1)
     with pytest.raises(LookupError):
         jobs.PrintLabel().perform(8)
-    assert jobs.soon(0, LookupError(), context().payload) > 0
+    assert jobs.short_delay(0, LookupError(), context().payload) > 0
 
 
 def test_a_report_sleeps_for_its_duration(monkeypatch):

@@ -74,7 +74,7 @@ def ledger() -> Ledger:
     return Ledger(Path())
 
 
-def soon(count: int, error: BaseException, payload: JobPayload) -> float:  # noqa: ARG001  # the hook's signature
+def short_delay(count: int, error: BaseException, payload: JobPayload) -> float:  # noqa: ARG001  # the hook's signature
     """Seconds until the next attempt; the worker adds jitter."""
     return 0.5 + count / 2
 
@@ -91,13 +91,13 @@ async def check_stock(order: int, item: int) -> None:
     ledger().pushed(await charge_card.aenqueue(order, item))
 
 
-@job(name="charge_card", queue="payments", retry=5, retry_in=soon)
+@job(name="charge_card", queue="payments", retry=5, retry_in=short_delay)
 def charge_card(order: int, item: int) -> None:
     if current_job().attempt == 1 and (order + item) % 5 == 0:
         raise ConnectionError("the bank did not answer")
 
 
-class PrintLabel(Job, name="print_label", queue="labels", retry=1, retry_in=soon):
+class PrintLabel(Job, name="print_label", queue="labels", retry=1, retry_in=short_delay):
     """The label of an order."""
 
     def perform(self, order: int) -> None:

@@ -345,7 +345,7 @@ def refuse_threads() -> None:
 
 
 def other_threads() -> list[str]:
-    """Return the names of all other threads; threads that Python does not know have their system name."""
+    """Return the names of all other threads; threads that Python did not start have their system name."""
     here = threading.get_native_id()
     python = {thread.native_id: thread.name for thread in threading.enumerate()}
     if not TASKS.is_dir():

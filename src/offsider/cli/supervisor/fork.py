@@ -155,7 +155,7 @@ UNREAPED = os.WEXITED | os.WNOHANG | os.WNOWAIT if hasattr(os, "waitid") else 0
 
 @dataclass
 class Child:
-    """A worker as its supervisor sees it.
+    """The supervisor's record of one worker.
 
     Attributes:
         slot: index among the workers, from 0.

@@ -297,7 +297,7 @@ class Metrics(Tab):
 
 #: Time budget of one refresh.
 BUDGET_MS = 500
-#: A scan stops after this many matches: nobody needs more pages.
+#: A scan stops after this many matches: more pages are useless.
 MOST = 10_000
 
 
