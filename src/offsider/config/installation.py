@@ -1,7 +1,7 @@
 """One server of a configuration at run time: its connections, and the objects that the process shares for it.
 
-`Config` holds values. `Installation.of` returns what the process has made from them for one server; another server of
-the same configuration is `Installation.for_server`.
+`Config` contains values. `Installation.of` returns the objects that the process has created from them for one
+server; `Installation.for_server` returns the installation of another server in the same configuration.
 """
 
 from __future__ import annotations

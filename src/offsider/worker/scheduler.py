@@ -49,7 +49,7 @@ LEASE_SECONDS = 5.0
 RENEW_SECONDS = LEASE_SECONDS / 2
 #: Maximum sleep of the lease holder if the server sends no notifications.
 POLL_SECONDS = 1.0
-#: Random delay of processes that wait for the lease, so that not all of them ask for it at once when it expires.
+#: Random delay of processes that wait for the lease, so that not all of them request it at once when it expires.
 SPREAD_SECONDS = 0.5
 PUT_OFF_SECONDS = 60.0
 

@@ -1,7 +1,7 @@
 """Makes stranded jobs due at once if this worker can run them.
 
 After the first heartbeats of a worker, and after a heartbeat that publishes a different list of jobs, this service
-scans the part of the schedule that holds stranded jobs. Later no scan is needed: other workers hand such jobs over.
+scans the part of the schedule with stranded jobs. Later no scan is needed: other workers hand such jobs over.
 Among workers with the same jobs and queues, one at a time scans.
 """
 

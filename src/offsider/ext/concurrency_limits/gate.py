@@ -3,7 +3,8 @@
 The admission runs before all middleware, so a held job has not started, is not counted and frees nothing.
 If the server does not answer:
 
-* A job that asked for a slot waits and asks again. The repeated call neither holds the job twice nor takes two slots.
+* A job that requested a slot waits and requests it again. The repeated call neither holds the job twice nor takes two
+  slots.
   If the worker stops while waiting, the job is requeued.
 * If the server refuses the script, the job is rescheduled; no retry is used up.
 * The script that writes the outcome frees the slot, whatever the outcome is. The service frees the slot of a void run.

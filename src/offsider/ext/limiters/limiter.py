@@ -124,7 +124,7 @@ class Limiter:
         Args:
             name: letters, digits, ``_`` and ``-``.
             limit: number of slots.
-            wait_timeout: seconds to wait for a free slot. Waiting callers ask again after a random pause of up to
+            wait_timeout: seconds to wait for a free slot. Waiting callers try again after a random pause of up to
                 25 ms.
             lock_timeout: seconds after which the slot of a block is reclaimed, for example of a killed process. Must
                 be longer than any block.

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("offsider")
 
 BATCH = 100
-#: Time between two looks at the table. PostgreSQL ends it early.
+#: Time between two reads of the table. PostgreSQL ends it early.
 POLL_SECONDS = 1.0
 LEASE_SECONDS = 10.0
 #: Pause of a process without the lease.
@@ -191,7 +191,7 @@ class Relay(LoopService):
         return False
 
     def _report_unknown(self) -> None:
-        """Report rows of servers that this process does not know, once a minute."""
+        """Report rows for servers that are not in this process's configuration, once a minute."""
         now = time.monotonic()
         if now < self._report_at.get("unknown servers", 0.0):
             return

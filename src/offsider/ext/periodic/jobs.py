@@ -187,7 +187,7 @@ class PeriodicJobs:
         description: str = "",
         **options: Unpack[JobOptions],
     ) -> PeriodicJob:
-        """Add a periodic job, or change one that was added at run time. All processes know it immediately.
+        """Add a periodic job, or change one that was added at run time. All processes receive it immediately.
 
         Takes the arguments of `Periodic.register`.
 

@@ -304,7 +304,7 @@ class PeriodicService(LoopService):
 
 
 def with_options(entry: Entry, config: Config) -> Entry:
-    """Add the options of the declared job to an entry, for processes that do not know that job."""
+    """Add the options of the declared job to an entry, for processes that have not loaded that job."""
     try:
         declared = registry.find(entry.job).stored_options(config)
     except UnknownJob:

@@ -168,7 +168,7 @@ def settling(keys: Keys, jid: str, name: str, arguments: ArgumentsOf) -> Effect:
 
 
 def cancel_call(keys: Keys, jid: str, *, hard: bool, now: float) -> Call:
-    """Cancel a tracked job, and ask for it in all processes.
+    """Cancel a tracked job, and publish its cancellation to all processes.
 
     `cancelled` parses the reply.
     """
@@ -177,7 +177,7 @@ def cancel_call(keys: Keys, jid: str, *, hard: bool, now: float) -> Call:
 
 
 def cancel_request(keys: Keys, jid: str, *, hard: bool) -> Command:
-    """Return the command that asks for a job in all processes."""
+    """Return the command that publishes a cancellation to all processes."""
     return ("PUBLISH", cancel_channel(keys), json.dumps([jid, hard]))
 
 

@@ -49,7 +49,7 @@ class Runs:
         self._here.config.death_handlers.append(self._died)
 
     def begin(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
-        """Free the lock with the outcome, and mark it so that the reaper knows that the job may move soon."""
+        """Free the lock with the outcome, and mark it: the mark shows the reaper that the job may move soon."""
         held = self._held(job)
         if held is not None:
             job.effects += (self._releases.effect(job, *held),)

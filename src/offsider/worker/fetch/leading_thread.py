@@ -149,7 +149,7 @@ class LeadingThread:
     # --- the steps of `fetch` ---------------------------------------------------------------------
 
     def _next_reply(self) -> ClaimReply | None:
-        """Read replies until one delivers something; None if none was under way."""
+        """Read replies until one delivers something; None if none was pending."""
         result = None
         while self.line.under_way and (result is None or not self._has_news()):
             result = self.line.collect()

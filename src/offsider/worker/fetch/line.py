@@ -1,7 +1,7 @@
 """The round trips of one capsule: each acknowledges finished jobs and may claim new ones.
 
 1. `Line.ack_and_claim` waits for its reply. `Line.ask` only writes a request; `Line.collect` reads the oldest reply.
-   These requests use one connection, so replies arrive in order. Close to the server one request is under way at a
+   These requests use one connection, so replies arrive in order. Close to the server one request is pending at a
    time; at a distance (`DISTANT_SECONDS`) up to `MOST_UNDER_WAY`, so that threads do not wait for the network.
 2. Only the thread with the turn makes a request or reads a reply. To claim, a thread needs the lead as well.
 3. If a reply is lost, its request and all later ones on the same connection are in doubt. Their acknowledgements are
@@ -106,11 +106,11 @@ class Line:
         self.dry = False
         self.answered_at = 0.0
 
-    # --- what is under way ------------------------------------------------------------------------
+    # --- pending requests -------------------------------------------------------------------------
 
     @property
     def busy(self) -> bool:
-        """Whether a round trip is under way that may still deliver a job."""
+        """Whether a round trip is pending that may still deliver a job."""
         return self._turn.locked() or bool(self._under_way)
 
     @property
@@ -211,7 +211,7 @@ class Line:
             self._set_low()
 
     def collect(self) -> ClaimReply | None:
-        """Read the oldest reply; None if none is under way. The caller has the lead.
+        """Read the oldest reply; None if none is pending. The caller has the lead.
 
         Raises:
             RedisFailure: the reply was lost, or the server refused the request.
@@ -270,7 +270,7 @@ class Line:
         self._wait.wake()
 
     def rebuild(self) -> None:
-        """Use a new connection as soon as no reply is under way."""
+        """Use a new connection as soon as no reply is pending."""
         self._rebuilding = True
 
     def close(self) -> None:
@@ -332,7 +332,7 @@ class Line:
     def _set_low(self) -> None:
         """Set the number of remaining jobs at which the next request is worth its cost."""
         ahead = self.prefetch.ahead
-        # For a distant server several requests are under way, so each may deliver fewer jobs.
+        # For a distant server several requests are pending, so each may deliver fewer jobs.
         worth_it = min(ahead // 4 if self.prefetch.far else ahead - ahead // 2, working.BATCH)
         self._state.prefetched.low = -1 if ahead < MANY or self.full else self._room() - worth_it
 

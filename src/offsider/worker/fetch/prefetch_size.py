@@ -23,7 +23,7 @@ AHEAD_SECONDS = 0.002
 #: Decay time of the moving average. One finished job adds at most 1 / MEMORY_SECONDS to the rate.
 MEMORY_SECONDS = 0.005
 NEAR_SECONDS = 0.0002
-#: From this round trip on, several requests are under way. Below it, more requests would only be smaller and cost more.
+#: From this round trip on, several requests are pending. Below it, more requests would only be smaller and cost more.
 DISTANT_SECONDS = 0.0007
 #: Maximum prefetch of one process.
 MOST_NEAR = 100

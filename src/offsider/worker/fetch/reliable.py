@@ -8,7 +8,7 @@ its own except the ticker.
 2. The `LeadingThread` makes one round trip for all threads (`Line`): it acknowledges finished jobs, and claims one job
    for each waiting thread and some more to prefetch (`PrefetchSize`). Then another thread may lead.
 3. The next request is written while some prefetched jobs are still ready, so that no thread waits for its reply. For a
-   distant server several requests are under way. If jobs take microseconds, one thread runs several while the others
+   distant server several requests are pending. If jobs take microseconds, one thread runs several while the others
    sleep at a bell, because waking them would take longer.
 4. If a claim returns no job, the leader sleeps (`ServerWait`). Each wake-up leads to a round trip, unless jobs from
    pops can start without one.
@@ -23,7 +23,7 @@ Locks and permissions:
 | thread | has | may |
 | --- | --- | --- |
 | any thread | nothing | take a prefetched job; add a finished one; settle a failed job, by its own script |
-| any thread, the ticker | the turn | acknowledge, but not read replies of requests under way |
+| any thread, the ticker | the turn | acknowledge, but not read replies of pending requests |
 | the leader | the lead | sleep at the server, call pops back |
 | the leader | the lead and the turn | claim, read replies, compare |
 | any thread | no lock | report, and requeue a surplus |
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("offsider")
 
-#: How long `close` waits for a tick that is under way; the server may be unavailable.
+#: How long `close` waits for a pending tick; the server may be unavailable.
 LAST_TICK_SECONDS = 0.2
 
 
@@ -179,12 +179,12 @@ class ReliableFetcher(Fetcher):
 
     @property
     def claims_out(self) -> bool:
-        """Whether a round trip or a pop is under way that may still deliver a job."""
+        """Whether a round trip or a pop is pending that may still deliver a job."""
         return self._line.busy or bool(self._wait.pops.waiting)
 
     @property
     def strategy(self) -> WaitStrategy:
-        """How this capsule waits. The first access asks the server, and may raise RedisUnavailable."""
+        """How this capsule waits. The first access queries the server, and may raise RedisUnavailable."""
         return self._wait.strategy()
 
     def described_wait(self) -> str:
@@ -235,7 +235,7 @@ class ReliableFetcher(Fetcher):
 
     def _leave_unfed(self) -> None:
         if self._idle.leave():
-            # Requeue jobs that arrived with a claim that was still under way.
+            # Requeue jobs that arrived with a claim that was still pending.
             self._settle_the_rest()
 
     def _settle_the_rest(self) -> None:

@@ -52,7 +52,7 @@ class Seats:
         return threading.get_ident() in self.seated
 
     def wait(self) -> bool:
-        """Wait for a thread seat; False if the thread has to end. After `close` each thread may ask the fetcher."""
+        """Wait for a thread seat; False if the thread has to end. After `close` each thread may call the fetcher."""
         ident = threading.get_ident()
         if ident in self.seated:
             return True

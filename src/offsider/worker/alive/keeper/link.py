@@ -41,7 +41,7 @@ class KeeperProcess:
 
 @dataclass(frozen=True)
 class Status:
-    """The part of a report that only the worker knows; see `Report`."""
+    """The part of a report that only the worker can fill in; see `Report`."""
 
     state: str = READY
     stuck: tuple[str, ...] = ()
