@@ -4,14 +4,19 @@
 # Django has no types.
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakSet
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import close_old_connections, connections
 
 from offsider.runtime.context import current_job_or_none
+
+_prepared: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 
 
 @contextmanager
@@ -21,13 +26,15 @@ def connections_of_a_job() -> Generator[None, None, None]:
     An ``async def`` job runs database calls in a thread of its own, as an async view does; its connections are closed
     with that thread, or returned to their pool. In a shared thread, one job could close another job's connection.
     The worker's own thread may end after such a job, so its connections are closed regardless of their age.
+    ``asyncio.to_thread`` and ``sync_to_async(thread_sensitive=False)`` call functions in threads of the event loop:
+    there, connections are closed by their age before and after each call.
     """
     run, close = current_job_or_none(), close_old_connections
 
     def noting(coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
         nonlocal close
         close = connections.close_all
-        return coroutine
+        return _in_prepared_loop(coroutine)
 
     if run is not None:
         run.wrap_coroutine(noting)
@@ -43,3 +50,25 @@ def connections_of_a_job() -> Generator[None, None, None]:
             executor.submit(connections.close_all)
             executor.shutdown(wait=False)  # a query of a cancelled job may still run there
         close()
+
+
+async def _in_prepared_loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    loop = asyncio.get_running_loop()
+    if loop not in _prepared:
+        _prepared.add(loop)
+        loop.set_default_executor(_ClosingExecutor(thread_name_prefix="asyncio"))
+    return await coroutine
+
+
+class _ClosingExecutor(ThreadPoolExecutor):
+    """Closes the connections of its threads that are broken or too old, before and after each call."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        def call() -> Any:
+            close_old_connections()
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                close_old_connections()
+
+        return super().submit(call)

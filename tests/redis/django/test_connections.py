@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
 
@@ -83,6 +84,24 @@ def test_no_connection_outlives_its_job(config, kind):
     assert len({id(connection) for connection, _ in seen.used}) == 3
     if kind == "async":
         wait_for(lambda: not any(thread.is_alive() for _, thread in seen.used))
+
+
+def test_no_connection_of_a_thread_of_the_event_loop_outlives_its_call(config):
+    from asgiref.sync import sync_to_async
+
+    seen = Seen()
+
+    @job(name="threads", retry=False)
+    async def threads() -> None:
+        await asyncio.to_thread(seen.note)
+        assert seen.are_closed
+        await asyncio.gather(*(sync_to_async(seen.note, thread_sensitive=False)() for _ in range(3)))
+
+    with EmbeddedWorker(config):
+        threads.enqueue()
+        threads.enqueue()
+        wait_for(lambda: len(seen.used) == 8)
+        wait_for(lambda: seen.are_closed)
 
 
 def test_a_connection_with_an_age_is_used_again_by_the_next_sync_job(config, monkeypatch):
