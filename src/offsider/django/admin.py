@@ -38,6 +38,10 @@ class JobsAdmin(admin.ModelAdmin):
         """Redirect to the web UI."""
         return HttpResponseRedirect(_root())
 
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> None:  # noqa: ARG002
+        """No job is an object here: the pages of an object redirect to the index, or are forbidden."""
+        return
+
     def has_module_permission(self, request: HttpRequest) -> bool:
         """Whether the user sees the link."""
         return bool(_root()) and super().has_module_permission(request)

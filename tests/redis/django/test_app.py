@@ -270,6 +270,13 @@ FILES = {
                 self.assertRedirects(
                     self.client.get("/admin/offsider/jobs/"), "/offsider/", fetch_redirect_response=False
                 )
+
+            def test_the_admin_has_no_pages_of_one_job(self):
+                self.user(is_staff=True, is_superuser=True)
+                for page in ("change", "history"):
+                    response = self.client.get(f"/admin/offsider/jobs/1/{page}/")
+                    self.assertRedirects(response, "/admin/", fetch_redirect_response=False)
+                assert self.client.get("/admin/offsider/jobs/1/delete/").status_code == 403
     """,
 }
 
