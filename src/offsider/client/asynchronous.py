@@ -138,9 +138,12 @@ async def call_hook(defer: AfterCommit, callback: Callable[[], None]) -> None:
     except Exception as error:
         if not _is_for_threads(error):
             raise
-        from asgiref.sync import sync_to_async  # a dependency of Django, which raised the error
+    else:
+        return
+    # Outside of the handler: the error would keep the waiting push in memory.
+    from asgiref.sync import sync_to_async  # a dependency of Django, which raised the error
 
-        await sync_to_async(defer)(callback)
+    await sync_to_async(defer)(callback)
 
 
 def _is_for_threads(error: Exception) -> bool:

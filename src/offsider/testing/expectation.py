@@ -216,7 +216,10 @@ def waiting() -> list[str]:
     if not number:
         return []
     verb = "waits" if number == 1 else "wait"
-    advice = "In a TestCase of Django, which never commits, use `with self.captureOnCommitCallbacks(execute=True):`"
+    advice = (
+        "In a TestCase of Django, which never commits, use `with self.captureOnCommitCallbacks(execute=True):`. "
+        "It captures nothing in an `async def` test: make that a plain test, and call async code with `async_to_sync`"
+    )
     return [f"{counted(number, 'push')} {verb} for the commit of a transaction. {advice}."]
 
 

@@ -143,6 +143,18 @@ FILES = {
                     self.assertEqual(await sync_to_async(pushed.drain)(), 1)
                 self.assertTrue(await User.objects.filter(username="customer-7-shipped").aexists())
 
+            def test_async_pushes_of_a_plain_test_are_captured(self):
+                from asgiref.sync import async_to_sync
+                with testing.fake() as pushed, self.captureOnCommitCallbacks(execute=True):
+                    async_to_sync(confirm.aenqueue)(7)
+                pushed.assert_enqueued(confirm, 7)
+
+            async def test_in_an_async_test_the_failure_names_the_plain_one(self):
+                with testing.fake() as pushed, self.captureOnCommitCallbacks(execute=True):
+                    await confirm.aenqueue(7)
+                with self.assertRaisesRegex(AssertionError, "1 push waits .*async_to_sync"):
+                    pushed.assert_enqueued(confirm, 7)
+
             async def test_a_blocking_push_in_async_code_names_the_other_method(self):
                 from django.core.exceptions import SynchronousOnlyOperation
                 with testing.fake(), self.assertRaisesRegex(SynchronousOnlyOperation, r"await job\.aenqueue"):
