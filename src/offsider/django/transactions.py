@@ -16,8 +16,18 @@ def after_commit(callback: Callable[[], None]) -> None:
     """Call ``callback`` when all open transactions of this thread are committed; now if none is open.
 
     If one of them is rolled back, also to a savepoint before the push, it is never called.
+
+    Raises:
+        TransactionManagementError: one of them was opened by hand, after ``set_autocommit(False)``.
     """
     pending = [connection for connection in connections.all(initialized_only=True) if is_open(connection)]
+    for connection in pending:
+        if not connection.in_atomic_block:
+            raise transaction.TransactionManagementError(
+                f"offsider: a push cannot wait for the commit of database {connection.alias!r}, after "
+                "set_autocommit(False): Django runs on_commit() callbacks only after atomic(). Use atomic(), or "
+                "commit and then push with `job.using(after_commit=False).enqueue(...)`"
+            )
     if not pending:
         default = transaction.get_connection()
         if default.in_atomic_block:  # of a TestCase: `captureOnCommitCallbacks` gets it
@@ -39,6 +49,6 @@ def after_commit(callback: Callable[[], None]) -> None:
 
 def is_open(connection: Any) -> bool:
     """Whether the application opened a transaction; a ``TestCase`` opens one around each test."""
-    if not connection.in_atomic_block:  # opened by hand, after `set_autocommit(False)`: `on_commit` refuses it
+    if not connection.in_atomic_block:  # opened by hand, after `set_autocommit(False)`
         return connection.connection is not None and not connection.autocommit
     return any(not getattr(block, "_from_testcase", False) for block in connection.atomic_blocks)

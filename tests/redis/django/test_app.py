@@ -182,13 +182,14 @@ FILES = {
         class Commits(TransactionTestCase):
             databases = {"default", "other"}
 
-            def test_a_transaction_opened_by_hand_is_refused_with_the_error_of_django(self):
+            def test_a_transaction_opened_by_hand_is_refused_with_advice(self):
                 connection = connections["other"]
                 connection.ensure_connection()
                 connection.set_autocommit(False)
                 try:
                     with testing.fake() as pushed:
-                        with self.assertRaisesRegex(transaction.TransactionManagementError, "on_commit"):
+                        advice = "offsider: .* database 'other', after set_autocommit.*after_commit=False"
+                        with self.assertRaisesRegex(transaction.TransactionManagementError, advice):
                             confirm.enqueue(7)
                         assert len(pushed) == 0
                 finally:
