@@ -25,6 +25,7 @@ from offsider.storage.redis import (
 )
 from offsider.storage.redis_errors import CLUSTER_QUESTION, REROUTE, translate
 from offsider.storage.scripts import Argument, Command
+from offsider.storage.server_version import VERSION_QUESTION
 
 if TYPE_CHECKING:
     from redis.asyncio.connection import AbstractConnection
@@ -64,6 +65,8 @@ class AsyncRedis:
             return
         try:
             (reply,) = await self.pipeline([CLUSTER_QUESTION], raise_errors=False, deadline=deadline)
+            if isinstance(reply, RedisRefused):
+                (reply,) = await self.pipeline([VERSION_QUESTION], raise_errors=False, deadline=deadline)
         except RedisUnavailable as error:
             raise RedisUnavailable(str(error), ambiguous=False) from error  # nothing was pushed yet
         check_kind(reply, self.settings)

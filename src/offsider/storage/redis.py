@@ -26,7 +26,7 @@ from offsider.storage.descriptors import look, watched
 from offsider.storage.keys import Keys
 from offsider.storage.redis_errors import CLUSTER_QUESTION, REROUTE, check_no_cluster, translate
 from offsider.storage.scripts import Argument, Command, Script
-from offsider.storage.server_version import warn_if_too_old
+from offsider.storage.server_version import VERSION_QUESTION, warn_if_too_old
 
 # It turns the GIL on: https://github.com/redis/hiredis-py/issues/229. Before redis-py is imported, which looks for it.
 gil.keep_off("hiredis")
@@ -96,7 +96,7 @@ class RedisSettings:
 
 
 def check_kind(reply: Any, settings: RedisSettings) -> None:
-    """Check the server's reply to `CLUSTER_QUESTION`; log a warning if its version is too old.
+    """Check the server's reply to `CLUSTER_QUESTION` or `VERSION_QUESTION`; log a warning if its version is too old.
 
     Raises:
         RedisRefused: it is a node of a Cluster, and the settings name a server.
@@ -523,6 +523,8 @@ class Redis:
             return
         try:
             (reply,) = self.pipeline([CLUSTER_QUESTION], raise_errors=False, deadline=deadline)
+            if isinstance(reply, RedisRefused):
+                (reply,) = self.pipeline([VERSION_QUESTION], raise_errors=False, deadline=deadline)
         except RedisUnavailable as error:
             raise RedisUnavailable(str(error), ambiguous=False) from error  # nothing was pushed yet
         check_kind(reply, self.settings)

@@ -9,7 +9,7 @@ from typing import Any, cast
 from offsider.core.errors import OffsiderError, RedisRefused
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command
-from offsider.storage.server_version import hello_fields, kind_of, text, version_of
+from offsider.storage.server_version import hello_fields, info_fields, kind_of, text, version_of
 
 _CONFIGURED = ("save", "appendfsync", "min-replicas-to-write")
 _QUESTIONS: tuple[Command, ...] = (("HELLO",), ("INFO",), *(("CONFIG", "GET", name) for name in _CONFIGURED))
@@ -88,7 +88,7 @@ def server_info(redis: Redis) -> ServerInfo:
             raise reply
     refused = (question[0] for question, reply in zip(_QUESTIONS, replies, strict=True) if _is_error(reply))
     hello, info, *configured = replies
-    fields = hello_fields(hello) | _info_fields(info)
+    fields = hello_fields(hello) | info_fields(info)
     save, fsync, least_replicas = map(_setting, configured)
     return ServerInfo(
         kind=kind_of(fields),
@@ -117,13 +117,6 @@ def server_info(redis: Redis) -> ServerInfo:
 
 def _is_error(reply: Any) -> bool:
     return isinstance(reply, OffsiderError)
-
-
-def _info_fields(reply: Any) -> dict[str, str]:
-    if not isinstance(reply, bytes):
-        return {}
-    lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())
-    return {name: value for name, colon, value in lines if colon}
 
 
 def _role(fields: dict[str, str]) -> str | None:

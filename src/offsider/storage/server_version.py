@@ -13,9 +13,13 @@ OLDEST: Mapping[str, tuple[int, ...]] = {"redis": (7, 0), "valkey": (7, 2), "dra
 _warned: set[str] = set()
 
 
-def warn_if_too_old(hello: Any, server: str) -> None:
-    """Log a warning, once per server, if its reply to HELLO names a version that workers refuse."""
-    fields = hello_fields(hello)
+#: Command whose reply names the version of a server that refuses HELLO, which Redis before 6.0 does not know.
+VERSION_QUESTION = ("INFO", "server")
+
+
+def warn_if_too_old(reply: Any, server: str) -> None:
+    """Log a warning, once per server, if its reply to HELLO or INFO names a version that workers refuse."""
+    fields = hello_fields(reply) | info_fields(reply)
     kind, version = kind_of(fields), version_of(fields)
     if is_too_old(kind, version) and server not in _warned:
         _warned.add(server)
@@ -39,6 +43,14 @@ def hello_fields(reply: Any) -> dict[str, str]:
     flat = cast("Sequence[object]", reply)
     pairs = zip(flat[::2], flat[1::2], strict=False)
     return {text(name): text(value) for name, value in pairs if isinstance(value, bytes)}
+
+
+def info_fields(reply: Any) -> dict[str, str]:
+    """Return the fields of a reply to INFO; none of an error reply."""
+    if not isinstance(reply, bytes):
+        return {}
+    lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())
+    return {name: value for name, colon, value in lines if colon}
 
 
 def kind_of(fields: Mapping[str, str]) -> str | None:

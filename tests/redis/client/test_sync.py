@@ -236,6 +236,16 @@ def test_an_unsupported_version_warns_once_per_server(make_client, redis_url, ra
     assert raw_redis.llen("queue:default") == 2
 
 
+@pytest.mark.parametrize("oldest", [(99, 0), (7, 0)])
+def test_a_server_without_hello_is_asked_for_its_version(make_server, make_client, monkeypatch, caplog, oldest):
+    monkeypatch.setattr(server_version, "OLDEST", {"redis": oldest, "valkey": oldest})
+    monkeypatch.setattr(server_version, "_warned", set())
+    client = make_client(config_for(make_server(without=["HELLO"]).url))
+    for _ in range(2):
+        client.push({"class": "X", "args": []})
+    assert ["which workers refuse" in message for message in caplog.messages] == [True] * (oldest == (99, 0))
+
+
 def test_a_blocking_push_on_an_event_loop_warns(redis_url, monkeypatch, caplog):
     monkeypatch.setattr(test_mode, "is_test", lambda: False)
     monkeypatch.setattr(event_loop, "_warned", set())
