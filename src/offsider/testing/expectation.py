@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count, zip_longest
 from typing import Any, cast
 
+from offsider.client.alike import Pushes, templates
 from offsider.client.times import When, due_at
 from offsider.config import test_mode
 from offsider.core.options import wire_options
@@ -194,6 +195,14 @@ def unexpected(expected: Expectation, jobs: Sequence[EnqueuedJob]) -> str:
     return "\n".join([f"expected no such job, but it was enqueued {found}: {expected}", *_listed(jobs)])
 
 
+def undecided(expected: Expectation) -> str | None:
+    """Return the message that pushes of this job still wait for a commit; None if none do."""
+    lines = waiting(expected.name)
+    if not lines:
+        return None
+    return "\n".join([f"a push of {expected.name} waits, so this cannot be asserted yet: not {expected}", *lines])
+
+
 def _listed(jobs: Sequence[EnqueuedJob]) -> list[str]:
     if not jobs:
         return ["Nothing is enqueued."]
@@ -210,9 +219,9 @@ def _run(already_run: int) -> list[str]:
     return [f"{counted(already_run, 'job')} ran already and {'is' if already_run == 1 else 'are'} not counted."]
 
 
-def waiting() -> list[str]:
-    """Return a line about pushes that wait for a commit, if there are any."""
-    number = sum(len(each.jids) for each in test_mode.waiting)
+def waiting(name: str | None = None) -> list[str]:
+    """Return a line about pushes (of one job) that wait for a commit, if there are any."""
+    number = sum(len(each.jids) for each in test_mode.waiting if name in (None, *_names(each.pushes)))
     if not number:
         return []
     verb = "waits" if number == 1 else "wait"
@@ -221,6 +230,10 @@ def waiting() -> list[str]:
         "It captures nothing in an `async def` test: make that a plain test, and call async code with `async_to_sync`"
     )
     return [f"{counted(number, 'push')} {verb} for the commit of a transaction. {advice}."]
+
+
+def _names(pushes: Pushes) -> set[str]:
+    return {push.payload["class"] for push in templates(pushes)}
 
 
 def _nearest(expected: Expectation, jobs: Sequence[EnqueuedJob]) -> list[str]:

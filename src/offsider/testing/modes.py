@@ -187,7 +187,11 @@ def assert_not_enqueued(
     in_: Delay | None = None,
     **kwargs: Any,
 ) -> None:
-    """Assert that no such job was enqueued. Arguments and errors as for `assert_enqueued`."""
+    """Assert that no such job was enqueued. Arguments and errors as for `assert_enqueued`.
+
+    It also fails while a push of this job, with any arguments, waits for the commit of a transaction: the job may still
+    be enqueued.
+    """
     __tracebackhide__ = True
     recorder = current_recorder("assert_not_enqueued")
     recorder.assert_not_enqueued(job, *args, queue=queue, at=at, in_=in_, **kwargs)

@@ -20,7 +20,7 @@ from offsider.jobs.enqueuer import Moment
 from offsider.jobs.inline import run_prepared
 from offsider.runtime.middleware import ServerMiddleware
 from offsider.testing.enqueued_job import AnyJob, EnqueuedJob, name_of, shown_call
-from offsider.testing.expectation import expect, not_enough, unexpected, waiting
+from offsider.testing.expectation import expect, not_enough, undecided, unexpected, waiting
 
 
 class Runner:
@@ -90,7 +90,10 @@ class Recorder:
     # ------------------------------------------------------------------------------------ reading
     @property
     def jobs(self) -> list[EnqueuedJob]:
-        """Every job that was pushed and has not run yet, including scheduled jobs."""
+        """Every job that was pushed and has not run yet, including scheduled jobs.
+
+        A push that waits for the commit of a transaction is not among them yet.
+        """
         with self._lock:
             return list(self._jobs)
 
@@ -224,6 +227,8 @@ class Recorder:
         jobs = self.jobs
         if any(map(expected.matches, jobs)):
             raise AssertionError(unexpected(expected, jobs))
+        if (message := undecided(expected)) is not None:
+            raise AssertionError(message)
 
     # ------------------------------------------------------------------------------------ helpers
     def _take(self, name: str | None, *, only_due: bool = False, may: bool = True) -> EnqueuedJob | None:

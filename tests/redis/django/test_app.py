@@ -128,6 +128,20 @@ FILES = {
                     with self.assertRaisesRegex(AssertionError, "1 push waits .*captureOnCommitCallbacks"):
                         testing.assert_enqueued(confirm, 7)
 
+            def test_a_waiting_push_is_not_taken_for_no_push(self):
+                with testing.fake() as pushed:
+                    confirm.enqueue(7)
+                    with self.assertRaisesRegex(AssertionError, "1 push waits .*captureOnCommitCallbacks"):
+                        pushed.assert_not_enqueued(confirm)
+                    pushed.assert_not_enqueued(ship)
+
+            def test_a_push_that_was_rolled_back_is_not_enqueued(self):
+                with testing.fake() as pushed:
+                    with self.assertRaises(ZeroDivisionError), transaction.atomic():
+                        confirm.enqueue(7)
+                        1 / 0
+                    pushed.assert_not_enqueued(confirm)
+
             def test_drained_jobs_sync_and_async_use_the_transaction_of_the_test(self):
                 with testing.fake() as pushed, self.captureOnCommitCallbacks(execute=True):
                     confirm.enqueue(7)
