@@ -1,5 +1,9 @@
 """The command that starts a missing worker fits the configuration."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from offsider.config.config import Config
@@ -58,3 +62,20 @@ def test_an_unserved_queue_of_another_server_is_named_with_its_shard(tmp_path):
     path.write_text('[servers.bulk]\nurl = "redis://bulk"\n[shards.b]\nqueues = ["b"]\nserver = "bulk"')
     config = Installation.of(Config.load(path, environ={}), "bulk")
     assert worker_command(config, "other") == "offsider worker -r YOUR_MODULE --shard b -q other"
+
+
+def test_in_a_project_of_django_it_is_a_command_of_manage_py(tmp_path):
+    pytest.importorskip("django")
+    (tmp_path / "settings.py").write_text('INSTALLED_APPS = ["offsider.django"]')
+    asked = "from offsider.config.config import Config; from offsider.config.installation import Installation; "
+    asked += "from offsider.inspector.doctor.facts import worker_command; "
+    asked += "print(worker_command(Installation.of(Config()), 'mails'))"
+    ended = subprocess.run(
+        [sys.executable, "-c", asked],
+        cwd=tmp_path,
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "settings"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.stdout == "python manage.py offsider worker -q mails\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from offsider.core.wording import counted, listed
-from offsider.inspector.doctor.facts import Facts, worker_command
+from offsider.inspector.doctor.facts import Facts, command, worker_command
 from offsider.inspector.doctor.finding import Finding, error, ok, warn
 from offsider.storage import keyspace, migration, owners
 from offsider.storage.keyspace import walk
@@ -116,7 +116,7 @@ def check_migration(facts: Facts) -> Iterator[Finding]:
                 "migration",
                 f"{counted(left, 'job')} in transit to the server {transit.server}",
                 why="unless a migration is running, one was interrupted; its jobs are stored but do not run",
-                fix="within a day: offsider migrate -r YOUR_MODULE (it delivers these jobs first, each once)",
+                fix=f"within a day: {command('migrate')} (it delivers these jobs first, each once)",
             )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from offsider.config.application import django_project
 from offsider.config.installation import Installation
 from offsider.config.queue_spec import EVERY, parse_all
 from offsider.config.routing import MAIN
@@ -14,8 +16,6 @@ from offsider.storage.owners import Lists
 from offsider.storage.processes import published_jobs
 from offsider.storage.redis import Redis
 from offsider.storage.sample import lengths
-
-_COMMAND = "offsider worker -r YOUR_MODULE"
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,13 @@ def gather(here: Installation, redis: Redis, now: float) -> Facts:
     )
 
 
+def command(name: str) -> str:
+    """Return a command of the program with the application's jobs, as this project runs it."""
+    if django_project(os.environ) is not None:
+        return f"python manage.py offsider {name}"
+    return f"offsider {name} -r YOUR_MODULE"
+
+
 def worker_command(here: Installation, *queues: str) -> str:
     """Return the commands that start workers for a server, usually one command.
 
@@ -82,10 +89,11 @@ def worker_command(here: Installation, *queues: str) -> str:
     serving = {name: {spec.name for spec in parse_all(shard.queues)} for name, shard in there.items()}
     fitting = {queue: _shard_of(queue, serving) for queue in queues}
     shards = dict.fromkeys(name for name in fitting.values() if name) or dict.fromkeys([*there][: not queues])
-    commands = [f"{_COMMAND} --shard {name}" for name in shards]
+    worker = command("worker")
+    commands = [f"{worker} --shard {name}" for name in shards]
     others = "".join(f" -q {queue}" for queue, name in fitting.items() if not name)
     if others or not commands:
-        commands.append(f"{_COMMAND}{_of_server(here, [*there])}{others}")
+        commands.append(f"{worker}{_of_server(here, [*there])}{others}")
     return " and ".join(commands)
 
 
