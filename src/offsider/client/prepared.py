@@ -49,6 +49,7 @@ class Prepared(NamedTuple):
 
     @property
     def jid(self) -> str:
+        """The ID of the job; empty if it has none."""
         return self.own_jid or self.template.get("jid", "")
 
 

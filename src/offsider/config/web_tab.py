@@ -25,6 +25,10 @@ class WebLink:
 
     Raises:
         ConfigurationError: the path does not begin with exactly one slash, so that it could link to another site.
+
+    Attributes:
+        text: the text to click.
+        path: the path.
     """
 
     text: str
@@ -41,14 +45,23 @@ class WebLink:
 
 @dataclass(frozen=True)
 class WebTime:
-    """A time in epoch seconds, shown as its age."""
+    """A time, shown as its age.
+
+    Attributes:
+        at: epoch seconds; None if unknown.
+    """
 
     at: float | None
 
 
 @dataclass(frozen=True)
 class WebBadge:
-    """A state as one word. ``tone`` is ``""``, ``good``, ``warn``, ``bad`` or ``info``."""
+    """A state as one word.
+
+    Attributes:
+        text: the word.
+        tone: ``""``, ``good``, ``warn``, ``bad`` or ``info``.
+    """
 
     text: str
     tone: str = ""
@@ -112,7 +125,14 @@ Cell: TypeAlias = str | int | float | bool | WebLink | WebTime | WebBadge | WebP
 
 @dataclass(frozen=True)
 class WebTable:
-    """A table with a title and column names; ``empty`` is shown if it has no rows."""
+    """A table.
+
+    Attributes:
+        title: the heading.
+        columns: names of the columns.
+        rows: the cells of each row.
+        empty: shown if there are no rows.
+    """
 
     title: str
     columns: Sequence[str]
@@ -122,7 +142,12 @@ class WebTable:
 
 @dataclass(frozen=True)
 class WebFacts:
-    """A list of names and values."""
+    """A list of names and values.
+
+    Attributes:
+        title: the heading.
+        facts: the values by name.
+    """
 
     title: str
     facts: Mapping[str, Cell]
@@ -130,7 +155,12 @@ class WebFacts:
 
 @dataclass(frozen=True)
 class WebNote:
-    """A sentence. ``tone`` as in `WebBadge`."""
+    """A sentence.
+
+    Attributes:
+        text: the sentence.
+        tone: as in `WebBadge`.
+    """
 
     text: str
     tone: str = ""
@@ -138,7 +168,11 @@ class WebNote:
 
 @dataclass(frozen=True)
 class WebButtons:
-    """Buttons in a row."""
+    """Buttons in a row.
+
+    Attributes:
+        buttons: the buttons, from left to right.
+    """
 
     buttons: Sequence[WebButton]
 
@@ -165,13 +199,30 @@ class WebRequest(Protocol):
     """The argument of the functions of a tab: one request, with numbers and texts limited to safe bounds."""
 
     @property
-    def installation(self) -> Installation: ...
+    def installation(self) -> Installation:
+        """The server."""
+        ...
+
     @property
-    def who(self) -> str: ...
-    def path(self, name: str) -> str: ...
-    def number(self, name: str, default: int = 1, lowest: int = 1, highest: int = 1_000_000) -> int: ...
-    def choice(self, name: str, choices: Sequence[str], default: str) -> str: ...
-    def text(self, name: str, most: int = 100) -> str: ...
+    def who(self) -> str:
+        """The user's name; empty without authentication."""
+        ...
+
+    def path(self, name: str) -> str:
+        """Return the value of a placeholder in the route's path."""
+        ...
+
+    def number(self, name: str, default: int = 1, lowest: int = 1, highest: int = 1_000_000) -> int:
+        """Return an integer field. Raises BadRequest if it is not an integer or out of bounds."""
+        ...
+
+    def choice(self, name: str, choices: Sequence[str], default: str) -> str:
+        """Return a field with one of several values. Raises BadRequest for any other value."""
+        ...
+
+    def text(self, name: str, most: int = 100) -> str:
+        """Return a text field, stripped. Raises BadRequest if it is longer than ``most`` characters."""
+        ...
 
 
 #: Returns a page; None if it does not exist.

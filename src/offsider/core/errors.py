@@ -167,8 +167,8 @@ class JobKilled(OffsiderError):
 class JobFailed(OffsiderError):
     """The job whose result was read has ended without success.
 
-    ``state`` is ``"failed"``, ``"dead"``, ``"discarded"``, ``"cancelled"`` or ``"expired"``. ``error_class`` and
-    ``error_message`` describe what it raised; they are empty if it raised nothing.
+    ``jid`` is the job. ``state`` is ``"failed"``, ``"dead"``, ``"discarded"``, ``"cancelled"`` or ``"expired"``.
+    ``error_class`` and ``error_message`` describe what it raised; they are empty if it raised nothing.
     """
 
     def __init__(self, jid: str, state: str, error_class: str = "", error_message: str = "") -> None:
@@ -300,10 +300,10 @@ class Reschedule(JobSignal):
 
     ``seconds`` must be finite and not negative, else ValueError. ``reason`` is logged. A job may reschedule itself up
     to ``limit`` times in total; None for no limit. The next time, the run fails with `TooManyReschedules`, which uses
-    up a retry. While the worker stops (``current_job().stopping``), a reschedule is not counted.
+    up a retry. While the worker stops (``current_job().stopping``), a reschedule is not counted. ``counter`` is
+    the field of the payload with their number.
     """
 
-    #: The field of the payload that counts the reschedules.
     counter: RescheduleCounter = "rescheduled_count"
 
     def __init__(self, seconds: float | timedelta, *, reason: str = "", limit: int | None = RESCHEDULE_LIMIT) -> None:

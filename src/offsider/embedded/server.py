@@ -57,6 +57,7 @@ class EmbeddedServer:
 
     @property
     def folder(self) -> Path:
+        """The folder with its data."""
         return self._folder.path
 
     @property
@@ -76,6 +77,7 @@ class EmbeddedServer:
         return self._process is not None
 
     def start(self) -> Self:
+        """Use the server of the folder, or start one; return this object. Raises ConfigurationError if none starts."""
         if self._membership is not None:
             return self
         with self._folder.locked():
@@ -84,6 +86,7 @@ class EmbeddedServer:
         return self
 
     def stop(self) -> None:
+        """Stop using the server; the last process that uses it stops it."""
         if self._membership is None:
             return
         with self._folder.locked():

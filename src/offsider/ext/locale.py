@@ -35,6 +35,7 @@ class Locale:
         self._use = use
 
     def install(self, config: Config) -> None:
+        """Add both middlewares. Called by ``config.use``."""
         config.client_middleware.add(self._save)
         config.server_middleware.prepend(self._load)
 

@@ -60,6 +60,7 @@ class JobTotals:
 
     @property
     def total_seconds(self) -> float:
+        """Total execution time of successful runs."""
         return self.ms / 1000
 
     @property
@@ -209,7 +210,12 @@ def _starts(now: float, minutes: int, step: int) -> list[datetime]:
 
 @dataclass(frozen=True, slots=True)
 class DeployMark:
-    """A deploy. ``at`` is the start of its minute, in epoch seconds."""
+    """A deploy.
+
+    Attributes:
+        at: the start of its minute, in epoch seconds.
+        label: the text given by the deploy, such as a revision.
+    """
 
     at: float
     label: str

@@ -137,6 +137,7 @@ class JobRecord:
 
     @property
     def tags(self) -> list[str]:
+        """The tags; empty if there are none or they are malformed."""
         tags: object = self._known.get("tags")
         return [tag for tag in cast("list[object]", tags) if isinstance(tag, str)] if isinstance(tags, list) else []
 
@@ -147,14 +148,17 @@ class JobRecord:
 
     @property
     def enqueued_at(self) -> float | None:
+        """When it was pushed to its queue; see `created_at`."""
         return self._time("enqueued_at")
 
     @property
     def failed_at(self) -> float | None:
+        """When it failed for the first time; see `created_at`."""
         return self._time("failed_at")
 
     @property
     def retried_at(self) -> float | None:
+        """When its last retry failed; see `created_at`."""
         return self._time("retried_at")
 
     @property
@@ -175,6 +179,7 @@ class JobRecord:
 
     @property
     def error_message(self) -> str:
+        """The message of the last error; empty if there was none."""
         return self._text("error_message")
 
     @cached_property

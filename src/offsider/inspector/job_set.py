@@ -39,6 +39,9 @@ class SetEntry(JobRecord):
     """A job in one of the sets.
 
     Every action compares first: if the job has left the set, it does nothing and returns False.
+
+    Attributes:
+        score: epoch seconds when it is due; in the dead set, when it was moved there.
     """
 
     def __init__(self, job_set: JobSet, raw: bytes, score: float) -> None:
@@ -117,6 +120,9 @@ class JobSet(CountedByScan):
 
     Args:
         config: selects the server; default: the configuration of this process.
+
+    Attributes:
+        name: the key of the set, without prefix: ``schedule``, ``retry`` or ``dead``.
     """
 
     name = ""

@@ -30,7 +30,13 @@ _BIGGEST = 1e15
 
 @dataclass(frozen=True, slots=True)
 class CapsuleShown:
-    """A capsule of a process: ``mode`` is ``"strict"``, ``"weighted"`` or ``"random"``, ``weights`` maps its queues."""
+    """A capsule of a process.
+
+    Attributes:
+        concurrency: number of jobs that it can run now.
+        mode: ``"strict"``, ``"weighted"`` or ``"random"``.
+        weights: the weight of each queue.
+    """
 
     concurrency: int
     mode: str

@@ -218,6 +218,7 @@ class Queue(_JobList, CountedByScan):
 
     @property
     def paused(self) -> bool:
+        """Whether the queue is paused, so that workers claim none of its jobs."""
         return self.name in queues.paused(self._redis)
 
     def pause(self) -> None:
@@ -225,6 +226,7 @@ class Queue(_JobList, CountedByScan):
         queues.pause(self._redis, self.name)
 
     def unpause(self) -> None:
+        """Let workers claim jobs of this queue again."""
         queues.unpause(self._redis, self.name)
 
     def find_job(self, jid: str) -> JobRecord | None:

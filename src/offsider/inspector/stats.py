@@ -19,7 +19,14 @@ MOST_DAYS = 1825
 
 @dataclass(frozen=True, slots=True)
 class QueueSummary:
-    """A queue at a glance: number of jobs, latency of the next job (0 if unknown), whether it is paused."""
+    """A queue at a glance.
+
+    Attributes:
+        name: name of the queue.
+        size: number of jobs.
+        latency_seconds: latency of the next job; 0 if unknown.
+        paused: whether it is paused.
+    """
 
     name: str
     size: int

@@ -28,7 +28,12 @@ class InvalidSwitch(OffsiderError, ValueError):
 
 
 class SwitchedInPart(RedisFailure):
-    """A switch was changed on some servers and not on others. The message names them."""
+    """A switch was changed on some servers and not on others. The message names them.
+
+    Attributes:
+        done: names of the servers with the change.
+        failed: the error of each other server, by its name.
+    """
 
     def __init__(self, name: str, done: Sequence[str], failed: Mapping[str, RedisFailure]) -> None:
         away = ", ".join(failed)

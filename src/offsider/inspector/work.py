@@ -44,6 +44,7 @@ class Work:
 
     @property
     def jid(self) -> str:
+        """The ID of the job."""
         return self.record.jid
 
 

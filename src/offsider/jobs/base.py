@@ -45,6 +45,13 @@ class Job:
     ``perform`` is not a job, but can define options for its subclasses. ``retry_in`` and ``on_exhausted`` may be
     overridden.
 
+    Attributes:
+        declared: the declaration of the job.
+        perform_async, perform_in, perform_at: Sidekiq's names of `enqueue`, `enqueue_in` and `enqueue_at`.
+        perform_bulk: Sidekiq's name of `enqueue_many`.
+        perform_inline, perform_sync: Sidekiq's names of `run_inline`.
+        set: Sidekiq's name of `using`.
+
     Raises (by the class statement):
         InvalidOptions: another job has this name; keyword-only parameters with ``shared_with_ruby``.
         InvalidJob: ``perform`` is a generator, whose body no worker would run; or it is misspelled.

@@ -99,6 +99,13 @@ class Enqueuer(Generic[P, R_co]):
     Every method that stores a job raises InvalidJob (InvalidArguments, InvalidOptions) for an invalid push,
     RedisUnavailable and RedisRefused if the server does not store it, and NotReplicated if fewer replicas than
     ``wait_replicas`` confirm it. Jids are None for jobs that client middleware stopped.
+
+    Attributes:
+        declared: the declaration of the job.
+        perform_async, perform_in, perform_at: Sidekiq's names of `enqueue`, `enqueue_in` and `enqueue_at`.
+        perform_bulk: Sidekiq's name of `enqueue_many`.
+        perform_inline, perform_sync: Sidekiq's names of `run_inline`.
+        set: Sidekiq's name of `using`.
     """
 
     def __init__(

@@ -98,6 +98,12 @@ class JobReclaimed:
 
     If the keeper of that process requeued the job, a live worker emits the event a few seconds later. A payload larger
     than 16 KB then has no arguments.
+
+    Attributes:
+        raw: the stored payload.
+        queue: the queue of the job.
+        identity: the dead process.
+        interrupted_count: as `JobContext.interrupted_count`.
     """
 
     raw: bytes
@@ -108,7 +114,13 @@ class JobReclaimed:
 
 @dataclass(frozen=True)
 class JobPoisoned:
-    """A job was moved to the dead set: it crashed the processes ``identities``. ``raw`` is the stored payload."""
+    """A job was moved to the dead set, because it crashed several processes.
+
+    Attributes:
+        raw: the stored payload.
+        queue: the queue from which it was claimed.
+        identities: the processes.
+    """
 
     raw: bytes
     queue: str
@@ -150,7 +162,12 @@ class JobMoving:
 
 @dataclass(frozen=True)
 class JobMoved:
-    """A move has ended. ``moved`` is False if another process had taken or removed the job before."""
+    """A move has ended.
+
+    Attributes:
+        moving: the move.
+        moved: False if another process had taken or removed the job before.
+    """
 
     moving: JobMoving
     moved: bool
@@ -251,6 +268,7 @@ class Events:
             self._call(handler, name, payload)
 
     def freeze(self) -> None:
+        """Refuse more handlers."""
         self._frozen = True
 
     def _first_time(self, name: str) -> bool:

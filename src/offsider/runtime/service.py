@@ -67,9 +67,11 @@ class Loop:
 
     @property
     def alive(self) -> bool:
+        """Whether the thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
+        """Start the thread; a second call does nothing."""
         if self._thread is None:
             self._begin()
 
@@ -81,6 +83,7 @@ class Loop:
                 self._thread.start()
 
     def stop(self) -> None:
+        """End the loop after the current tick, without waiting for it."""
         self._stopping.set()
         self._wakeup.set()
 
@@ -89,6 +92,7 @@ class Loop:
         self._wakeup.set()
 
     def join(self, timeout_seconds: float | None = None) -> bool:
+        """Wait for the end; return True if the loop has ended or never started."""
         thread = self._thread
         if thread is None:
             return True

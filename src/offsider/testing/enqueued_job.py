@@ -70,6 +70,7 @@ class EnqueuedJob:
 
     @classmethod
     def of(cls, prepared: Prepared) -> EnqueuedJob:
+        """Return the job of a prepared push."""
         return cls(decode_plain(prepared.raw), prepared.queue, prepared.at, prepared.raw)
 
     @property
@@ -79,10 +80,12 @@ class EnqueuedJob:
 
     @property
     def jid(self) -> str:
+        """The ID of the job."""
         return self.payload.get("jid", "")
 
     @property
     def args(self) -> list[Any]:
+        """Positional arguments, as JSON stores them."""
         return self.payload["args"]
 
     @property
@@ -92,6 +95,7 @@ class EnqueuedJob:
 
     @property
     def tags(self) -> Sequence[str]:
+        """The tags; empty if there are none."""
         return self.payload.get("tags") or ()
 
     @property
@@ -103,6 +107,7 @@ class EnqueuedJob:
         return self.at - (self.at if created_at is None else created_at)
 
     def is_due(self, now_seconds: float) -> bool:
+        """Whether a worker would start it at this time, in epoch seconds."""
         return self.at is None or self.at <= now_seconds
 
     def prepared(self) -> Prepared:

@@ -29,7 +29,8 @@ class PageRequest:
     """A request to the pages of one server.
 
     Attributes:
-            http: the HTTP request.
+        http: the HTTP request.
+        options: the options of the pages.
         installation: the server.
         server: name of the server.
         location: path below the server's pages, quoted.
@@ -74,6 +75,7 @@ class PageRequest:
 
     @property
     def read_only(self) -> bool:
+        """Whether all actions are refused."""
         return self.options.read_only
 
     @property

@@ -59,7 +59,13 @@ class Done:
 
 @dataclass(frozen=True)
 class Text:
-    """Text with its own media type, for example for a scraper."""
+    """Text with its own media type, for example for a scraper.
+
+    Attributes:
+        body: the text.
+        media_type: value of the header ``Content-Type``.
+        status: HTTP status.
+    """
 
     body: str
     media_type: str = "text/plain; charset=utf-8"
@@ -76,6 +82,9 @@ class WebError(OffsiderError):
     Args:
         message: message id, or a text in English.
         values: values of the placeholders ``{name}``.
+
+    Attributes:
+        status: HTTP status.
     """
 
     status = 500

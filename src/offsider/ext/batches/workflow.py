@@ -135,7 +135,11 @@ class Chain(_Flow, Generic[R_co]):
 
 
 class Group(_Flow, Generic[R]):
-    """Jobs that run at the same time; see `group`."""
+    """Jobs that run at the same time; see `group`.
+
+    Attributes:
+        calls: the jobs.
+    """
 
     def __init__(self, calls: Sequence[Call[..., R]], description: str, config: _Config) -> None:
         super().__init__(description, config)

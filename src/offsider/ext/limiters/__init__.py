@@ -75,6 +75,9 @@ class Limiters:
             the limiter passed to ``backoff`` is None.
         ttl: limiters are deleted when they were unused for this time, in seconds; at least a day. Default: 90 days.
 
+    Attributes:
+        settings: the arguments, apart from ``errors``.
+
     Raises:
         ConfigurationError: an argument is invalid.
     """

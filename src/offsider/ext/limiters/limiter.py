@@ -222,10 +222,12 @@ class Limiter:
 
     @property
     def name(self) -> str:
+        """Its name."""
         return self.definition.name
 
     @property
     def kind(self) -> str:
+        """``concurrent``, ``bucket``, ``window``, ``leaky``, ``points`` or ``unlimited``."""
         return self.definition.kind
 
     def used(self) -> int:

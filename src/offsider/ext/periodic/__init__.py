@@ -47,6 +47,9 @@ class Periodic:
         tz: default time zone of jobs.
         grace_seconds: maximum delay of a tick, for example after an outage. Older ticks are skipped and logged.
 
+    Attributes:
+        registry: the registered periodic jobs.
+
     Raises:
         ConfigurationError: unknown time zone, or the extra ``periodic`` is not installed.
     """

@@ -51,6 +51,7 @@ class PeriodicJob:
 
     @property
     def name(self) -> str:
+        """Its unique name."""
         return self.entry.name
 
     @property

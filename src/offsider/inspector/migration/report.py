@@ -36,6 +36,7 @@ class Relocation:
 
     @classmethod
     def of(cls, job: Moves, where: str) -> Relocation:
+        """Return the relocation of a job from ``where``."""
         here, there = job.here, job.there
         return cls(job.payload["class"], where, here.server, here.queue, there.server, there.queue)
 
