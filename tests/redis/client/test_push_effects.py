@@ -126,10 +126,16 @@ def test_a_queue_that_refuses_a_job_gives_it_no_effect(client, raw_redis):
     assert noted(raw_redis) == []
 
 
-def test_an_effect_that_fails_is_logged_and_the_job_is_stored(client, config, raw_redis, caplog):
+def test_an_effect_that_fails_is_logged_and_the_job_is_stored(client, members, raw_redis, caplog, monkeypatch):
     raw_redis.set("members:red", "no list")
-    assert client.push(RED) is not None
-    assert len(Queue("default", config)) == 1
+
+    def both(push, at):
+        return [Effect(NOTE, [f"members:{colour}"], [push.payload["jid"]]) for colour in ("red", "blue")]
+
+    monkeypatch.setattr(members, "effects", both)
+    jid = client.push(RED)
+    assert len(Queue("default", client.config)) == 1
+    assert noted(raw_redis, "blue") == [jid], "the other effect has run"
     (record,) = caplog.records
     assert "the job is stored, but a follow-up write of its push failed: note: WRONGTYPE" in record.getMessage()
 
