@@ -7,10 +7,11 @@ from tests.waiting import wait_for
 
 JOBS = """
     import time
+    from datetime import timedelta
     from offsider import Reschedule, current_job, job
     from tests.process.ledger import note
 
-    @job(name="Waits", retry_in=lambda *_: 0.01)
+    @job(name="Waits", retry_in=lambda *_: timedelta(seconds=1))
     def waits() -> None:
         note("start", current_job().jid, current_job().rescheduled_count)
         raise Reschedule(0, limit=5)
