@@ -58,3 +58,12 @@ def push(client: redis.Redis, *names: str, queue: str = "default") -> None:
 
 def payload(name: str, queue: str = "default", jid: str = "") -> str:
     return json.dumps({"class": name, "args": [], "queue": queue, "jid": jid or "0" * 24})
+
+
+def enqueue(client: redis.Redis, age_seconds: float, *, queue: str = "default", jobs: int = 3) -> None:
+    """Jobs that have waited for this time."""
+    client.sadd("queues", queue)
+    at = int((time.time() - age_seconds) * 1000)
+    for number in range(jobs):
+        job = json.loads(payload("A", queue, f"{number:024}"))
+        client.lpush(f"queue:{queue}", json.dumps(job | {"enqueued_at": at}))

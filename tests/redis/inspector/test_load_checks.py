@@ -10,15 +10,7 @@ from offsider.inspector.doctor import load_checks
 from offsider.inspector.doctor.examination import examine
 from offsider.inspector.doctor.finding import Severity
 from offsider.inspector.doctor.load_checks import LOAD_CHECKS
-from tests.redis.inspector.examined import OURS, examined, payload, register, severity
-
-
-def enqueue(client, age_seconds, *, queue="default", jobs=3) -> None:
-    client.sadd("queues", queue)
-    at = int((time.time() - age_seconds) * 1000)
-    for number in range(jobs):
-        job = json.loads(payload("A", queue, f"{number:024}"))
-        client.lpush(f"queue:{queue}", json.dumps(job | {"enqueued_at": at}))
+from tests.redis.inspector.examined import OURS, enqueue, examined, payload, register, severity
 
 
 def test_all_threads_busy_while_jobs_wait(redis_url, raw_redis):

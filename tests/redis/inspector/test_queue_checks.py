@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import time
-
 import pytest
 
 from offsider.inspector.doctor import queue_checks
 from offsider.inspector.doctor.finding import Severity
 from offsider.inspector.doctor.queue_checks import QUEUE_CHECKS
-from tests.redis.inspector.examined import examined, payload, push, register, severity
-
-
-def enqueue(client, age_seconds, *, queue="default", jobs=3) -> None:
-    client.sadd("queues", queue)
-    at = int((time.time() - age_seconds) * 1000)
-    for number in range(jobs):
-        job = json.loads(payload("A", queue, f"{number:024}"))
-        client.lpush(f"queue:{queue}", json.dumps(job | {"enqueued_at": at}))
+from tests.redis.inspector.examined import enqueue, examined, push, register, severity
 
 
 def test_an_unserved_queue(redis_url, raw_redis):
