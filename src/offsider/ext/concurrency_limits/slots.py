@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -127,18 +128,18 @@ class Slots:
         now = time.monotonic()
         self._table.refresh(settings, now)
         self._keep(redis)
-        repairs = now >= self._repair_at
+        repairs, next_seconds = now >= self._repair_at, settings.next_seconds
         if settings.due or repairs:
             self._leads = hold_lease(redis, LEASE, self._holder, LEASE_SECONDS)
             if self._leads:
                 # In their order: a group that is not reached now comes first at the next check.
-                self._look_after(dict.fromkeys((*settings.due, *(store.some_active(redis) if repairs else ()))), redis)
-                settings = store.settings(redis)
+                names = dict.fromkeys((*settings.due, *(store.some_active(redis) if repairs else ())))
+                next_seconds = min(next_seconds, self._look_after(names, redis))
             if repairs:
                 self._free_ended(redis)
                 self._repair_at = now + REPAIR_SECONDS
         if self._leads:
-            self._look_at = min(self._look_at, time.monotonic() + max(LEAST_SECONDS, settings.next_seconds))
+            self._look_at = min(self._look_at, time.monotonic() + max(LEAST_SECONDS, next_seconds))
 
     def _keep(self, redis: Redis) -> None:
         for run in store.missing(redis, [run for run, job in self._running.copy().items() if job.effects]):
@@ -162,8 +163,9 @@ class Slots:
         self._ended = ended - self._ended
         self._names |= {run.name for run in (*self._running.copy(), *self._ended)}
 
-    def _look_after(self, names: Iterable[str], redis: Redis) -> None:
-        now = self._here.config.clock.now()
+    def _look_after(self, names: Iterable[str], redis: Redis) -> float:
+        """Check these groups, and return the seconds until the first of them is due again."""
+        now, next_seconds = self._here.config.clock.now(), math.inf
         reported = store.declared(redis, now)
         for name in names:
             freed = store.free_dead(redis, name)
@@ -172,7 +174,8 @@ class Slots:
             # Limits reported by workers win over the local code, which may be older.
             declared = reported.get(store.class_of(name)) or self._table.declared(store.class_of(name))
             self._resume(name, declared)
-            store.forget(redis, name)
+            next_seconds = min(next_seconds, store.forget(redis, name))
+        return next_seconds
 
     def _resume(self, name: str, declared: int, *, at_once: bool = False) -> None:
         redis, now = self._here.redis, self._here.config.clock.now()

@@ -491,15 +491,17 @@ def keep(redis: Redis, run: Run) -> None:
     redis.run(KEEP, own, [run.member, run.name])
 
 
-def forget(redis: Redis, name: str) -> None:
+def forget(redis: Redis, name: str) -> float:
     """Forget resumed jobs that did not run for `REMEMBERED_MS`, and a group without slots and held jobs.
 
-    A group with held jobs is checked again after `CHECK_MS`, or when its rate limit allows the next start.
+    A group with held jobs is checked again after `CHECK_MS`, or when its rate limit allows the next start. Returns the
+    seconds until then; infinite without held jobs.
     """
     names = Names(redis.keys)
     lists = [names.slots(name), names.resumed(name), names.held(name)]
     own = [*lists, names.active, redis.keys.places, names.back(name), names.recent(name), names.rates, names.due]
-    redis.run(FORGET, own, [name, REMEMBERED_MS, class_of(name), CHECK_MS])
+    left_ms = int(redis.run(FORGET, own, [name, REMEMBERED_MS, class_of(name), CHECK_MS]))
+    return left_ms / 1000 if left_ms >= 0 else math.inf
 
 
 def held(redis: Redis, name: str, start: int, count: int) -> list[bytes]:

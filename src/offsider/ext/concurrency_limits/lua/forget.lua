@@ -14,7 +14,7 @@
 -- ARGV[2] milliseconds after which a resumed job is forgotten
 -- ARGV[3] name of the class
 -- ARGV[4] milliseconds until the next check, if no rate limit delays it
--- returns nothing
+-- returns the milliseconds until the next check; -1 without held jobs
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local before = now - ARGV[2]
@@ -35,8 +35,9 @@ if redis.call('LLEN', KEYS[3]) > 0 then
     end
   end
   redis.call('ZADD', KEYS[9], due, ARGV[1])
-  return
+  return math.ceil(due - now)
 end
 redis.call('ZREM', KEYS[9], ARGV[1])
 redis.call('SREM', KEYS[5], KEYS[3])
 if redis.call('ZCARD', KEYS[1]) == 0 then redis.call('SREM', KEYS[4], ARGV[1]) end
+return -1
