@@ -27,7 +27,9 @@ from typing import TextIO, TypeAlias
 from offsider.config.settings import LogSection
 from offsider.core.wording import counted
 from offsider.logs.application import application_fields, is_handled_below_root
-from offsider.logs.outlet import LineBuffer, Outlet, flush_before_writes
+from offsider.logs.line_buffer import LineBuffer
+from offsider.logs.outlet import Outlet
+from offsider.logs.print_order import flush_before_writes
 from offsider.logs.structured import about_error, bounded, is_about, line_fields, line_of, shown
 from offsider.runtime.context import current_job_or_none
 

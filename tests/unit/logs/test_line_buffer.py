@@ -13,8 +13,8 @@ import weakref
 
 import pytest
 
-from offsider.logs import outlet as module
-from offsider.logs.outlet import LineBuffer
+from offsider.logs import line_buffer as module
+from offsider.logs.line_buffer import LineBuffer
 from tests.waiting import wait_for
 
 
@@ -150,7 +150,7 @@ def test_remaining_lines_are_written_at_process_exit():
     text = """
         import sys
         import threading
-        from offsider.logs import outlet as line_buffer
+        from offsider.logs import line_buffer
         line_buffer.TICK_SECONDS = 60
         buffer = line_buffer.LineBuffer(sys.stdout.write, threading.RLock())
         buffer.put("last words\\n")

@@ -13,8 +13,8 @@ from contextlib import ExitStack
 import pytest
 
 from offsider.config.config import Config
-from offsider.logs import outlet as line_buffer
-from offsider.logs.outlet import flush_before_writes
+from offsider.logs import line_buffer
+from offsider.logs.print_order import flush_before_writes
 from offsider.logs.setup import logger, setup_logging, write_info
 
 
