@@ -9,7 +9,8 @@ import pytest
 
 from offsider.cli.options import WorkerOptions
 from offsider.cli.signals import SignalQueue
-from offsider.cli.supervisor.fork import Forker, make_parent_link, pin
+from offsider.cli.supervisor.fork import Forker, pin
+from offsider.cli.supervisor.parent_link import make_parent_link
 from offsider.config.config import Config
 from offsider.core.errors import ConfigurationError
 from offsider.storage.owners import Lists

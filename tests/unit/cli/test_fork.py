@@ -12,8 +12,10 @@ import pytest
 
 from offsider.cli.options import WorkerOptions
 from offsider.cli.signals import SignalQueue
-from offsider.cli.supervisor import fork as parent_link, fork as reexec
-from offsider.cli.supervisor.fork import VARIABLE, Forker, ParentLink, exec_supervisor, inherited, make_parent_link
+from offsider.cli.supervisor import parent_link, reexec
+from offsider.cli.supervisor.fork import Forker
+from offsider.cli.supervisor.parent_link import ParentLink, make_parent_link
+from offsider.cli.supervisor.reexec import VARIABLE, exec_supervisor, inherited
 from offsider.config.config import Config
 from tests.waiting import wait_for
 

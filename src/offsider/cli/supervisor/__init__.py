@@ -32,7 +32,8 @@ from offsider.cli.health import HealthServer
 from offsider.cli.keeper import fork_keeper, warn_of_no_keeper
 from offsider.cli.signals import NAMES, STOPS, SignalQueue, StoppedEarly
 from offsider.cli.supervisor.children import Backoff, Children, described
-from offsider.cli.supervisor.fork import Forker, WorkAs, exec_supervisor, inherited, unblock_signals
+from offsider.cli.supervisor.fork import Forker, WorkAs
+from offsider.cli.supervisor.reexec import exec_supervisor, inherited, unblock_signals
 from offsider.cli.systemd import title_setter
 from offsider.core.errors import ConfigurationError, OffsiderError
 from offsider.core.wording import counted
