@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from offsider.core.errors import RedisRefused, RedisUnavailable
-from offsider.runtime.service import WakePipe
+from offsider.runtime.wake_pipe import WakePipe
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command
 from offsider.storage.tracking import Tracking

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from offsider.runtime import service
-from offsider.runtime.service import Loop, LoopService, WakePipe
+from offsider.runtime.service import Loop, LoopService
+from offsider.runtime.wake_pipe import WakePipe
 
 WAIT = 10.0
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 
 from offsider.core.errors import RedisRefused, RedisUnavailable
-from offsider.runtime.service import WakePipe
+from offsider.runtime.wake_pipe import WakePipe
 from offsider.storage.redis import Redis
 from offsider.storage.tracking import Tracking
 
