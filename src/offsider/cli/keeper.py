@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
 from offsider.cli.failure import flush_output
-from offsider.cli.systemd import title_setter
+from offsider.cli.title import title_setter
 from offsider.logs.setup import describe, logger
 from offsider.worker.alive.keeper.channel import Channel
 from offsider.worker.alive.keeper.keeping import Keeper

@@ -19,9 +19,8 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from offsider import __version__
 from offsider.cli import systemd
-from offsider.cli.systemd import title_setter
+from offsider.cli.title import title, title_setter
 from offsider.core.errors import MalformedPayload
 from offsider.core.payload import decode
 from offsider.logs.setup import base36, describe, logger
@@ -200,16 +199,6 @@ class MainLoop:
 
     def _dump(self) -> None:
         dump(self._launcher.parts.async_tasks())
-
-
-def title(launcher: Launcher) -> str:
-    """Return the process title: name, version, tag, busy threads, and whether the worker is stopping."""
-    words = ["offsider", __version__, launcher.config.worker.tag]
-    concurrency = sum(capsule.concurrency for capsule in launcher.config.capsules.values())
-    words.append(f"[{launcher.work_state.busy} of {concurrency} busy]")
-    if launcher.lifecycle.quieted:
-        words.append("stopping")
-    return " ".join(word for word in words if word)
 
 
 def _named(raw: bytes) -> str:

@@ -1,13 +1,10 @@
-"""Notify systemd of the state of the worker (ready, alive, stopping), and set the process title.
-
-Does nothing without the variables of systemd, and without the package setproctitle.
-"""
+"""Notify systemd of the worker's state: ready, alive, stopping. Does nothing without systemd's variables."""
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from offsider.logs.setup import logger
 
@@ -42,12 +39,3 @@ def watchdog_seconds(environ: Mapping[str, str] = os.environ) -> float | None:
         )
         return None
     return limit_seconds / 2
-
-
-def title_setter() -> Callable[[str], None]:
-    """Return a function that sets the title; it does nothing if setproctitle is not installed."""
-    try:
-        from setproctitle import setproctitle
-    except ImportError:
-        return lambda _title: None
-    return setproctitle

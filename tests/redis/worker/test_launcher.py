@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from offsider import Config, Reschedule, __version__, current_job, job
-from offsider.cli.main_loop import title
+from offsider.cli.title import title
 from offsider.client import Client
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError, InvalidOptions, RedisUnavailable

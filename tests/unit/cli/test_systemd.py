@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from offsider.cli.systemd import notify, title_setter, watchdog_seconds
+from offsider.cli.systemd import notify, watchdog_seconds
+from offsider.cli.title import title_setter
 
 
 def test_a_message_reaches_the_socket():

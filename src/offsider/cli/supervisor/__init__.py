@@ -34,7 +34,7 @@ from offsider.cli.signals import NAMES, STOPS, SignalQueue, StoppedEarly
 from offsider.cli.supervisor.children import Backoff, Children, described
 from offsider.cli.supervisor.fork import Forker, WorkAs
 from offsider.cli.supervisor.reexec import exec_supervisor, inherited, unblock_signals
-from offsider.cli.systemd import title_setter
+from offsider.cli.title import title_setter
 from offsider.core.errors import ConfigurationError, OffsiderError
 from offsider.core.wording import counted
 from offsider.logs.setup import logger
