@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from offsider.cli.top import tabs as hunt
-from offsider.cli.top.tabs import Filter
+from offsider.cli.top import filter as module
+from offsider.cli.top.filter import Filter
 from offsider.config.config import Config
 from offsider.inspector import RetrySet
 
@@ -29,7 +29,7 @@ def names(found) -> list[str]:
 
 
 def test_each_scan_resumes_where_the_previous_one_stopped(jobs, monkeypatch):
-    monkeypatch.setattr(hunt, "BUDGET_MS", 5)
+    monkeypatch.setattr(module, "BUDGET_MS", 5)
     filtered = Filter(jobs, '"Job1999')
     scans = [filtered.scan()]
     while scans[-1].note:
@@ -43,14 +43,14 @@ def test_a_finished_scan_is_shown_while_the_next_one_runs(jobs, raw_redis, monke
     filtered = Filter(jobs, '"Job1999')
     whole = filtered.scan()
     assert (len(whole.entries), whole.note) == (11, "")
-    monkeypatch.setattr(hunt, "BUDGET_MS", 0)
+    monkeypatch.setattr(module, "BUDGET_MS", 0)
     assert names(filtered.scan()) == names(whole)
     raw_redis.zrem("retry", job(1999))
     assert [filtered.still_there(entry) for entry in whole.entries] == [False] + [True] * 10
 
 
 def test_very_many_matches_are_cut(jobs, monkeypatch):
-    monkeypatch.setattr(hunt, "MOST", 100)
+    monkeypatch.setattr(module, "MOST", 100)
     found = Filter(jobs, "Job").scan()
     assert 100 <= len(found.entries) < 20_000
     assert found.note == f"the first {len(found.entries):,}"
