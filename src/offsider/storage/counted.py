@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from offsider.storage.full_server import run_together
+from offsider.storage.commands import run_together
 from offsider.storage.redis import Redis
 
 #: Expiry, from the last write.

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from offsider.storage.full_server import run_together
+from offsider.storage.commands import run_together
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Command, Script
 

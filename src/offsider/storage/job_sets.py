@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from offsider.storage.full_server import run_together
+from offsider.storage.commands import run_together
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Call, RunsScripts, Script

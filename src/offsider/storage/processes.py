@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from offsider.core.errors import OffsiderError
 from offsider.storage import activity
-from offsider.storage.full_server import run_together
+from offsider.storage.commands import run_together
 from offsider.storage.queues import readable
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Command, Script

@@ -19,7 +19,7 @@ from typing import cast
 
 from offsider.core.errors import MalformedPayload, OffsiderError, RedisRefused
 from offsider.core.payload import decode, read_stamp
-from offsider.storage.full_server import run_together
+from offsider.storage.commands import run_together
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Call, Command, Script

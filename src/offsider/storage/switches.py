@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
 from offsider.storage import hashes
-from offsider.storage.full_server import run_together
+from offsider.storage.commands import run_together
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command, Script
