@@ -13,14 +13,13 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
 from offsider.cli.failure import flush_output
 from offsider.cli.title import title_setter
 from offsider.logs.setup import describe, logger
 from offsider.worker.alive.keeper.channel import Channel
-from offsider.worker.alive.keeper.keeping import Keeper
+from offsider.worker.alive.keeper.keeping import Keeper, preload
 from offsider.worker.alive.keeper.link import KeeperProcess
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def fork_keeper(
         let_go: closes, in the keeper, the resources that only the starter uses.
     """
     flush_output()
-    import_module("redis")  # each process would import it at its first call
+    preload()
     # Both processes share these objects from now on: no collection touches their memory, in either of them.
     gc.freeze()
     pid = os.fork()

@@ -223,10 +223,15 @@ def pool_exhausted(settings: RedisSettings, size: int, waited_seconds: float) ->
     )
 
 
+def load_client() -> None:
+    """Import redis-py now, and not at the first call. It takes half a second once."""
+    importlib.import_module("redis")
+
+
 def deadline_after(seconds: float) -> float:
     """Return the monotonic time ``seconds`` from now, for a call on a pool."""
     if "redis" not in sys.modules:
-        importlib.import_module("redis")  # the first import takes half a second, which must not count
+        load_client()  # its time must not count
     return time.monotonic() + seconds
 
 

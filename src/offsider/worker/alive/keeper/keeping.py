@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from offsider.core.errors import RedisFailure
 from offsider.runtime.events import JobReclaimed
 from offsider.storage import owners, rescued
-from offsider.storage.redis import Redis, RedisSettings
+from offsider.storage.redis import Redis, RedisSettings, load_client
 from offsider.storage.rescued import Rescued
 from offsider.worker.alive.keeper.messages import LEFT, Counted, Orders, Report, decode
 from offsider.worker.alive.keeper.process_watch import POLL_SECONDS, ProcessWatch
@@ -44,6 +44,11 @@ logger = logging.getLogger("offsider")
 AGAIN_SECONDS = 0.5
 SECOND_LOOK_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
+
+
+def preload() -> None:
+    """Import what a keeper and its workers use later, so that a fork shares its memory."""
+    load_client()
 
 
 @dataclass
