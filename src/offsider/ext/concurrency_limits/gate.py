@@ -4,8 +4,7 @@ The admission runs before all middleware, so a held job has not started, is not 
 If the server does not answer:
 
 * A job that requested a slot waits and requests it again. The repeated call neither holds the job twice nor takes two
-  slots.
-  If the worker stops while waiting, the job is requeued.
+  slots. If the worker stops while waiting, the job is requeued.
 * If the server refuses the script, the job is rescheduled; no retry is used up.
 * The script that writes the outcome frees the slot, whatever the outcome is. The service frees the slot of a void run.
 """

@@ -1,5 +1,5 @@
 #!lua
--- Create or reopen a batch for a block of pushes. An open batch has no callbacks, so none comes too early.
+-- Create or reopen a batch for a block of pushes. An open batch pushes no callback, so none is pushed too early.
 -- KEYS[1] batches: zset of bid -> expiry
 -- KEYS[2] batch
 -- KEYS[3] tokens of its open blocks

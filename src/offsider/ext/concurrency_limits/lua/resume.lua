@@ -46,7 +46,7 @@ for i = 1, count do
     room = room - 1
   end
 end
--- The next job goes last, so that it is at the head of its queue.
+-- Push the next job last: then it is at the head of its queue.
 for i = count, 1, -1 do
   if replies[i] == 1 then
     local at = 4 * i
