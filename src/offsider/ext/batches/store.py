@@ -28,9 +28,9 @@ was pushed).
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.resources import files
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -118,19 +118,8 @@ class Lineages:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._known: dict[str, Lineage] = {}
-        self._lock = threading.Lock()
-
-    def of(self, bid: str) -> Lineage:
-        """Return the lineage of a batch; empty if the batch does not exist. Raises RedisFailure."""
-        known = self._known.get(bid)
-        if known is None:
-            known = self._read(bid)
-            with self._lock:
-                if len(self._known) >= _MOST_LINEAGES:
-                    self._known.pop(next(iter(self._known)))
-                self._known[bid] = known
-        return known
+        #: Returns the lineage of a batch; empty if the batch does not exist. Raises RedisFailure.
+        self.of: Callable[[str], Lineage] = lru_cache(_MOST_LINEAGES)(self._read)
 
     def _read(self, bid: str) -> Lineage:
         parent, queues = self._redis.call("HMGET", batch_key(self._redis.keys, bid), "parent", "queues")
