@@ -56,7 +56,7 @@ class Side:
 def make_side(monkeypatch) -> Iterator:
     stored: list[Prepared] = []
     jids = iter(f"{number:024x}" for number in range(1000))
-    monkeypatch.setattr("offsider.client.preparer.new_jid", lambda: next(jids))
+    monkeypatch.setattr("offsider.client.builder.new_jid", lambda: next(jids))
     monkeypatch.setattr("offsider.client.bulk.new_jids", lambda count: ["7b170978b317d1162fc0f4c0"] * count)
     with test_mode.diverted(stored.extend), registry.isolated():
         yield lambda version: Side(version, stored)

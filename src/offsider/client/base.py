@@ -46,7 +46,7 @@ class BaseClient:
     def build(self, payload: Mapping[str, Any]) -> Push:
         """Check and complete ``payload``, before client middleware. Stores nothing."""
         check_push(payload)
-        return self._preparer.build(payload)
+        return self._preparer.builder.build(payload)
 
     def prepare(self, push: Push) -> Prepared | None:
         """Run queue resolver and client middleware, check arguments, and encode. None if middleware stopped the job."""

@@ -126,7 +126,7 @@ def plan(
     if jid is not None:
         calls = _only_one(calls)
     return Bulk(
-        template=preparer.build_template(template),
+        template=preparer.builder.build_template(template),
         calls=calls,
         times=_times(preparer, at, args, spread_interval),
         is_timed=is_timed,

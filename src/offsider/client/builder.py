@@ -1,0 +1,180 @@
+"""Builds pushes: merges options, binds arguments, and adds jid, created_at, due time and context. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from typing import Any, NamedTuple, cast
+
+from offsider.client.prepared import DeclaredJob, declared_of
+from offsider.client.times import due_at
+from offsider.client.via import chosen_server
+from offsider.config.installation import Installation
+from offsider.config.routing import MAIN, Rules, route
+from offsider.core.errors import InvalidArguments, InvalidJob, InvalidOptions
+from offsider.core.job_id import JobId
+from offsider.core.normalize import normalize, wrong_shape
+from offsider.core.options import check_known, merge_options, stored_level
+from offsider.core.payload import JobPayload, new_jid, stamp
+from offsider.runtime.middleware import Push
+from offsider.runtime.propagation import stamps
+
+_SHARED = frozenset({"tags", "profiler_options"})
+_TEXT = {str}
+DEFAULTS: dict[str, Any] = {"retry": True, "queue": "default"}
+
+
+class _Base(NamedTuple):
+    """The merged options that pushes of one job start from, and their sources."""
+
+    defaults: Mapping[str, Any]
+    rules: Rules
+    options: dict[str, Any]
+    server: str
+
+
+class Builder:
+    """Builds the pushes of one configuration. Thread-safe: it keeps no state of a push."""
+
+    def __init__(self, here: Installation) -> None:
+        self._config = here.config
+        self._here = here
+        # Merged options by job, each with the [jobs] defaults and the rules that they were merged from.
+        self._bases: dict[DeclaredJob | None, _Base] = {}
+
+    def build(self, item: Mapping[str, Any]) -> Push:
+        """Build the push of ``item``, before client middleware.
+
+        Raises:
+            InvalidJob: the class is missing, arguments are not a list or do not match, or an option is invalid.
+        """
+        merged, job, server = self._merge(item)
+        _place_arguments(merged, job)
+        now = self._config.clock.now()
+        _place_time(merged, now)
+        return self._complete(merged, job, server, now)
+
+    def build_template(self, item: Mapping[str, Any]) -> Push:
+        """Build the template of a bulk push, without arguments, time and jid."""
+        merged, job, server = self._merge({**item, "args": []})
+        return self._complete(merged, job, server, self._config.clock.now())
+
+    def complete_stored(self, payload: JobPayload) -> JobPayload:
+        """Return a copy of a stored job with its missing defaults and a queue."""
+        merged = cast(JobPayload, _on_base(self._base(None), payload))
+        merged["queue"] = normalize(merged).get("queue") or DEFAULTS["queue"]
+        return merged
+
+    def wire_version(self, server: str) -> int:
+        """Return the wire version of a server of the configuration; "" is the client's own."""
+        return (self._config.servers[server] if server else self._here.settings).wire_version
+
+    def _merge(self, item: Mapping[str, Any]) -> tuple[dict[str, Any], DeclaredJob | None, str]:
+        payload = dict(item)
+        job = _name_class(payload)
+        if "extra" in payload:
+            payload.update(_extra(payload.pop("extra"), payload["class"]))
+        if isinstance(payload.get("jid"), JobId):  # of an earlier push
+            payload["jid"] = str(payload["jid"])
+        check_known(payload, job_name=payload["class"])
+        base = self._base(job)
+        server = payload.pop("server", "") or chosen_server() or base.server
+        return _on_base(base, payload), job, "" if server == self._here.server else self._known(server)
+
+    def _complete(self, payload: dict[str, Any], job: DeclaredJob | None, server: str, now: float) -> Push:
+        payload.setdefault("jid", new_jid())
+        payload.setdefault("created_at", stamp(now, self.wire_version(server)))
+        for key, value in stamps().items():
+            payload.setdefault(key, value)
+        check_keys(payload)
+        check_shape(payload)
+        return Push(payload=cast(JobPayload, payload), reason="push", job=job, server=server)
+
+    def _known(self, server: str) -> str:
+        """Return the name; raise ConfigurationError if the configuration has no such server."""
+        return self._here.for_server(server).server
+
+    def _base(self, job: DeclaredJob | None) -> _Base:
+        defaults, rules = self._config.jobs.stored, self._config.routing.rules
+        known = self._bases.get(job)
+        if known is not None and known.defaults is defaults and known.rules is rules:
+            return known
+        self._config.jobs.check_for_push(self._config.job_options)
+        options = merge_options(DEFAULTS, defaults, {} if job is None else job.stored_options(self._config))
+        if job is not None:
+            options |= job.origin(self._config)
+        server = MAIN
+        if job is not None:
+            routed = route(job, rules, defaults)
+            server = routed.server
+            if rules:
+                options["queue"] = routed.queue
+        base = self._bases[job] = _Base(defaults, rules, options, server)
+        return base
+
+
+def _name_class(payload: dict[str, Any]) -> DeclaredJob | None:
+    given = payload.get("class")
+    job = declared_of(given)
+    if job is not None:
+        payload["class"] = job.name
+    elif not isinstance(given, str) or not given:
+        raise InvalidJob(f"class must be the name of a job or a declared job, got {given!r}")
+    elif "kwargs" in payload:
+        raise InvalidArguments(
+            f"{given}: kwargs cannot be pushed by class name, because a Ruby job would lose them silently; pass "
+            "args, or push a job declared in Python"
+        )
+    return job
+
+
+def _extra(extra: object, name: str) -> Mapping[str, Any]:
+    if isinstance(extra, Mapping):
+        return cast("Mapping[str, Any]", extra)
+    raise InvalidOptions(f"{name}: extra must be a mapping, got {extra!r}")
+
+
+def _on_base(base: _Base, payload: Mapping[str, Any]) -> dict[str, Any]:
+    merged = merge_options(base.options, payload)
+    for key in _SHARED.intersection(merged):
+        # Middleware may modify it in place, which must not affect the declaration or the caller's list.
+        merged[key] = copy(merged[key])
+    return merged
+
+
+def _place_arguments(payload: dict[str, Any], job: DeclaredJob | None) -> None:
+    args = payload.get("args")
+    if not isinstance(args, list | tuple):
+        raise InvalidArguments(f"{payload['class']}: args must be a list, got {type(args).__name__}")
+    arguments = cast("list[Any]", args)
+    if job is None:
+        payload["args"] = list(arguments)
+        return
+    payload["args"], kwargs = job.bind(arguments, payload.pop("kwargs", None) or {})
+    if kwargs:
+        payload["kwargs"] = kwargs
+
+
+def _place_time(payload: dict[str, Any], now: float) -> None:
+    at = payload.pop("at", None)
+    if at is not None:
+        due = due_at(at, now)
+        if due is not None:
+            payload["at"] = due
+
+
+def check_keys(payload: Mapping[str, Any]) -> None:
+    if {*map(type, payload)} == _TEXT:  # most payloads
+        return
+    odd = [key for key in cast("Mapping[object, Any]", payload) if not isinstance(key, str)]
+    if odd:
+        raise InvalidJob(f"{payload.get('class')}: the keys of a job must be strings, got {odd[0]!r}")
+
+
+def check_shape(payload: dict[str, Any]) -> None:
+    wrong = wrong_shape(payload)
+    if wrong:
+        raise InvalidJob(f"{payload.get('class')}: {wrong}")
+    if payload.get("log_level") is not None:  # callers and middleware may use Python's level names
+        check_known({"log_level": payload["log_level"]}, job_name=payload["class"])
+        payload["log_level"] = stored_level(payload["log_level"])
