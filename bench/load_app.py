@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 
@@ -25,4 +26,6 @@ def noop(number: int, *_rest: object) -> None:
 async def anoop(number: int, *_rest: object) -> None:
     """Do the same as a coroutine."""
     _slots.started(number)
+    if _job_seconds:
+        await asyncio.sleep(_job_seconds)
     _slots.ended(number)
