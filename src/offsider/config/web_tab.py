@@ -44,6 +44,17 @@ class WebLink:
 
 
 @dataclass(frozen=True)
+class WebLinks:
+    """Several links in one cell, such as tags.
+
+    Attributes:
+        links: the links; a plain text is shown without a link.
+    """
+
+    links: Sequence[WebLink | str]
+
+
+@dataclass(frozen=True)
 class WebTime:
     """A time, shown as its age.
 
@@ -120,7 +131,35 @@ def check_path(kind: str, path: str) -> None:
 
 
 #: A value in a table or of a fact. Numbers are formatted for the visitor's language.
-Cell: TypeAlias = str | int | float | bool | WebLink | WebTime | WebBadge | WebProgress | WebButton | None
+Cell: TypeAlias = str | int | float | bool | WebLink | WebLinks | WebTime | WebBadge | WebProgress | WebButton | None
+
+
+@dataclass(frozen=True)
+class WebPager:
+    """Links to the other pages of a table, whose rows are those at `WebRequest.rows`.
+
+    Attributes:
+        total: number of rows on all pages.
+    """
+
+    total: int
+
+
+@dataclass(frozen=True)
+class WebScan:
+    """How far one step of a scan got, and a link to the next step, which adds its rows to the table.
+
+    The first cell of each row identifies it: a row that a later step returns again is shown once.
+
+    Attributes:
+        scanned: number of entries that this step has scanned.
+        total: number of all entries.
+        cursor: the query field ``cursor`` of the next step; empty at the end of the scan.
+    """
+
+    scanned: int
+    total: int
+    cursor: str
 
 
 @dataclass(frozen=True)
@@ -132,12 +171,14 @@ class WebTable:
         columns: names of the columns.
         rows: the cells of each row.
         empty: shown if there are no rows.
+        pager: set if the rows are a part of all; for one table of a page.
     """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     empty: str = "There is nothing here."
+    pager: WebPager | WebScan | None = None
 
 
 @dataclass(frozen=True)
@@ -179,6 +220,29 @@ class WebButtons:
 
 Block: TypeAlias = WebTable | WebFacts | WebNote | WebButtons
 
+#: Query fields of pagers and scans, and the format of the response.
+POSITION_FIELDS = frozenset({"page", "cursor", "seen", "found", "format"})
+
+
+@dataclass(frozen=True)
+class WebFilter:
+    """Text fields by which the visitor filters a page; `WebRequest.text` returns their values.
+
+    Attributes:
+        fields: query field -> its label.
+
+    Raises:
+        ConfigurationError: a field has the name of a field of pagers: ``page``, ``cursor``, ``seen``, ``found`` or
+            ``format``.
+    """
+
+    fields: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        taken = sorted(POSITION_FIELDS.intersection(self.fields))
+        if taken:
+            raise ConfigurationError(f"WebFilter: pagers use the field {taken[0]!r}; choose another name")
+
 
 @dataclass(frozen=True)
 class WebPage:
@@ -188,11 +252,21 @@ class WebPage:
         title: the heading.
         blocks: the contents from top to bottom.
         subject: a name after the title.
+        filter: fields of a filter, shown above the contents.
+
+    Raises:
+        ConfigurationError: several tables have a pager.
     """
 
     title: str
     blocks: Sequence[Block]
     subject: str = ""
+    filter: WebFilter | None = None
+
+    def __post_init__(self) -> None:
+        paged = [each.title for each in self.blocks if isinstance(each, WebTable) and each.pager is not None]
+        if len(paged) > 1:
+            raise ConfigurationError(f"WebPage {self.title!r}: only one table can have a pager, got {paged}")
 
 
 class WebRequest(Protocol):
@@ -222,6 +296,10 @@ class WebRequest(Protocol):
 
     def text(self, name: str, most: int = 100) -> str:
         """Return a text field, stripped. Raises BadRequest if it is longer than ``most`` characters."""
+        ...
+
+    def rows(self) -> slice[int, int, None]:
+        """Return the positions of the rows of the requested page, 25 per page, as a slice of all rows."""
         ...
 
 

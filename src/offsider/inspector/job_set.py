@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
@@ -21,7 +20,7 @@ from offsider.inspector.counted import Counted, CountedByScan
 from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.removal import placing, removing
-from offsider.inspector.scan import Chunk, deadline, first_pages, steps
+from offsider.inspector.scan import Chunk, deadline, first_pages, scan_set
 from offsider.runtime.events import JobRemoved
 from offsider.storage import attempts, job_sets, quarantine
 from offsider.storage.job_sets import Move, MoveResult
@@ -31,8 +30,6 @@ from offsider.storage.scripts import RunsScripts
 KILLED = "killed by hand"
 _BATCH = 100
 _SCANNED_AT_ONCE = 1_000
-#: A cursor of Redis: a number below 2**64.
-_CURSOR = re.compile(r"[0-9]{1,19}")
 
 
 class SetEntry(JobRecord):
@@ -194,17 +191,12 @@ class JobSet(CountedByScan):
             budget_ms: approximate time limit in milliseconds.
             most: approximate maximum number of matches.
         """
-        position = int(cursor) if _CURSOR.fullmatch(cursor) else 0
-        chunk: Chunk[SetEntry] = Chunk([], 0, len(self), "")
-        for step in steps(budget_ms, most):
+
+        def read(position: int, step: int) -> tuple[int, int, Iterable[SetEntry]]:
             position, members = job_sets.scan_on(self._redis, self._key, wanted.needle, position, step)
-            chunk.entries += filter(wanted.matches, self._entries(members))
-            chunk.scanned += max(step, len(members))
-            if not position or (most is not None and len(chunk.entries) >= most):
-                break
-        chunk.scanned = min(chunk.scanned, chunk.total)
-        chunk.cursor = str(position or "")
-        return chunk
+            return position, len(members), filter(wanted.matches, self._entries(members))
+
+        return scan_set(read, len(self), cursor, budget_ms, most)
 
     # Bulk actions on counted jobs, or on the jobs that match at the start of the action.
 

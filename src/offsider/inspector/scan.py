@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+#: Limits of one step of a scan for a page.
+PAGE_BUDGET_MS = 80
+PAGE_MATCHES = 100
+#: A cursor of Redis: a number below 2**64.
+_CURSOR = re.compile(r"[0-9]{1,19}")
 _STEP_SECONDS = 0.01
 _SMALLEST, _BIGGEST = 50, 10_000
 
@@ -18,9 +24,9 @@ class Chunk(Generic[T]):
     """One chunk of a scan.
 
     Attributes:
-        entries: matching jobs in this chunk.
-        scanned: approximate number of jobs scanned for this chunk.
-        total: current number of jobs.
+        entries: matches in this chunk, for example jobs.
+        scanned: approximate number of entries scanned for this chunk.
+        total: current number of entries.
         cursor: pass it to the next call; empty after the last chunk.
     """
 
@@ -55,6 +61,36 @@ def steps(budget_ms: float, most: int | None = None) -> Iterator[int]:
             return
         fitting = step * min(_STEP_SECONDS, ends - now) / max(now - started, 1e-6)
         step = max(_SMALLEST, min(int(fitting), 4 * step, biggest))
+
+
+def scan_set(
+    read: Callable[[int, int], tuple[int, int, Iterable[T]]],
+    total: int,
+    cursor: str,
+    budget_ms: float,
+    most: int | None,
+) -> Chunk[T]:
+    """Scan a set or sorted set within a time budget, in no order; an entry may be returned twice.
+
+    Args:
+        read: gets a position and a number of entries to scan. Returns the next position, 0 at the end; the number of
+            entries that the server returned; and the matches.
+        total: current number of entries.
+        cursor: cursor of the previous chunk; empty or unknown: start from the beginning.
+        budget_ms: approximate time limit in milliseconds.
+        most: approximate maximum number of matches.
+    """
+    position = int(cursor) if _CURSOR.fullmatch(cursor) else 0
+    chunk: Chunk[T] = Chunk([], 0, total, "")
+    for step in steps(budget_ms, most):
+        position, returned, found = read(position, step)
+        chunk.entries += found
+        chunk.scanned += max(step, returned)
+        if not position or (most is not None and len(chunk.entries) >= most):
+            break
+    chunk.scanned = min(chunk.scanned, total)
+    chunk.cursor = str(position or "")
+    return chunk
 
 
 def deadline(budget_ms: float | None) -> Callable[[], bool]:

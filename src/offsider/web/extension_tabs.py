@@ -7,20 +7,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 from urllib.parse import quote
 
 from offsider.config.installation import Installation
 from offsider.config.web_tab import (
+    POSITION_FIELDS,
     WebAction,
     WebBadge,
     WebButton,
     WebButtons,
     WebFacts,
+    WebFilter,
     WebJson,
     WebLink,
+    WebLinks,
     WebNote,
+    WebPage,
+    WebPager,
     WebProgress,
     WebTab,
     WebTable,
@@ -32,6 +38,7 @@ from offsider.core.errors import ConfigurationError
 from offsider.logs.setup import describe, logger
 from offsider.web.assets import Assets
 from offsider.web.display import is_finite
+from offsider.web.filters import address, pager, progress
 from offsider.web.page_request import PageRequest
 from offsider.web.results import Done, Message, NotFound, Page, Text
 from offsider.web.routing import LOOK, Route
@@ -96,12 +103,12 @@ def cell(value: object) -> dict[str, Any]:
         case WebLink():
             path = _address(value.path)
             return {"is": "link", "text": value.text, "path": path} if path else _plain(value.text)
+        case WebLinks():
+            return {"is": "links", "links": [cell(each) for each in value.links]}
         case WebTime():
             return {"is": "time", "at": moment(value.at)}
-        case WebBadge():
-            return {"is": "badge", "text": value.text, "tone": value.tone}
-        case WebProgress():
-            return {"is": "progress", "done": value.done, "total": value.total}
+        case WebBadge() | WebProgress():
+            return {"is": "badge" if isinstance(value, WebBadge) else "progress", **asdict(value)}
         case WebButton():
             return _button(value)
         case _:
@@ -174,7 +181,39 @@ def _shown(view: WebView, request: PageRequest) -> Page:
     if page is None:
         raise NotFound("error.gone")
     data = {"title": page.title, "subject": page.subject, "blocks": [block(each) for each in page.blocks]}
-    return Page("tab", page.title, data, subject=page.subject)
+    return Page("tab", page.title, data | _parts(request, page), subject=page.subject)
+
+
+def _parts(request: PageRequest, page: WebPage) -> dict[str, Any]:
+    """Return the filter of a page, and the pager or the scan of the table that has one; None without."""
+    path, query = request.location, {name: value for name, value in request.query.pairs if name not in POSITION_FIELDS}
+    parts: dict[str, Any] = {"filter": None, "paged": None, "pager": None, "search": None}
+    if page.filter is not None:
+        parts["filter"] = _filter(request, page.filter, query)
+    for at, table in enumerate(page.blocks):
+        if not isinstance(table, WebTable) or table.pager is None:
+            continue
+        parts["paged"] = at
+        if isinstance(table.pager, WebPager):
+            parts["pager"] = pager(path, request.page, table.pager.total, **query)
+        else:
+            parts["search"] = progress(request, len(table.rows), table.pager, path, **query)
+    return parts
+
+
+def _filter(request: PageRequest, wanted: WebFilter, query: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a filter with their values, and an address without each, as for lists of jobs."""
+    values = {name: request.text(name) for name in wanted.fields}
+    fields = {name: value for name, value in values.items() if value}
+    kept = {name: value for name, value in query.items() if name not in values}
+    return {
+        "labels": [{"name": name, "label": label} for name, label in wanted.fields.items()],
+        "values": values,
+        "fields": fields,
+        "kept": kept,
+        "path": address(request.location, **kept),
+        "without": {name: address(request.location, **{**fields, name: ""}, **kept) for name in fields},
+    }
 
 
 def _json(values: WebJson, request: PageRequest) -> Text:

@@ -1,4 +1,4 @@
-"""Lists of jobs: filters as query fields, links between pages, and the steps of a scan."""
+"""Lists: filters as query fields, links between pages, and the steps of a scan."""
 
 from __future__ import annotations
 
@@ -8,22 +8,19 @@ from typing import Any
 from urllib.parse import urlencode
 
 from offsider.config.installation import Installation
+from offsider.config.web_tab import WebScan
 from offsider.inspector import Chunk, ErrorGroups, JobFilter, JobRecord, JobSet, Queue
+from offsider.inspector.scan import PAGE_BUDGET_MS, PAGE_MATCHES
 from offsider.web.display import LINE_LETTERS, cut
-from offsider.web.page_request import PageRequest
+from offsider.web.page_request import PAGE, PageRequest
 
-PAGE = 25
-#: A step of a scan ends after this time, or after this many matches.
-BUDGET_MS = 80
-ENOUGH = 100
-MOST_PAGES = 1_000_000
 #: A hundred years.
 LONGEST_AGE_SECONDS = 3_155_760_000
 _AGES = ("older", "newer")
 TEXTS = ("text", "name", "argument", "error", "group", "tag", "caller")
 #: Maximum values per facet.
 _OFFERED = 6
-_MOST_JOBS = 10**12
+_MOST_ENTRIES = 10**12
 _LONGEST_CURSOR = 500
 
 
@@ -46,7 +43,7 @@ def fields_of(wanted: JobFilter) -> dict[str, str | int]:
     return fields | {name: int(seconds) for name, seconds in ages.items() if seconds}
 
 
-def address(path: str, **fields: str | int) -> str:
+def address(path: str, /, **fields: str | int) -> str:
     """Return a path with a query of all fields that are not empty."""
     given = {name: value for name, value in fields.items() if value != ""}
     return f"{path}?{urlencode(given, errors='replace')}" if given else path
@@ -78,7 +75,7 @@ def labels(here: Installation, wanted: JobFilter) -> dict[str, str]:
     return {} if group is None else {"group": f"{group.error_class}: {cut(group.message)} ({cut(group.name)})"}
 
 
-def pager(path: str, page: int, total: int, **fields: str | int) -> dict[str, Any]:
+def pager(path: str, page: int, total: int, /, **fields: str | int) -> dict[str, Any]:
     """Return the links of one page of a list.
 
     Keys: ``page`` and ``pages``; ``first`` and ``last``, positions of its jobs from 1, 0 if empty; ``total``; and the
@@ -120,17 +117,19 @@ def facets(records: Iterable[JobRecord], path: str, wanted: JobFilter, **kept: s
     ]
 
 
-def progress(request: PageRequest, chunk: Chunk[Any], path: str, **fields: str | int) -> dict[str, Any]:
-    """Return the progress of a scan, including its earlier steps.
+def progress(
+    request: PageRequest, matches: int, step: Chunk[Any] | WebScan, path: str, /, **fields: str | int
+) -> dict[str, Any]:
+    """Return the progress of a scan, including its earlier steps; ``matches`` is the number of matches of this step.
 
-    Keys: the numbers of jobs ``found``, ``scanned`` and ``total``; and ``more``, the address of the next step, empty at
-    the end of the scan.
+    Keys: the numbers of entries ``found``, ``scanned`` and ``total``; and ``more``, the address of the next step, empty
+    at the end of the scan.
     """
-    scanned = chunk.scanned + request.number("seen", default=0, lowest=0, highest=_MOST_JOBS)
-    found = len(chunk.entries) + request.number("found", default=0, lowest=0, highest=_MOST_JOBS)
-    more = address(path, **fields, cursor=chunk.cursor, seen=scanned, found=found) if chunk.cursor else ""
+    scanned = step.scanned + request.number("seen", default=0, lowest=0, highest=_MOST_ENTRIES)
+    found = matches + request.number("found", default=0, lowest=0, highest=_MOST_ENTRIES)
+    more = address(path, **fields, cursor=step.cursor, seen=scanned, found=found) if step.cursor else ""
     # Jobs are pushed and run during the scan; never show 101 of 100.
-    total = max(chunk.total, scanned) if more else chunk.total
+    total = max(step.total, scanned) if more else step.total
     return {"found": found, "scanned": min(scanned, total), "total": total, "more": more}
 
 
@@ -160,13 +159,14 @@ def listed(
     asked, newest_first = wanted(request), order == orders[1]
     fields = fields_of(asked)
     if asked.empty:
-        page = request.number("page", default=1, lowest=1, highest=MOST_PAGES)
-        entries = jobs.page((page - 1) * PAGE, PAGE, newest_first=newest_first)
-        around = {"pager": pager(path, page, size, order=order), "search": None}
+        entries = jobs.page(request.rows().start, PAGE, newest_first=newest_first)
+        around = {"pager": pager(path, request.page, size, order=order), "search": None}
     else:
-        chunk = jobs.scan(asked, request.text("cursor", most=_LONGEST_CURSOR), budget_ms=BUDGET_MS, most=ENOUGH)
+        chunk = jobs.scan(
+            asked, request.text("cursor", most=_LONGEST_CURSOR), budget_ms=PAGE_BUDGET_MS, most=PAGE_MATCHES
+        )
         entries = chunk.entries if score is None else sorted(chunk.entries, key=score, reverse=newest_first)
-        around = {"pager": None, "search": progress(request, chunk, path, **fields, order=order)}
+        around = {"pager": None, "search": progress(request, len(entries), chunk, path, **fields, order=order)}
     return around | {
         "jobs": [row(entry) for entry in entries],
         "facets": facets(entries, path, asked, order=order),

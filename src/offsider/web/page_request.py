@@ -20,6 +20,9 @@ from offsider.web.translation import Locale
 _WHOLE = re.compile(r"-?[0-9]{1,15}", re.ASCII)
 AUTO = "auto"
 THEMES = (AUTO, "light", "dark")
+#: Rows on a page of a list.
+PAGE = 25
+MOST_PAGES = 1_000_000
 LOCALE_COOKIE = "offsider_locale"
 THEME_COOKIE = "offsider_theme"
 
@@ -117,6 +120,15 @@ class PageRequest:
         if len(text) > most:
             raise BadRequest("error.too_long", name=name, most=most)
         return text
+
+    @property
+    def page(self) -> int:
+        """Number of the requested page of a list, from 1."""
+        return self.number("page", default=1, lowest=1, highest=MOST_PAGES)
+
+    def rows(self) -> slice[int, int, None]:
+        """Return the positions of the rows of the requested page."""
+        return slice((self.page - 1) * PAGE, self.page * PAGE, None)
 
     def selected(self, name: str, most: int = 1000, longest: int = 500) -> list[str]:
         """Return all values of a form field. Raises BadRequest if there are too many or one is too long."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from urllib.parse import urlencode
 
 import pytest
 
@@ -12,13 +13,18 @@ from offsider.config.web_tab import (
     WebButton,
     WebButtons,
     WebFacts,
+    WebFilter,
     WebLink,
     WebNote,
     WebPage,
+    WebPager,
+    WebScan,
     WebTab,
     WebTable,
     WebTime,
 )
+from tests.hostile import STRINGS
+from tests.markup import Markup
 
 
 class Customers:
@@ -128,3 +134,90 @@ def test_the_assets_are_only_on_its_pages(customers, ask):
     file = page.partition("/assets/customers-look.")[2].partition('"')[0]
     assert ask(f"/assets/customers-look.{file}").body in {b"b { color: red }", b"'use strict'"}
     assert "customers-look" not in ask("/").body.decode()
+
+
+NAMES = [f"shop {number:02}" for number in range(60)]
+
+
+def shops(request):
+    """Sixty shops in pages, sorted as asked; with a filter they are scanned in steps of 40."""
+    text, order = request.text("name"), request.choice("order", ("up", "down"), "up")
+    names = NAMES if order == "up" else NAMES[::-1]
+    if text:
+        start = int(request.text("cursor") or 0)
+        found = [name for name in names[start : start + 40] if text in name]
+        pager = WebScan(len(names[start : start + 40]), 60, "40" if not start else "")
+    else:
+        found, pager = names[request.rows()], WebPager(len(names))
+    table = WebTable("Shops", ["Shop"], [[name] for name in found], "No shops.", pager)
+    return WebPage("Shops", [WebNote("All shops"), table], filter=WebFilter({"name": "Name", "city": "City"}))
+
+
+@pytest.fixture
+def shop_tab(config):
+    config.add_web_tab(WebTab("shops", "Shops", "/shops", routes={"": shops}))
+
+
+def test_a_table_has_pages_with_the_words_of_the_lists_of_jobs(shop_tab, ask, read):
+    first, last = read("/shops"), read("/shops", "page=3&order=down")
+    assert [row[0]["text"] for row in first["blocks"][1]["rows"]] == NAMES[:25]
+    assert [row[0]["text"] for row in last["blocks"][1]["rows"]] == NAMES[9::-1]
+    assert (first["paged"], first["pager"]["pages"], first["pager"]["next"]) == (1, 3, "/shops?page=2")
+    assert last["pager"]["previous"] == "/shops?order=down&page=2"
+    page = ask("/shops", "page=2").body.decode()
+    assert "26\N{EN DASH}50 of 60" in page
+    assert page.count('aria-label="Next page"') == 2
+    assert '<nav class="pager" aria-label="Shops">' in page
+
+
+def test_a_page_after_the_last_one_is_empty_with_a_link_to_the_first(shop_tab, ask):
+    page = ask("/shops", "page=9").body.decode()
+    assert 'This page is empty. <a href="/shops?page=1">First page</a>' in page
+    for number in ("0", "-1", "x", "1000001", "1e9", "9" * 400):
+        assert ask("/shops", f"page={number}").status == 400
+
+
+def test_a_filter_keeps_the_other_fields_and_is_removed_by_its_chip(shop_tab, ask, read):
+    data = read("/shops", "order=down&name=shop&city=Oslo&page=2&seen=3")["filter"]
+    assert (data["fields"], data["kept"], data["path"]) == (
+        {"name": "shop", "city": "Oslo"},
+        {"order": "down"},
+        "/shops?order=down",
+    )
+    assert data["without"] == {"name": "/shops?city=Oslo&order=down", "city": "/shops?name=shop&order=down"}
+    page = ask("/shops", "order=down&name=%3Cb%3E").body.decode()
+    assert '<input type="hidden" name="order" value="down">' in page
+    assert 'name="name" maxlength="100" placeholder="Name" value="&lt;b&gt;"' in page
+    assert '<span class="chip-name">Name</span> &lt;b&gt;' in page
+    assert ask("/shops", f"name={'x' * 101}").status == 400
+
+
+def test_a_scan_continues_and_shows_how_far_it_got(shop_tab, ask, read):
+    first = read("/shops", "name=5")
+    assert first["search"]["more"] == "/shops?name=5&cursor=40&seen=40&found=4"
+    rows = [row[0]["text"] for row in first["blocks"][1]["rows"]]
+    page = ask("/shops", "name=5").body.decode()
+    assert "Found: 4. Scanned 40 of 60." in page
+    assert '<tr data-key="shop 05">' in page
+    assert 'id="blocks"' not in page  # a live update would drop the rows that later steps add
+    second = read(*first["search"]["more"].split("?"))
+    rows += [row[0]["text"] for row in second["blocks"][1]["rows"]]
+    assert rows == [name for name in NAMES if "5" in name]
+    assert "Found: 15. Scanned everything." in ask(*first["search"]["more"].split("?")).body.decode()
+    empty = ask("/shops", "name=nothing&cursor=40").body.decode()
+    assert "No shops." in empty
+
+
+def test_a_scan_without_a_match_yet_has_a_table_for_the_matches_of_later_steps(shop_tab, ask):
+    page = ask("/shops", "name=nothing").body.decode()
+    assert '<table id="jobs"' in page
+    assert "No shops." not in page
+
+
+@pytest.mark.parametrize("text", STRINGS)
+def test_hostile_texts_of_a_filter_are_answered_and_escaped(shop_tab, ask, text):
+    answer = ask("/shops", urlencode({"name": text, text: "x"}, errors="surrogatepass"))
+    assert answer.status in (200, 400)
+    if answer.status == 200:
+        plain = Markup(ask("/shops", urlencode({"name": "tame", "tame": "x"})).body.decode()).elements
+        assert [each.tag for each in Markup(answer.body.decode()).elements] == [each.tag for each in plain]

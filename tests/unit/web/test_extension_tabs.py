@@ -13,9 +13,14 @@ from offsider.config.web_tab import (
     WebButton,
     WebButtons,
     WebFacts,
+    WebFilter,
     WebLink,
+    WebLinks,
     WebNote,
+    WebPage,
+    WebPager,
     WebProgress,
+    WebScan,
     WebTab,
     WebTable,
     WebTime,
@@ -38,6 +43,10 @@ from offsider.web.routing import LOOK, Route
         (WebTime(math.nan), {"is": "time", "at": None}),
         (math.inf, {"is": "text", "text": "inf"}),
         (WebProgress(1, 4), {"is": "progress", "done": 1, "total": 4}),
+        (
+            WebLinks([WebLink("a", "/b?tag=a"), "<b>"]),
+            {"is": "links", "links": [{"is": "link", "text": "a", "path": "/b?tag=a"}, {"is": "text", "text": "<b>"}]},
+        ),
         (WebBadge("on", "good"), {"is": "badge", "text": "on", "tone": "good"}),
         (
             WebButton("Go", "/b/go"),
@@ -57,6 +66,22 @@ def test_a_page_consists_of_blocks():
     assert block(WebButtons([WebButton("Go", "/b/go")]))["buttons"][0]["text"] == "Go"
     with pytest.raises(TypeError, match="WebTable, WebFacts, WebNote and WebButtons, got str"):
         block("<b>")
+
+
+def test_one_table_of_a_page_has_a_pager():
+    first, second = (
+        WebTable("First", ["a"], [], pager=WebPager(3)),
+        WebTable("Second", ["a"], [], pager=WebScan(1, 2, "")),
+    )
+    assert WebPage("P", [first, WebTable("Third", ["a"], [])]).blocks[0] is first
+    with pytest.raises(ConfigurationError, match=r"only one table can have a pager, got \['First', 'Second'\]"):
+        WebPage("P", [first, second])
+
+
+@pytest.mark.parametrize("name", ["page", "cursor", "seen", "found", "format"])
+def test_a_filter_cannot_use_the_fields_of_pagers(name):
+    with pytest.raises(ConfigurationError, match=f"pagers use the field '{name}'"):
+        WebFilter({"tag": "Tag", name: "Other"})
 
 
 @pytest.mark.parametrize(

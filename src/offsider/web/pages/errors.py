@@ -7,8 +7,8 @@ from typing import Any
 from offsider.inspector import ErrorGroup, ErrorGroups
 from offsider.web.counters import ruby_processes
 from offsider.web.display import MOST_LETTERS, cut
-from offsider.web.filters import MOST_PAGES, PAGE, address, pager
-from offsider.web.page_request import PageRequest
+from offsider.web.filters import address, pager
+from offsider.web.page_request import PAGE, PageRequest
 from offsider.web.results import Done, Message, NotFound, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
@@ -21,9 +21,8 @@ _HOUR_SECONDS = 3600
 def index(request: PageRequest) -> Page:
     """Show all groups, by time or by count."""
     order = request.choice("order", ("last_seen", "count"), "last_seen")
-    page = request.number("page", highest=MOST_PAGES)
     groups = ErrorGroups(request.installation)
-    found = groups.page((page - 1) * PAGE, PAGE, order="count" if order == "count" else "last_seen")
+    found = groups.page(request.rows().start, PAGE, order="count" if order == "count" else "last_seen")
     data = {
         "total": len(groups),
         "order": order,
@@ -32,7 +31,7 @@ def index(request: PageRequest) -> Page:
         "retries_path": "/retries",
         "dead_path": "/dead",
         "groups": [_shown(request, group) for group in found],
-        "pager": pager("/errors", page, len(groups), order=order),
+        "pager": pager("/errors", request.page, len(groups), order=order),
     }
     return Page("errors", "term.errors", data)
 

@@ -11,11 +11,12 @@ from typing import Any
 from offsider.config.installation import Installation
 from offsider.core.errors import MalformedPayload, RedisRefused
 from offsider.inspector import Attempts, JobRecord, JobSet, Quarantine, Queue, SetEntry
+from offsider.inspector.scan import PAGE_BUDGET_MS
 from offsider.web.bulk import Verb
 from offsider.web.counters import ruby_processes
 from offsider.web.display import LINE_LETTERS, MOST_LETTERS, cut
 from offsider.web.extension_tabs import job_facts
-from offsider.web.filters import BUDGET_MS, address
+from offsider.web.filters import address
 from offsider.web.job_lookup import (
     BUSY,
     QUARANTINE,
@@ -70,7 +71,7 @@ def show_by_id(request: PageRequest, jid: str) -> Page:
     Raises:
         NotFound: the job does not exist.
     """
-    place, chunk = find_by_jid(request.installation, jid, BUDGET_MS)
+    place, chunk = find_by_jid(request.installation, jid, PAGE_BUDGET_MS)
     if place is not None:
         return _page(request, place)
     if chunk.cursor:

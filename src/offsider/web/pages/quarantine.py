@@ -6,9 +6,9 @@ from typing import Any
 
 from offsider.inspector import Quarantine, QuarantinedJob
 from offsider.web.bulk import Bulk, Verb, bulk_routes
-from offsider.web.filters import MOST_PAGES, PAGE, address, pager
+from offsider.web.filters import address, pager
 from offsider.web.job_lookup import QUARANTINE
-from offsider.web.page_request import PageRequest
+from offsider.web.page_request import PAGE, PageRequest
 from offsider.web.results import Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import moment, shown
@@ -23,14 +23,13 @@ VERBS = {
 def show(request: PageRequest) -> Page:
     """Show the jobs, newest first."""
     quarantine = Quarantine(request.installation)
-    page = request.number("page", default=1, lowest=1, highest=MOST_PAGES)
     size = len(quarantine)
     data = {
         "size": size,
         "every": {verb: address(f"{PATH}/all", verb=verb) for verb in VERBS},
         "days": quarantine.days,
-        "jobs": [_row(request, job) for job in quarantine.page((page - 1) * PAGE, PAGE)],
-        "pager": pager(PATH, page, size),
+        "jobs": [_row(request, job) for job in quarantine.page(request.rows().start, PAGE)],
+        "pager": pager(PATH, request.page, size),
         "selected": {verb: f"{PATH}/selected/{verb}" for verb in VERBS},
     }
     return Page("quarantine", "term.quarantine", data, tab=PATH)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from offsider.inspector import Chunk, Found, find_tracked, search_everywhere
+from offsider.inspector.scan import PAGE_BUDGET_MS, PAGE_MATCHES
 from offsider.web.display import LINE_LETTERS
-from offsider.web.filters import BUDGET_MS, ENOUGH, progress
+from offsider.web.filters import progress
 from offsider.web.page_request import PageRequest
 from offsider.web.results import Page
 from offsider.web.routing import LOOK, Route
@@ -18,14 +19,14 @@ def show(request: PageRequest) -> Page:
     text, cursor = request.text("q", most=LINE_LETTERS), request.text("cursor", most=_LONGEST_CURSOR)
     if not text:
         return Page("search", "common.search", {"q": "", "jobs": [], "search": None}, tab="/search")
-    chunk = search_everywhere(text, cursor, budget_ms=BUDGET_MS, config=request.installation, most=ENOUGH)
+    chunk = search_everywhere(text, cursor, budget_ms=PAGE_BUDGET_MS, config=request.installation, most=PAGE_MATCHES)
     return results(request, text, chunk)
 
 
 def results(request: PageRequest, text: str, chunk: Chunk[Found]) -> Page:
     """Return the page of a step of a search."""
     rows = [shown(found.record, request.redacted, where=found.where, key=found.key) for found in chunk.entries]
-    search = progress(request, chunk, "/search", q=text)
+    search = progress(request, len(rows), chunk, "/search", q=text)
     info = find_tracked(text, request.installation)
     data = {"q": text, "jobs": rows, "search": search, "state": f"{info.name} {info}" if info else ""}
     return Page("search", "common.search", data, tab="/search")
