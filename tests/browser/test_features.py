@@ -87,9 +87,9 @@ found = {"batch": batch.bid, "child": child.bid, "failed": failed, "dead": dead}
 
     page = open_("/batches")
     members = 3 + len(ledger.words("raise"))
-    shown = [batch, "Import of May", "dead jobs", f"3 / {members}", "2", "2", AGO]
+    shown = [batch, "Import of May", "nightly", "dead jobs", f"3 / {members}", "2", "2", AGO]
     expect(row(page, "Batches", batch)).to_have_text(shown)
-    expect(row(page, "Batches", child)).to_have_text([child, "Pictures", "succeeded", "1 / 1", "0", "0", AGO])
+    expect(row(page, "Batches", child)).to_have_text([child, "Pictures", "", "succeeded", "1 / 1", "0", "0", AGO])
     wrong = faults(page, "/batches")
 
     page.get_by_role("link", name=batch).click()
@@ -103,7 +103,7 @@ found = {"batch": batch.bid, "child": child.bid, "failed": failed, "dead": dead}
         expect(row(page, f"{state.capitalize()} members", ids[state])).to_have_text([ids[state], error])
     for event, at in {"complete": AGO, "success": NEVER, "death": AGO}.items():
         expect(row(page, "Callbacks", event).last).to_have_text(at)
-    expect(row(page, "Children", child).nth(2)).to_have_text("succeeded")
+    expect(row(page, "Children", child).nth(3)).to_have_text("succeeded")
     wrong += faults(page, "/batches/*")
     page.get_by_role("link", name=child).click()
     expect(fact(page, "Parent")).to_have_text(batch)
@@ -125,6 +125,50 @@ found = {"batch": batch.bid, "child": child.bid, "failed": failed, "dead": dead}
     press(page, "Delete", yes=True)
     expect(page.locator(".notice.done")).to_have_text(f"Deleted: {batch}")
     expect(page.get_by_role("link", name=batch)).to_have_count(0)
+    assert wrong == []
+
+
+def test_batches_are_found_by_tag_and_all_are_reached_through_pages(web, open_, pushed, stored):
+    ids = pushed("""
+from offsider.ext.batches import Batch
+def made(**options):
+    with Batch(**options) as batch:
+        pass
+    return batch.bid
+nightly = [made(tags=["nightly", "import"]) for _ in range(2)]
+found = {"nightly": nightly, "other": [made(tags=["import"]) for _ in range(58)]}
+""")
+    page = open_("/batches")
+    seen: list[str] = []
+    for place in ("1\N{EN DASH}25 of 60", "26\N{EN DASH}50 of 60", "51\N{EN DASH}60 of 60"):
+        expect(page.locator(".pager-place").first).to_have_text(place)
+        seen += page.locator("tbody tr td:first-child").all_inner_texts()
+        if len(seen) < 60:
+            page.get_by_role("link", name="Next page").first.click()
+    assert sorted(seen) == sorted(ids["nightly"] + ids["other"])
+    wrong = faults(page, "/batches?page=")
+
+    page.get_by_role("searchbox", name="Tag").fill("nightly")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator("[data-progress]")).to_have_text("Found: 2. Scanned everything.")
+    assert sorted(page.locator("tbody tr td:first-child").all_inner_texts()) == sorted(ids["nightly"])
+    wrong += faults(page, "/batches?tag=")
+    page.get_by_title("Remove filter").click()
+    expect(page.locator(".pager-place").first).to_have_text("1\N{EN DASH}25 of 60")
+
+    # Too many for one step: the script continues until the end.
+    stored.zadd("batches", {f"filler{number}": 4e9 for number in range(30_000)})
+    page.goto(f"{web.url}/batches?tag=nightly")
+    expect(page.locator("[data-progress]")).to_have_text("Found: 2. Scanned everything.")
+    page.get_by_role("link", name="import").first.click()
+    expect(page.get_by_role("searchbox", name="Tag")).to_have_value("import")
+    expect(page.locator("[data-progress]")).to_have_text("Found: 60. Scanned everything.")
+    assert sorted(page.locator("tbody tr td:first-child").all_inner_texts()) == sorted(seen)
+
+    page = open_("/batches?tag=nightly", script=False)
+    expect(page.locator("[data-progress]")).to_contain_text("of 30,060.")
+    page.get_by_role("link", name="Continue scanning").click()
+    expect(page.get_by_role("link", name="Continue scanning")).to_be_visible()
     assert wrong == []
 
 

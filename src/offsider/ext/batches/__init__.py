@@ -2,7 +2,7 @@
 
 1. The pushes of a block are collected, and stored with their membership (`block`, `batch`).
 2. The script that writes the outcome of a member updates its batch, and pushes the callbacks (`runs`, `store`).
-3. Operators see batches on their pages (`status`, `web`).
+3. Operators see batches on their pages (`status`, `batch_set`, `web`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from offsider.core.errors import ConfigurationError
 from offsider.ext.batches.batch import Batch, current_batch
+from offsider.ext.batches.batch_set import BatchSet
 from offsider.ext.batches.block import Block
 from offsider.ext.batches.doctor import check_batches, families
 from offsider.ext.batches.runs import Runs
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "RESULT",
     "Batch",
+    "BatchSet",
     "Batches",
     "Block",
     "Callback",

@@ -1,11 +1,13 @@
-"""The status of a batch, read in one step."""
+"""The status of a batch, from its stored fields."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
+
+from offsider.storage.hashes import json_object
 
 #: Jids that a status lists at most; `Batch.failed` and `Batch.died` return all.
 MOST_JIDS = 1_000
@@ -112,10 +114,20 @@ def make_status(
         death_at=at("death_at"),
         invalidated_at=at("invalidated_at"),
         parent_bid=fields.get("parent", ""),
-        tags=tuple(json.loads(fields.get("tags", "[]"))),
-        data=json.loads(fields.get("data", "{}")),
+        tags=stored_tags(fields.get("tags", "")),
+        data=json_object(fields.get("data", "").encode()),
         callbacks=tuple(_callbacks(fields)),
     )
+
+
+def stored_tags(stored: str | bytes) -> tuple[str, ...]:
+    """Return the tags of a batch from their stored form; none if it is malformed."""
+    try:
+        found: object = json.loads(stored)
+    except (ValueError, RecursionError):
+        return ()
+    labels = cast("list[object]", found) if isinstance(found, list) else []
+    return tuple(label for label in labels if isinstance(label, str))
 
 
 def _callbacks(fields: Mapping[str, str]) -> list[Callback]:

@@ -36,6 +36,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from offsider.core.errors import ConfigurationError
+from offsider.storage import clocks, job_sets
 from offsider.storage.effects import ArgumentsOf, Effect
 from offsider.storage.hashes import texts
 from offsider.storage.keys import Keys
@@ -237,16 +238,32 @@ def abandon(redis: Redis, lineage: Lineage, token: str) -> list[str]:
 
 
 def count(redis: Redis) -> int:
-    """Return the number of batches, including some that have expired."""
-    return int(redis.call("ZCARD", batches_key(redis.keys)))
+    """Return the number of batches that have not expired."""
+    return int(redis.call("ZCOUNT", batches_key(redis.keys), clocks.look(redis)[0], "+inf"))
+
+
+def page(redis: Redis, start: int, count: int) -> list[str]:
+    """Return bids of batches: of those with dead jobs, then of unfinished, then of finished ones."""
+    if count < 1:
+        return []
+    bids = redis.call("ZREVRANGE", batches_key(redis.keys), start, start + count - 1)
+    return [bid.decode(errors="replace") for bid in bids]
 
 
 def pages(redis: Redis) -> Iterator[list[str]]:
-    """Yield the bids of all batches in pages: with dead jobs, then unfinished, then finished ones."""
+    """Yield the bids of all batches in pages, in the order of `page`."""
     start = 0
-    while bids := redis.call("ZREVRANGE", batches_key(redis.keys), start, start + PAGE - 1):
-        yield [bid.decode() for bid in bids]
+    while bids := page(redis, start, PAGE):
+        yield bids
         start += PAGE
+
+
+def scan_tags(redis: Redis, position: int, step: int) -> tuple[int, list[tuple[str, bytes]]]:
+    """Scan about ``step`` batches, in no order. Return the next position, 0 at the end, and bids with stored tags."""
+    position, members = job_sets.scan_on(redis, batches_key(redis.keys), "", position, step)
+    bids = [bid.decode(errors="replace") for bid, _ in members]
+    replies = redis.pipeline([("HGET", batch_key(redis.keys, bid), "tags") for bid in bids]) if bids else []
+    return position, [(bid, tags or b"") for bid, tags in zip(bids, replies, strict=True)]
 
 
 def sizes(redis: Redis, bids: Sequence[str]) -> list[tuple[dict[str, str], list[int]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from offsider.config.web_tab import (
     Cell,
@@ -13,10 +13,14 @@ from offsider.config.web_tab import (
     WebButton,
     WebButtons,
     WebFacts,
+    WebFilter,
     WebLink,
+    WebLinks,
     WebNote,
     WebPage,
+    WebPager,
     WebProgress,
+    WebScan,
     WebTab,
     WebTable,
     WebTime,
@@ -24,16 +28,20 @@ from offsider.config.web_tab import (
 from offsider.core.errors import UnknownBatch
 from offsider.ext.batches import store
 from offsider.ext.batches.batch import Batch
-from offsider.ext.batches.status import Status, make_status
+from offsider.ext.batches.batch_set import BatchSet
+from offsider.ext.batches.status import Status
 from offsider.ext.batches.store import BID, CALLBACK_OF
+from offsider.inspector.scan import PAGE_BUDGET_MS, PAGE_MATCHES
 
 if TYPE_CHECKING:
-    from offsider.config.installation import Installation
     from offsider.config.web_tab import Block, WebRequest
 
 PATH = "/batches"
 MOST = 100
-_COLUMNS = ("Batch", "Description", "State", "Progress", "Pending", "Failures", "Created")
+#: Tags of a batch in the list, and the longest text of a filter.
+_MOST_TAGS = 20
+_LONGEST_TAG = 100
+_COLUMNS = ("Batch", "Description", "Tags", "State", "Progress", "Pending", "Failures", "Created")
 
 
 def make_tab() -> WebTab:
@@ -49,14 +57,16 @@ def make_tab() -> WebTab:
 
 
 def show_all(request: WebRequest) -> WebPage:
-    here = request.installation
-    statuses = _statuses(here, next(store.pages(here.redis), list[str]())[:MOST])
-    shown = sorted(statuses, key=lambda status: status.created_at, reverse=True)
-    blocks: list[Block] = [WebTable("Batches", _COLUMNS, [_row(status) for status in shown], empty="No batches.")]
-    count = store.count(here.redis)
-    if count > MOST:
-        blocks.insert(0, WebNote(f"Showing {MOST} of about {count} batches: unfinished ones first."))
-    return WebPage("Batches", blocks)
+    batches, tag, rows = BatchSet(request.installation), request.text("tag", most=_LONGEST_TAG), request.rows()
+    if tag:
+        chunk = batches.scan(tag, request.text("cursor"), PAGE_BUDGET_MS, PAGE_MATCHES)
+        found = sorted(chunk.entries, key=lambda status: status.created_at, reverse=True)
+        pager: WebPager | WebScan = WebScan(chunk.scanned, chunk.total, chunk.cursor)
+    else:
+        found, pager = batches.page(rows.start, rows.stop - rows.start), WebPager(len(batches))
+    empty = "No batch has this tag." if tag else "No batches."
+    table = WebTable("Batches", _COLUMNS, [_row(status) for status in found], empty, pager)
+    return WebPage("Batches", [table], filter=WebFilter({"tag": "Tag"}))
 
 
 def show_one(request: WebRequest) -> WebPage | None:
@@ -76,7 +86,7 @@ def show_one(request: WebRequest) -> WebPage | None:
         WebTable(
             "Children",
             _COLUMNS,
-            [_row(child) for child in _statuses(batch.here, store.kids(batch.here.redis, batch.bid)[:MOST])],
+            [_row(child) for child in BatchSet(batch.here).read(store.kids(batch.here.redis, batch.bid)[:MOST])],
             empty="No children.",
         ),
         _members("Failed members", batch.failed()),
@@ -122,15 +132,11 @@ def _acted(request: WebRequest, what: str, act: Callable[[Batch], object]) -> st
     return f"{what}: {batch.bid}"
 
 
-def _statuses(here: Installation, bids: list[str]) -> list[Status]:
-    found = zip(bids, store.sizes(here.redis, bids), strict=True) if bids else ()
-    return [make_status(bid, fields, sizes) for bid, (fields, sizes) in found if fields]
-
-
 def _row(status: Status) -> list[Cell]:
     return [
         _batch_link(status.bid),
         status.description,
+        _tags(status),
         _state(status),
         WebProgress(status.done, status.total),
         status.pending,
@@ -169,11 +175,21 @@ def _facts(status: Status) -> dict[str, Cell]:
         "Parent": _batch_link(status.parent_bid) if status.parent_bid else None,
         "Pending children": status.pending_kids or None,
         "Open blocks": status.open_blocks or None,
-        "Tags": ", ".join(status.tags),
+        "Tags": _tags(status) if status.tags else None,
         **{name: WebTime(_seconds(at)) for name, at in times.items() if at},
         "Duration": _duration(status),
     }
     return {name: fact for name, fact in facts.items() if fact not in (None, "")}
+
+
+def _tags(status: Status) -> WebLinks:
+    return WebLinks([_tag(tag) for tag in status.tags[:_MOST_TAGS]])
+
+
+def _tag(tag: str) -> WebLink | str:
+    """Return a link to the batches with this tag; a plain text if no filter finds it."""
+    is_findable = 0 < len(tag) <= _LONGEST_TAG and tag == tag.strip() and tag.isprintable()
+    return WebLink(tag, f"{PATH}?{urlencode({'tag': tag})}") if is_findable else tag
 
 
 def _duration(status: Status) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from urllib.parse import urlencode
 
 import pytest
 
@@ -13,6 +14,8 @@ from offsider.inspector.doctor import Severity
 from offsider.web.app import WebApp
 from offsider.web.options import WebOptions
 from offsider.web.request import Request
+from tests.hostile import STRINGS
+from tests.markup import Markup
 
 HEADERS = {"host": "localhost", "accept": "text/html", "sec-fetch-site": "same-origin"}
 X = {"class": "X", "args": []}
@@ -22,10 +25,34 @@ X = {"class": "X", "args": []}
 def ask(config):
     app = WebApp(WebOptions({"main": Installation.of(config)}))
 
-    def answer(path, *, method="GET", accept="text/html"):
-        return app.respond(Request(method, path, headers={**HEADERS, "accept": accept}, body=b""))
+    def answer(path, query="", *, method="GET", accept="text/html"):
+        return app.respond(Request(method, path, query=query, headers={**HEADERS, "accept": accept}, body=b""))
 
     return answer
+
+
+@pytest.fixture
+def listed(ask):
+    """The bids of a page of the list, and its pager or the progress of its scan."""
+
+    def listed(query=""):
+        data = json.loads(ask("/batches", query, accept="application/json").body)
+        (table,) = data["blocks"]
+        return [row[0]["text"] for row in table["rows"]], data["pager"] or data["search"]
+
+    return listed
+
+
+@pytest.fixture
+def empty(make):
+    """Makes a batch without members."""
+
+    def empty(**options):
+        with make(**options) as batch:
+            pass
+        return batch.bid
+
+    return empty
 
 
 def test_batches_are_listed_and_have_a_page_with_their_tree_members_and_callbacks(ask, watched, client, tell):
@@ -67,12 +94,88 @@ def test_each_state_has_its_word(ask, make, client, tell):
     assert shown(batch) == ["succeeded"]
 
 
-def test_a_truncated_list_has_a_note(ask, make, monkeypatch):
-    monkeypatch.setattr(web, "MOST", 1)
-    for _ in range(2):
-        with make():
-            pass
-    assert "Showing 1 of about 2 batches" in ask("/batches").body.decode()
+def test_all_batches_are_reached_through_the_pages_of_the_list(ask, listed, empty):
+    bids, seen, query = {empty() for _ in range(130)}, list[str](), "page=1"
+    assert "1\N{EN DASH}25 of 130" in ask("/batches").body.decode()
+    while query:
+        found, pager = listed(query)
+        seen += found
+        query = pager["next"].partition("?")[2]
+    assert (len(seen), set(seen)) == (130, bids)
+    assert (pager["page"], pager["total"], len(found)) == (6, 130, 5)
+    assert "This page is empty." in ask("/batches", "page=7").body.decode()
+
+
+def test_batches_are_found_by_tag_with_a_statement_how_far_the_scan_got(ask, listed, empty):
+    other, *found = (empty(tags=["import", tag]) for tag in ("daily", "nightly", "nightly"))
+    bids, search = listed("tag=nightly")
+    assert set(bids) == set(found)
+    assert search == {"found": 2, "scanned": 3, "total": 3, "more": ""}
+    page = ask("/batches", "tag=nightly").body.decode()
+    assert "Found: 2. Scanned everything." in page
+    assert f'<tr data-key="/batches/{found[0]}">' in page
+    assert '<a class="tag" href="/batches?tag=nightly">nightly</a>' in ask(f"/batches/{found[0]}").body.decode()
+    assert listed("tag=night")[0] == []
+    assert "No batch has this tag." in ask("/batches", "tag=night").body.decode()
+    assert listed("tag=+daily+")[0] == [other]
+
+
+def test_a_search_by_tag_continues_in_steps(listed, empty, raw_redis, monkeypatch):
+    bids = {empty(tags=["nightly"]) for _ in range(4)}
+    others = {f"other{number}": 4e9 for number in range(600)}
+    raw_redis.zadd("batches", others)
+    monkeypatch.setattr(web, "PAGE_BUDGET_MS", 0)
+    found, search = listed("tag=nightly")
+    steps = 1
+    while search["more"]:
+        part, search = listed(search["more"].partition("?")[2])
+        found += part
+        steps += 1
+    assert set(found) == bids
+    assert (search["scanned"], search["total"]) == (604, 604)
+    assert steps > 5
+
+
+@pytest.mark.parametrize(
+    "query, status",
+    [
+        (f"tag={'x' * 100}", 200),
+        (f"tag={'x' * 101}", 400),
+        (f"tag={'x' * 5_000}", 400),
+        ("tag=a&cursor=-1", 200),
+        (f"tag=a&cursor={'9' * 19}", 200),
+        (f"tag=a&cursor={'9' * 100}", 200),
+        (f"tag=a&cursor={'9' * 101}", 400),
+        ("tag=a&seen=x", 400),
+        ("tag=%00%ff%ed%a0%80", 200),
+        ("page=1000000", 200),
+        ("page=1000001", 400),
+        ("page=-1", 400),
+        ("page=1e3", 400),
+        (f"page={'9' * 5_000}", 400),
+    ],
+)
+def test_strange_parameters_are_refused_or_answered(ask, empty, query, status):
+    empty(tags=["a"])
+    assert ask("/batches", query).status == status
+
+
+def test_hostile_tags_add_no_elements_and_their_links_find_the_batch(ask, listed, empty, raw_redis):
+    def shape(page):
+        return [each.attributes.get("class") == "tag" or each.tag for each in Markup(page).elements]
+
+    plain = shape(ask(f"/batches/{empty(tags=['plain'])}").body.decode())
+    raw_redis.flushdb()
+    for text in dict.fromkeys(STRINGS):
+        bid = empty(tags=[text])
+        page = ask(f"/batches/{bid}").body.decode()
+        assert shape(page) == plain
+        (tag,) = (each for each in Markup(page).elements if each.attributes.get("class") == "tag")
+        if tag.tag == "a":
+            assert tag.attributes["href"].startswith("/batches?tag=")
+            assert listed(tag.attributes["href"].partition("?")[2])[0] == [bid]
+        assert ask("/batches").status == 200
+        assert ask("/batches", urlencode({"tag": text}, errors="replace")).status in (200, 400)
 
 
 def test_without_batches_the_page_has_a_note(ask):
@@ -134,7 +237,7 @@ def test_the_doctor_reports_an_open_block_on_any_page_and_too_many_batches(make,
     for batch in (old, *others):
         batch.open("token", 0)
     raw_redis.hincrby(f"b-{old.bid}", "opened_at", -3_700_000)
-    raw_redis.zadd("batches", {old.bid: 1e9})  # on the last page
+    raw_redis.zadd("batches", {old.bid: 4e9, **{batch.bid: 4.1e9 for batch in others}})  # on the last page
     many, left = check_batches(here)
     assert many.what == "5 batches are stored"
     assert old.bid in left.what
