@@ -219,6 +219,13 @@ def test_rate_limits_show_what_they_allowed_and_refused_and_are_reset(workers, l
     expect(api).to_have_text(["api", "window", "3 / day", "3", "3", "0", "2"])
     expect(page.get_by_role("link", name="2 Scheduled")).to_be_visible()
     wrong = faults(page, "/limiters")
+    page.get_by_role("searchbox", name="Name or kind").fill("disk")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("No limiter has this name or kind.")).to_be_visible()
+    page.get_by_role("searchbox", name="Name or kind").fill("window:a")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator("[data-progress]")).to_have_text("Found: 1. Scanned everything.")
+    wrong += faults(page, "/limiters?name=")
     page.get_by_role("link", name="api").click()
     for name, value in {"Used": "3", "Allowed": "3", "Without waiting": "3", "Refused": "2"}.items():
         expect(fact(page, name)).to_have_text(value)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.ext.limiters import store
 from offsider.ext.limiters.limiter import EXTENSION, settings_of
+from offsider.inspector.scan import Chunk, scan_set
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class LimiterSet:
 
     Args:
         config: the configuration; default: the process's.
-        most: maximum number of limiters to read.
+        most: maximum number of limiters that iterating reads.
 
     Every method raises RedisFailure if the server is unreachable.
     """
@@ -78,9 +79,27 @@ class LimiterSet:
         return store.count(self._redis)
 
     def __iter__(self) -> Iterator[LimiterState]:
-        members = store.members(self._redis, self._most)
-        states = (self._state(fields) for fields in store.fields(self._redis, members))
-        return iter([state for state in states if state is not None])
+        return iter(self.page(0, self._most))
+
+    def page(self, start: int = 0, count: int = 100) -> list[LimiterState]:
+        """Return up to ``count`` limiters, without the first ``start`` ones."""
+        return self._states(store.members(self._redis, start, count))
+
+    def scan(self, text: str, cursor: str = "", budget_ms: float = 100, most: int | None = None) -> Chunk[LimiterState]:
+        """Scan for limiters within a time budget, in no order; a limiter may be returned twice.
+
+        Args:
+            text: literal part of ``<kind>:<name>``, such as ``stripe`` or ``window:``.
+            cursor: cursor of the previous chunk; empty or unknown: start from the beginning.
+            budget_ms: approximate time limit in milliseconds.
+            most: approximate maximum number of matches.
+        """
+
+        def read(position: int, step: int) -> tuple[int, int, Iterable[LimiterState]]:
+            position, members = store.scan_members(self._redis, text, position, step)
+            return position, len(members), self._states(members)
+
+        return scan_set(read, len(self), cursor, budget_ms, most)
 
     def find(self, kind: str, name: str) -> LimiterState | None:
         """Return one limiter; None if it does not exist."""
@@ -93,6 +112,10 @@ class LimiterSet:
     def delete(self, kind: str, name: str) -> bool:
         """Delete a limiter; its next use creates it again. Return False if it does not exist."""
         return store.delete(self._redis, f"{kind}:{name}")
+
+    def _states(self, members: Sequence[str]) -> list[LimiterState]:
+        states = (self._state(fields) for fields in store.fields(self._redis, members))
+        return [state for state in states if state is not None]
 
     def _state(self, fields: Mapping[str, str]) -> LimiterState | None:
         definition = store.definition(fields)

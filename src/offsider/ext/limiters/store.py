@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from importlib.resources import files
 from typing import Any
 
-from offsider.storage import clocks
+from offsider.storage import clocks, job_sets
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Call, Command, Script
@@ -108,10 +108,18 @@ def release(keys: Keys, definition: Definition, holder: str) -> Call:
     return FREE_SLOT, keys_of(keys, definition.member), (holder, _us(definition.lock_timeout_seconds))
 
 
-def members(redis: Redis, most: int) -> list[str]:
-    """Return up to ``most`` limiters, the one that expires last first."""
-    found = redis.call("ZRANGE", index_key(redis.keys), 0, most - 1, "REV")
+def members(redis: Redis, start: int, count: int) -> list[str]:
+    """Return up to ``count`` limiters, the one that expires last first, without the first ``start`` ones."""
+    if count < 1:
+        return []
+    found = redis.call("ZRANGE", index_key(redis.keys), start, start + count - 1, "REV")
     return [member.decode(errors="replace") for member in found]
+
+
+def scan_members(redis: Redis, text: str, position: int, step: int) -> tuple[int, list[str]]:
+    """Scan about ``step`` limiters for a text, in no order. Return the next position, 0 at the end, and the matches."""
+    position, found = job_sets.scan_on(redis, index_key(redis.keys), text, position, step)
+    return position, [member.decode(errors="replace") for member, _ in found]
 
 
 def count(redis: Redis) -> int:

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from offsider.config.web_tab import Cell, WebButton, WebButtons, WebFacts, WebLink, WebNote, WebPage, WebTab, WebTable
+from offsider.config.web_tab import (
+    Cell,
+    WebButton,
+    WebButtons,
+    WebFacts,
+    WebFilter,
+    WebLink,
+    WebPage,
+    WebPager,
+    WebScan,
+    WebTab,
+    WebTable,
+)
 from offsider.ext.limiters.limiter_set import LimiterSet
+from offsider.inspector.scan import PAGE_BUDGET_MS, PAGE_MATCHES
 
 if TYPE_CHECKING:
-    from offsider.config.web_tab import Block, WebRequest
+    from offsider.config.web_tab import WebRequest
     from offsider.ext.limiters.limiter_set import LimiterState
 
 PATH = "/limiters"
-_MOST = 100
 _UNITS: dict[float, str] = {1: "second", 60: "minute", 3_600: "hour", 86_400: "day"}
 _COLUMNS = ("Limiter", "Kind", "Limit", "Used", "Allowed", "Waited", "Refused")
 
@@ -28,12 +40,16 @@ def make_tab() -> WebTab:
 
 
 def show_all(request: WebRequest) -> WebPage:
-    found = LimiterSet(request.installation, most=_MOST)
-    rows = [_row(state) for state in found]
-    blocks: list[Block] = [WebTable("Rate limits", _COLUMNS, rows, empty="No limiters were used.")]
-    if len(found) > len(rows):
-        blocks.append(WebNote(f"Showing {len(rows)} of {len(found)} limiters, the most recently used first."))
-    return WebPage("Rate limits", blocks)
+    limiters, name, rows = LimiterSet(request.installation), request.text("name"), request.rows()
+    if name:
+        chunk = limiters.scan(name, request.text("cursor"), PAGE_BUDGET_MS, PAGE_MATCHES)
+        found = sorted(chunk.entries, key=lambda state: (state.name, state.kind))
+        pager: WebPager | WebScan = WebScan(chunk.scanned, chunk.total, chunk.cursor)
+    else:
+        found, pager = limiters.page(rows.start, rows.stop - rows.start), WebPager(len(limiters))
+    empty = "No limiter has this name or kind." if name else "No limiters were used."
+    table = WebTable("Rate limits", _COLUMNS, [_row(state) for state in found], empty, pager)
+    return WebPage("Rate limits", [table], filter=WebFilter({"name": "Name or kind"}))
 
 
 def show_one(request: WebRequest) -> WebPage | None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from urllib.parse import urlencode
 
 import pytest
 
 from offsider import Config
 from offsider.config.installation import Installation
-from offsider.ext.limiters import Limiter, Limiters, LimiterSet, doctor, web
+from offsider.ext.limiters import Limiter, Limiters, LimiterSet, doctor, store, web
 from offsider.inspector.doctor import Severity
 from offsider.prometheus.fleet import read_families
 from offsider.prometheus.text import text_of
 from offsider.web.app import WebApp
 from offsider.web.options import WebOptions
 from offsider.web.request import Request
+from tests.hostile import STRINGS
 
 HEADERS = {"host": "localhost", "sec-fetch-site": "same-origin"}
 
@@ -23,11 +25,35 @@ HEADERS = {"host": "localhost", "sec-fetch-site": "same-origin"}
 def ask(config):
     app = WebApp(WebOptions({"main": Installation.of(config)}))
 
-    def ask(path, method="GET"):
-        accept = "text/html" if method == "GET" else "application/json"
-        return app.respond(Request(method, path, query="", headers={**HEADERS, "accept": accept}, body=b""))
+    def ask(path, method="GET", query="", accept=""):
+        accept = accept or ("text/html" if method == "GET" else "application/json")
+        return app.respond(Request(method, path, query=query, headers={**HEADERS, "accept": accept}, body=b""))
 
     return ask
+
+
+@pytest.fixture
+def listed(ask):
+    """The names on a page of the list, and its pager or the progress of its scan."""
+
+    def listed(query=""):
+        data = json.loads(ask("/limiters", query=query, accept="application/json").body)
+        (table,) = data["blocks"]
+        return [row[0]["text"] for row in table["rows"]], data["pager"] or data["search"]
+
+    return listed
+
+
+@pytest.fixture
+def many(config, raw_redis):
+    """Stores limiters as their first use does."""
+    keys = Installation.of(config).redis.keys
+    names = [f"customer-{number:03}" for number in range(130)]
+    for at, name in enumerate(names):
+        made = store.Definition("bucket", name, 5, 60.0, ttl_seconds=86_400)
+        for command in store.register(keys, made, 4e9 + at)[:3]:
+            raw_redis.execute_command(*command)
+    return names
 
 
 @pytest.fixture
@@ -58,11 +84,40 @@ def test_limiters_are_listed_with_their_use(ask, limiters):
         assert text in page
 
 
-def test_only_the_most_recently_used_limiters_are_listed(ask, limiters, monkeypatch):
-    monkeypatch.setattr(web, "_MOST", 2)
-    page = ask("/limiters").body.decode()
-    assert "Showing 2 of 3 limiters" in page
-    assert "stripe" not in page
+def test_all_limiters_are_reached_through_pages_the_most_recently_used_first(ask, listed, many):
+    seen, query = list[str](), "page=1"
+    assert "1\N{EN DASH}25 of 130" in ask("/limiters").body.decode()
+    while query:
+        found, pager = listed(query)
+        seen += found
+        query = pager["next"].partition("?")[2]
+    assert seen == many[::-1]
+    assert "This page is empty." in ask("/limiters", query="page=9").body.decode()
+
+
+def test_limiters_are_found_by_a_part_of_their_name_or_kind(ask, listed, many, limiters):
+    assert listed("name=customer-01")[0] == many[10:20]
+    assert listed("name=points")[0] == ["shop"]
+    assert listed("name=concurrent:erp") == (["erp"], {"found": 1, "scanned": 133, "total": 133, "more": ""})
+    assert "Found: 1. Scanned everything." in ask("/limiters", query="name=erp").body.decode()
+    assert "No limiter has this name or kind." in ask("/limiters", query="name=*").body.decode()
+
+
+def test_a_search_for_a_limiter_continues_in_steps(listed, many, monkeypatch):
+    monkeypatch.setattr(web, "PAGE_BUDGET_MS", 0)
+    found, search = listed("name=customer-00")
+    while search["more"]:
+        part, search = listed(search["more"].partition("?")[2])
+        found += part
+    assert set(found) == set(many[:10])
+    assert search["scanned"] == 130
+
+
+def test_hostile_filters_of_limiters_are_answered(ask, limiters):
+    for text in STRINGS:
+        assert ask("/limiters", query=urlencode({"name": text}, errors="surrogatepass")).status in (200, 400)
+    for query in ("page=0", f"page={'9' * 400}", "name=a&seen=x", f"name={'x' * 101}", f"name=a&cursor={'9' * 101}"):
+        assert ask("/limiters", query=query).status == 400
 
 
 def test_a_limiter_has_a_page_with_its_statistics(ask, limiters):
