@@ -180,6 +180,12 @@ def test_concurrency_limits_show_slots_and_held_jobs_and_change_at_run_time(work
     name = "shop.backups.copy"
     expect(row(page, "Concurrency limits", name)).to_have_text([name, "2", "2", "3", "Pause"])
     wrong = faults(page, "/limits")
+    for text, shown in (("nothing", 0), ("backups", 1)):
+        page.get_by_role("searchbox", name="Class or key").fill(text)
+        page.get_by_role("button", name="Filter").click()
+        expect(page.locator(".chip")).to_contain_text(text)
+        expect(page.get_by_role("link", name=name)).to_have_count(shown)
+    wrong += faults(page, "/limits?name=")
     page.get_by_role("link", name=name).click()
     running = {note.jid for note in ledger.notes("start")}
     for jid in jids:

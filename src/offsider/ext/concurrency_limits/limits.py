@@ -101,19 +101,39 @@ class Limits:
 
     def __iter__(self) -> Iterator[Limit]:
         """Return each class that has a limit, a slot in use or held jobs, sorted by name."""
+        return iter(self.read(self.names()))
+
+    def names(self, text: str = "") -> list[str]:
+        """Return the names of all classes that have a limit, a slot in use or held jobs, sorted.
+
+        Args:
+            text: only classes whose name contains it, or the name of one of their keys, such as ``transfer[42]``.
+        """
         settings, declared = store.settings(self._redis), _declared(self._here)
-        groups = store.active(self._redis)
-        names = {*declared, *settings.limits, *settings.paused, *map(store.class_of, groups)}
-        return iter(self._limits(sorted(names), sorted({*names, *groups})))
+        known = {*declared, *settings.limits, *settings.paused, *store.active(self._redis)}
+        return sorted({store.class_of(name) for name in known if text in name})
+
+    def read(self, names: Sequence[str]) -> list[Limit]:
+        """Return the limits of classes, in one round trip for the counts of all."""
+        wanted = set(names)
+        groups = [group for group in store.active(self._redis) if store.class_of(group) in wanted]
+        return self._limits(names, sorted({*names, *groups}))
 
     def find(self, name: str) -> Limit:
         """Return the limit of a class, even if it has none."""
         name = self.name_of(name)
         return self._limits([name], self._groups(name))[0]
 
-    def by_key(self, name: str) -> list[Limit]:
-        """Return each key of a class that has slots in use or held jobs, the one with most held jobs first."""
-        groups = [group for group in self._groups(self.name_of(name)) if store.class_of(group) != group]
+    def by_key(self, name: str, text: str = "") -> list[Limit]:
+        """Return each key of a class that has slots in use or held jobs, the one with most held jobs first.
+
+        Args:
+            name: of the class.
+            text: only keys that contain it.
+        """
+        name = self.name_of(name)
+        keys = [group for group in self._groups(name) if store.class_of(group) != group]
+        groups = [group for group in keys if text in group[len(name) :]]
         return sorted(self._limits(groups, groups), key=lambda limit: (-limit.held, limit.name))
 
     def _groups(self, name: str) -> list[str]:
@@ -136,7 +156,7 @@ class Limits:
 
     def holders(self, name: str, most: int = 100) -> list[Holder]:
         """Return the runs of a class, or of a key, that have slots, oldest first."""
-        found = [pair for group in self._groups(self.name_of(name)) for pair in store.runs(self._redis, group, most)]
+        found = store.runs(self._redis, *self._groups(self.name_of(name)), most=most)
         found.sort(key=lambda pair: pair[1])
         return [Holder(run.jid, run.process, since) for run, since in found[:most]]
 
@@ -151,7 +171,7 @@ class Limits:
         raws: list[bytes] = []
         first = start
         for limit in self._limits(groups := self._groups(self.name_of(name)), groups):
-            if len(raws) < count:
+            if len(raws) < count and first < limit.held:
                 raws += store.held(self._redis, limit.name, first, count - len(raws))
             first = max(0, first - limit.held)
         return [JobRecord(raw, position=position) for position, raw in enumerate(raws, start)]

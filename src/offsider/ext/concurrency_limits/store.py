@@ -446,12 +446,18 @@ def counts(redis: Redis, classes: Sequence[str], now_ms: float) -> list[Counts]:
     return [Counts(*map(int, replies[at : at + 3])) for at in range(0, len(replies), 3)]
 
 
-def runs(redis: Redis, name: str, most: int = -1) -> list[tuple[Run, float]]:
-    """Return the runs that have slots and their start in epoch seconds, oldest first."""
-    stop = most - 1 if most > 0 else -1
-    reply = redis.call("ZRANGE", Names(redis.keys).slots(name), 0, stop, "WITHSCORES")
-    pairs = zip(reply[::2], reply[1::2], strict=True)
-    return [(Run.read(name, member), float(since) / 1000) for member, since in pairs]
+def runs(redis: Redis, *groups: str, most: int = 0) -> list[tuple[Run, float]]:
+    """Return the runs that have slots and their start in epoch seconds, oldest first in each group.
+
+    ``most``: maximum number for each group; 0: all.
+    """
+    names = Names(redis.keys)
+    replies = redis.pipeline([("ZRANGE", names.slots(group), 0, most - 1, "WITHSCORES") for group in groups])
+    return [
+        (Run.read(group, member), float(since) / 1000)
+        for group, reply in zip(groups, replies, strict=True)
+        for member, since in zip(reply[::2], reply[1::2], strict=True)
+    ]
 
 
 def free_dead(redis: Redis, name: str) -> int:

@@ -12,9 +12,11 @@ from offsider.config.web_tab import (
     WebButton,
     WebButtons,
     WebFacts,
+    WebFilter,
     WebLink,
     WebNote,
     WebPage,
+    WebPager,
     WebTab,
     WebTable,
     WebTime,
@@ -51,9 +53,12 @@ def make_tab() -> WebTab:
 
 
 def show_all(request: WebRequest) -> WebPage:
-    limits = list(Limits(request.installation))
-    table = WebTable("Concurrency limits", _COLUMNS, [_row(limit) for limit in limits], empty="No concurrency limits.")
-    return WebPage("Concurrency limits", [table])
+    limits, text = Limits(request.installation), request.text("name")
+    names = limits.names(text)
+    rows = [_row(limit) for limit in limits.read(names[request.rows()])]
+    empty = "No class or key has this name." if text else "No concurrency limits."
+    table = WebTable("Concurrency limits", _COLUMNS, rows, empty, WebPager(len(names)))
+    return WebPage("Concurrency limits", [table], filter=WebFilter({"name": "Class or key"}))
 
 
 def show_one(request: WebRequest) -> WebPage | None:
@@ -70,8 +75,10 @@ def show_one(request: WebRequest) -> WebPage | None:
         "In use": limit.in_use,
         "Held": limit.held,
     }
+    text = request.text("key")
+    keys = limits.by_key(name, text)
     by_key: list[list[Cell]] = [
-        [WebLink(one.name, _path(one.name)), one.in_use, one.held] for one in limits.by_key(name)[:_MOST]
+        [WebLink(one.name, _path(one.name)), one.in_use, one.held] for one in keys[request.rows()]
     ]
     running: list[list[Cell]] = [
         [WebLink.to_job(holder.jid), holder.process, WebTime(holder.since)] for holder in holders
@@ -85,11 +92,14 @@ def show_one(request: WebRequest) -> WebPage | None:
         WebTable("Jobs holding a slot", ("JID", "Process", "Since"), running, empty="No slots in use."),
         WebTable("Held jobs, next first", ("JID", "Queue", "Enqueued"), waiting, empty="No held jobs."),
     ]
-    if by_key:
-        blocks.insert(2, WebTable("Keys", ("Key", "In use", "Held"), by_key, empty="No keys."))
+    if keys or text:
+        table = WebTable("Keys", ("Key", "In use", "Held"), by_key, "No key contains this text.", WebPager(len(keys)))
+        blocks.insert(2, table)
     if limit.held > len(held):
         blocks.append(WebNote(f"Showing the first {len(held)} of {limit.held} held jobs."))
-    return WebPage("Concurrency limit", blocks, subject=name)
+    return WebPage(
+        "Concurrency limit", blocks, subject=name, filter=WebFilter({"key": "Key"}) if keys or text else None
+    )
 
 
 def set_limit(request: WebRequest) -> str:

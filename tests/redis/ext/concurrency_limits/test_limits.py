@@ -55,6 +55,21 @@ def test_every_class_is_listed_that_has_a_limit_a_slot_or_held_jobs(limits, conf
     assert (holder.jid, holder.process, holder.since) == ("j", "host:1:a", 1_700_000_000.0)
 
 
+def test_classes_are_named_by_a_part_of_their_name_or_of_a_key(limits, config, redis, hold):
+    store.declare(redis, {"Hard": 3, "Soft": 2}, {}, config.clock.now())
+    hold("a", name="Export[acme]")
+    hold("b", "c", name="Export[small]")
+    assert limits.names() == ["Export", "Hard", "Soft"]
+    assert (limits.names("ard"), limits.names("[acme"), limits.names("none")) == (["Hard"], ["Export"], [])
+    assert [(limit.name, limit.held, limit.keys) for limit in limits.read(["Soft", "Export"])] == [
+        ("Soft", 0, 0),
+        ("Export", 3, 2),
+    ]
+    assert [limit.name for limit in limits.by_key("Export")] == ["Export[small]", "Export[acme]"]
+    assert [limit.name for limit in limits.by_key("Export", "acm")] == ["Export[acme]"]
+    assert [record.jid for record in limits.held("Export", 1)] == ["b", "c"]
+
+
 def test_a_limit_set_at_run_time_overrides_the_code_until_unset(limits, config, redis):
     store.declare(redis, {NAME: 3}, {}, config.clock.now())
     limits.set(NAME, 0)
