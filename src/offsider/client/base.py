@@ -49,7 +49,7 @@ class BaseClient:
         return self._preparer.builder.build(payload)
 
     def prepare(self, push: Push) -> Prepared | None:
-        """Run queue resolver and client middleware, check arguments, and encode. None if middleware stopped the job."""
+        """Run queue resolver and client middleware, check arguments, and encode. None for a canceled push."""
         return self._preparer.prepare(push)
 
     def prepare_all(self, pushes: Pushes) -> Sequence[Prepared | None]:
@@ -61,12 +61,12 @@ class BaseClient:
     ) -> Prepared | None:
         """Prepare a stored job for its queue; it passes client middleware again.
 
-        None if middleware stopped it. Raises InvalidJob if it cannot be encoded, and exceptions of middleware.
+        None if middleware canceled the push. Raises InvalidJob if it cannot be encoded, and exceptions of middleware.
         """
         return self._preparer.reenqueue(payload, reason, job=job)
 
     def _job_ids(self, jids: Iterable[str | None], server: str) -> list[JobId[Any] | None]:
-        """Return the ids of stored jobs of this server, or of the client's own; None for a job that was stopped."""
+        """Return the ids of stored jobs of this server, or of the client's own; None for a canceled or refused push."""
         here = self.installation.for_server(server) if server else self.installation
         return [None if jid is None else JobId.at(here, jid) for jid in jids]
 

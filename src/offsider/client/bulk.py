@@ -49,7 +49,7 @@ class Bulk:
     jid: str | None
 
     def batches(self, preparer: Preparer) -> Iterator[Sequence[Prepared | None]]:
-        """Yield batches, with None for each job that middleware stopped."""
+        """Yield batches, with None for each push that middleware canceled."""
         for pushes in self.pushes(preparer.config.clock.now()):
             yield preparer.prepare_all(pushes)
 

@@ -31,7 +31,7 @@ class Deferred:
     Attributes:
         installation: the server of pushes that name none.
         pushes, wait_replicas: as given.
-        jids: the ids; once stored or prepared, with None for each job that was stopped.
+        jids: the ids; once stored or prepared, with None for each canceled or refused push.
     """
 
     def __init__(self, client: StoresPushes, pushes: Pushes, wait_replicas: int = 0) -> None:

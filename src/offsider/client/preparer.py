@@ -3,7 +3,7 @@
 1. `builder.py` merges defaults < the job's options < routing rules < the push, binds arguments, and adds jid,
    created_at, due time and the context of the pushing code
 2. the queue resolver may choose another queue
-3. client middleware may change or stop the job
+3. client middleware may change the job or cancel the push
 4. arguments are checked after middleware (`strict_arguments.py`); the push guard decides whether
    it stores the job
 5. the payload is encoded, with enqueued_at if the job goes to its queue now; large payloads are checked
@@ -42,7 +42,7 @@ class Preparer:
         self._large = LargePayloads(config)
 
     def prepare(self, push: Push) -> Prepared | None:
-        """Prepare a push for storage. None if client middleware stopped the job.
+        """Prepare a push for storage. None if client middleware canceled it.
 
         Raises:
             InvalidJob: after middleware it is not a job, or its arguments are not JSON.
@@ -105,7 +105,7 @@ class Preparer:
     ) -> Prepared | None:
         """Prepare a stored job for its queue: add missing defaults, run middleware, set a new ``enqueued_at``.
 
-        None if middleware stopped it. Strict arguments are not checked again: they came from JSON.
+        None if middleware canceled the push. Strict arguments are not checked again: they came from JSON.
 
         Raises:
             InvalidJob: it cannot be encoded; it can only be moved unchanged.

@@ -44,7 +44,7 @@ class Client(BaseClient):
         self._redis = redis
 
     def push(self, payload: Mapping[str, Any], *, wait_replicas: int = 0) -> JobId[Any] | None:
-        """Store one job and return its jid, or None if client middleware or the push guard stopped it.
+        """Store one job and return its jid; None if client middleware canceled or the push guard refused it.
 
         ::
 
@@ -82,7 +82,7 @@ class Client(BaseClient):
         spread_interval: float | timedelta | None = None,
         wait_replicas: int = 0,
     ) -> list[JobId[Any] | None]:
-        """Store many jobs of one class and return their jids in order; None for stopped jobs.
+        """Store many jobs of one class and return their jids in order; None for canceled and refused pushes.
 
         ::
 
@@ -153,7 +153,7 @@ class Client(BaseClient):
         return self._job_ids(deferred.jids, templates(pushes)[0].server)
 
     def store_prepared(self, jobs: Sequence[Prepared], wait_replicas: int = 0) -> Collection[str]:
-        """Store jobs of one server; returns the jids of those that the push guard stopped."""
+        """Store jobs of one server; returns the jids of those that the push guard refused."""
         if not jobs:
             return ()
         sink = test_mode.current()

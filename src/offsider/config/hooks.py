@@ -34,7 +34,7 @@ class PendingPushes(Protocol):
     """Pushes that a client gives to the outbox; `client.base.Deferred` implements it."""
 
     def prepare(self) -> Sequence[Any]:
-        """Run client middleware and return the `client.Prepared` jobs that it did not stop, each with its server.
+        """Run client middleware and return a `client.Prepared` for each push that it did not cancel, with its server.
 
         A second call returns the same jobs.
         """

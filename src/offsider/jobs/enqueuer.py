@@ -98,7 +98,7 @@ class Enqueuer(Generic[P, R_co]):
 
     Every method that stores a job raises InvalidJob (InvalidArguments, InvalidOptions) for an invalid push,
     RedisUnavailable and RedisRefused if the server does not store it, and NotReplicated if fewer replicas than
-    ``wait_replicas`` confirm it. Jids are None for jobs that client middleware stopped.
+    ``wait_replicas`` confirm it. Jids are None for pushes that client middleware canceled.
 
     Attributes:
         declared: the declaration of the job.
@@ -225,7 +225,7 @@ class Enqueuer(Generic[P, R_co]):
 
         Arguments are converted to JSON and back. Client and server middleware run as in a worker, and an ``async def``
         job runs until it returns. This is Sidekiq's ``perform_inline`` and ``set(sync: true)``. A plain call of a job
-        function skips all this. Returns None if client middleware stopped the job, or it raised Skip or Discard.
+        function skips all this. Returns None if client middleware canceled the push, or the job raised Skip or Discard.
         """
         client = client_for(self.declared, self._client)
         item = self._checked(client, self._now_item(args, kwargs))

@@ -1,7 +1,8 @@
 """Middleware: callables around a push and around a run, in a chain that is composed once.
 
 Middleware of both sides has the signature ``middleware(subject, call_next)``: the subject is a `Push` on the client
-side and a `JobContext` on the server side. Middleware that does not call ``call_next`` stops the job.
+side and a `JobContext` on the server side. Middleware that does not call ``call_next`` cancels the push, or ends the
+run.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Ledger:
         os.write(self._file, f"{word} {jid} {name} {attempt} {os.getpid()}\n".encode())
 
     def pushed(self, *jids: str | None) -> None:
-        """Record acknowledged pushes. None is a push that middleware stopped."""
+        """Record acknowledged pushes. None is a push that middleware canceled."""
         for jid in filter(None, jids):
             self.write("pushed", jid)
 

@@ -123,7 +123,7 @@ class Chain(_Flow, Generic[R_co]):
         """Push the steps, and return the id of the last one; for a final group, the id of its last member.
 
         Raises:
-            InvalidOptions: a step is invalid, or client middleware stopped it.
+            InvalidOptions: a step is invalid, or client middleware canceled its push.
             BatchSpansServers: a step is for another server.
             RedisFailure: the steps could not be stored.
         """

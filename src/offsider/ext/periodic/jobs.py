@@ -88,7 +88,7 @@ class PeriodicJob:
             by: the person or program, for the history.
 
         Returns:
-            The jid; None if client middleware stopped the job.
+            The jid; None if client middleware canceled the push.
         """
         now = int(clocks.look(self._here.redis)[0])
         # An operator has no session of the outbox.

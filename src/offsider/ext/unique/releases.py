@@ -103,7 +103,7 @@ class Releases:
             raise
         except Exception as error:  # noqa: BLE001  # raised by client middleware; the lock must still be freed
             self._here.config.handle_error(error, {"context": "running a unique job once more"})
-        # The new job has the lock. If middleware stopped the new job, free the lock.
+        # The new job has the lock. If middleware canceled its push, free the lock.
         store.release(redis, lock, jid)
 
     def _push_again(self, job: Mapping[str, Any]) -> None:
