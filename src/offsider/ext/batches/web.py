@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -41,6 +41,7 @@ MOST = 100
 #: Tags of a batch in the list, and the longest text of a filter.
 _MOST_TAGS = 20
 _LONGEST_TAG = 100
+_MEMBER_COLUMNS = ("JID", "Job and error")
 _COLUMNS = ("Batch", "Description", "Tags", "State", "Progress", "Pending", "Failures", "Created")
 
 
@@ -83,14 +84,9 @@ def show_one(request: WebRequest) -> WebPage | None:
         WebFacts("Status", _facts(status)),
         WebButtons(_buttons(status)),
         WebTable("Callbacks", ("Event", "Job", "JID", "Queue", "Pushed"), callbacks, empty="No callbacks."),
-        WebTable(
-            "Children",
-            _COLUMNS,
-            [_row(child) for child in BatchSet(batch.here).read(store.kids(batch.here.redis, batch.bid)[:MOST])],
-            empty="No children.",
-        ),
-        _members("Failed members", batch.failed()),
-        _members("Dead members", batch.died()),
+        *_first("Children", _COLUMNS, (_row(child) for child in _children(batch))),
+        *_first("Failed members", _MEMBER_COLUMNS, map(_member, batch.failed())),
+        *_first("Dead members", _MEMBER_COLUMNS, map(_member, batch.died())),
     ]
     if status.open_blocks:
         text = "A block of this batch is storing jobs, so no callback is pushed. If its process died, close it."
@@ -199,9 +195,21 @@ def _duration(status: Status) -> str | None:
     return f"{(status.success_at - status.opened_at) / 1000:,.1f} s"
 
 
-def _members(title: str, members: Iterable[tuple[str, str]]) -> WebTable:
-    rows: list[list[Cell]] = [[WebLink.to_job(jid), about] for jid, about in islice(members, MOST)]
-    return WebTable(title, ("JID", "Job and error"), rows, empty=f"No {title.lower()}.")
+def _children(batch: Batch) -> list[Status]:
+    return BatchSet(batch.here).read(store.kids(batch.here.redis, batch.bid)[: MOST + 1])
+
+
+def _member(member: tuple[str, str]) -> list[Cell]:
+    jid, about = member
+    return [WebLink.to_job(jid), about]
+
+
+def _first(title: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[Block]:
+    """Yield a table of the first rows, and a note if there are more."""
+    first = list(islice(rows, MOST + 1))
+    yield WebTable(title, columns, first[:MOST], empty=f"No {title.lower()}.")
+    if len(first) > MOST:
+        yield WebNote(f"{title}: only {MOST} are shown.")
 
 
 def _buttons(status: Status) -> list[WebButton]:

@@ -178,6 +178,23 @@ def test_hostile_tags_add_no_elements_and_their_links_find_the_batch(ask, listed
         assert ask("/batches", urlencode({"tag": text}, errors="replace")).status in (200, 400)
 
 
+def test_notes_mention_children_and_members_that_are_not_shown(ask, make, client, tell, monkeypatch):
+    monkeypatch.setattr(web, "MOST", 2)
+    with make() as parent:
+        jids = [client.push(X) for _ in range(5)]
+        for _ in range(3):
+            with make():
+                pass
+    for jid in jids[:3]:
+        tell(parent, "failed", jid)
+    for jid in jids[3:]:
+        tell(parent, "died", jid)
+    page = ask(f"/batches/{parent.bid}").body.decode()
+    assert "Children: only 2 are shown." in page
+    assert "Failed members: only 2 are shown." in page
+    assert "Dead members: only" not in page
+
+
 def test_without_batches_the_page_has_a_note(ask):
     assert "No batches." in ask("/batches").body.decode()
 
