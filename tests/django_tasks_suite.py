@@ -62,8 +62,9 @@ def _name_the_backport() -> None:
 def _configured(redis_url: str, pushing: threading.RLock):
     from offsider.config.config import Config
     from offsider.config.default import set_default_config
-    from offsider.django import application
+    from offsider.django import application, task_backend  # the backend needs the extension `Results`
 
+    assert task_backend
     config = Config()
     config.redis.url = redis_url
     config.jobs["retry"] = 0  # so that a task is exhausted at once
@@ -104,7 +105,7 @@ def _replace_backends(pushing: threading.RLock) -> None:
 
         def clear(self):
             for result in self.results:
-                redis.call("DEL", f"{redis.keys.prefix}offsider:task:{result.id}")
+                redis.call("DEL", f"{redis.keys.prefix}offsider:results:job:{result.id}")
             self.results.clear()
 
         def enqueue(self, task, args, kwargs):
@@ -135,7 +136,7 @@ def _replace_backends(pushing: threading.RLock) -> None:
 
         def __init__(self, alias, params):
             super().__init__(alias, params)
-            self.kept_seconds, self.supports_get_result = 0, False
+            self._kept, self.supports_get_result = {"track": False, "keep_result": False}, False
 
         def _queue_of(self, task):
             return "run"

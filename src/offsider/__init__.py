@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         UnknownJob,
         UnsupportedServer,
     )
-    from offsider.core.job_id import JobId, JobInfo, Progress
+    from offsider.core.job_id import FailedRun, JobId, JobInfo, Progress
     from offsider.core.options import JobDeclaration, JobOptions
     from offsider.core.payload import JobPayload
     from offsider.jobs.base import Job
@@ -77,6 +77,7 @@ __all__ = [
     "Discard",
     "EmbeddedWorker",
     "Extension",
+    "FailedRun",
     "HardTimeout",
     "Installation",
     "InvalidArguments",
@@ -133,6 +134,7 @@ _ELSEWHERE = {
     "Config": "config.config",
     "EmbeddedWorker": "worker.embed",
     "Extension": "config.hooks",
+    "FailedRun": "core.job_id",
     "Installation": "config.installation",
     "Job": "jobs.base",
     "JobContext": "runtime.context",

@@ -173,9 +173,9 @@ class Preparer:
             _set_expiry(cast("dict[str, Any]", payload), now if at is None else at)
             self._strict.check(push.payload, push.job)
         guarded = self._is_guarded(push, at)
+        raw = self._encode(payload)
         entries = self.config.push_effects
         effects = effects_of(entries, push, at) if entries and push.reason == "push" else ()
-        raw = self._encode(payload)
         if push.reason == "push":
             self._strict.check_own_keys(payload)  # after encoding, which rejects cycles
             if len(raw) > SMALL_BYTES:

@@ -1,8 +1,11 @@
-"""The class and the message of an error, as they are stored with a job."""
+"""The class, the message and the traceback of an error, as they are stored with a job."""
 
 from __future__ import annotations
 
+import traceback
+
 MOST_MESSAGE_CHARACTERS = 10_000
+MOST_TRACEBACK_CHARACTERS = 10_000
 
 
 def message_of(error: BaseException) -> str:
@@ -19,3 +22,9 @@ def class_of(error: BaseException) -> str:
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     return name.encode("utf-8", "replace").decode("utf-8")
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return the error's traceback as Python prints it, without its beginning if it exceeds 10,000 characters."""
+    text = "".join(traceback.format_exception(error))
+    return text[-MOST_TRACEBACK_CHARACTERS:].encode("utf-8", "replace").decode("utf-8")

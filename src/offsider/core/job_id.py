@@ -5,6 +5,7 @@ The extension ``offsider.ext.results`` implements the methods; this module decla
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
@@ -39,6 +40,26 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedRun:
+    """A failed run of a job with ``keep_result``.
+
+    Attributes:
+        attempt: 1 for the first run, 2 for the first retry, and so on.
+        started_at, failed_at: its start and end, in epoch seconds.
+        process: identity of the process that ran the job, ``host:pid:nonce``.
+        error_class: the full name of the error's class; built-in classes without their module.
+        traceback: the traceback with the message, as Python prints it: up to its last 10,000 characters.
+    """
+
+    attempt: int
+    started_at: float
+    failed_at: float
+    process: str
+    error_class: str
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True)
 class JobInfo:
     """All that is stored about a tracked job.
 
@@ -48,11 +69,14 @@ class JobInfo:
         name: the name of the job; empty if it is untracked.
         changed_at: when the state was written, in epoch seconds; 0 if it is untracked.
         due_at: when it is due, in epoch seconds; None unless it is scheduled.
+        started_at: start of its last run, in epoch seconds; None before.
         process: identity of the process of its last run, ``host:pid:nonce``; empty before.
         duration_ms: duration of its last finished run; None before.
         progress: of its last run, if it reported any.
         error_class, error_message: the error of its last run; empty without one.
         without_result: why it has no stored result although it has succeeded; empty if it has one.
+        failures: the failed runs of a job with ``keep_result``, oldest first, up to the last 25.
+        args, kwargs: the arguments of a job with ``keep_arguments``, as JSON stores them; None without.
     """
 
     jid: str
@@ -66,6 +90,10 @@ class JobInfo:
     error_class: str = ""
     error_message: str = ""
     without_result: str = ""
+    started_at: float | None = None
+    failures: tuple[FailedRun, ...] = ()
+    args: Sequence[Any] | None = None
+    kwargs: Mapping[str, Any] | None = None
 
     def __str__(self) -> str:
         """Return a line for people: ``succeeded 2030-01-31 14:03:05 in 45 ms on host web-1``, in local time."""

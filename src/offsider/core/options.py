@@ -79,6 +79,8 @@ class JobOptions(TypedDict, total=False):
     ``Results``, and are rejected if it is not installed."""
     keep_result: float | timedelta | Literal[False]
     """Store the state, and keep it and the result of the job for this many seconds after its end. False: no result."""
+    keep_arguments: bool
+    """True: store the arguments with the state. Default False. Belongs to ``Results`` too."""
     extra: Mapping[str, Any]
     """Options of installed extensions, stored as payload keys."""
 
@@ -164,7 +166,7 @@ INSTALLED_BY = {
     **dict.fromkeys(
         ("unique_for", "unique_until", "deduplicate", "throttle", "debounce"), "offsider.ext.unique.Unique"
     ),
-    **dict.fromkeys(("track", "keep_result"), "offsider.ext.results.Results"),
+    **dict.fromkeys(("track", "keep_result", "keep_arguments"), "offsider.ext.results.Results"),
     **dict.fromkeys(
         ("concurrency_limit", "concurrency_key", "rate_limit", "rate_key", "fair_by"),
         "offsider.ext.concurrency_limits.ConcurrencyLimits",

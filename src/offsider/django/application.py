@@ -7,6 +7,8 @@ A worker loads it like a module of ``-r``. Web processes and ``manage.py`` comma
 # Django has no types.
 from __future__ import annotations
 
+import sys
+
 import django
 from django.apps import apps
 from django.conf import settings
@@ -15,9 +17,9 @@ from django.utils.module_loading import import_string
 from offsider.config.application import TABLE
 from offsider.config.config import Config
 from offsider.django.connections import connections_of_a_job
-from offsider.django.task_results import TaskResults
 from offsider.django.transactions import after_commit
 from offsider.ext.outbox import Outbox
+from offsider.ext.results import Results
 from offsider.jobs import registry
 
 if not apps.ready and not apps.loading:  # a jobs.py may push, or read a queue, while Django imports it
@@ -29,7 +31,8 @@ from offsider.django.outbox import DjangoSource  # its model needs the apps
 def configure(config: Config) -> None:
     """Close database connections after each job, delay pushes until the commit, and call ``OFFSIDER["configure"]``.
 
-    ``OFFSIDER["outbox"]``, or a declared job with ``outbox=True``, installs the outbox.
+    ``OFFSIDER["outbox"]``, or a declared job with ``outbox=True``, installs the outbox. A backend of ``TASKS`` installs
+    ``Results``, unless ``OFFSIDER["configure"]`` has done so.
 
     Raises:
         ConfigurationError: ``OFFSIDER["outbox"]`` names no database.
@@ -39,10 +42,11 @@ def configure(config: Config) -> None:
     config.after_commit = after_commit  # pyright: ignore[reportAttributeAccessIssue]  # a decorator without types
     for alias in getattr(settings, "TASKS", {}).values():  # of django.tasks: ours declares its job
         import_string(alias["BACKEND"])
-    TaskResults(config).install()
     if "outbox" in table or any(job.outbox for job in registry.all_jobs()):
         outbox = table.get("outbox", False)
         config.use(Outbox(DjangoSource("default" if isinstance(outbox, bool) else outbox), default=bool(outbox)))
     own = table.get("configure")
     if own:
         import_string(own)(config)
+    if "offsider.django.task_backend" in sys.modules and Results.name not in config.extensions:
+        config.use(Results())

@@ -3,8 +3,8 @@
 The same code serves ``django.tasks`` (Django 6) and its backport ``django_tasks``.
 
 1. `TaskBackend.enqueue` pushes one job, ``offsider.django.task``, with the path and the arguments of the task.
-2. The script that stores the job also stores the state of the task, and so do the start and the end of a run
-   (`task_results`). `TaskBackend.get_result` reads it.
+2. The extension ``Results`` stores the state, the arguments, the failures and the result of the job.
+   `TaskBackend.get_result` reads them.
 3. A worker looks the path up in the modules that the application has imported. It never imports a module because a
    payload names it, and runs nothing but tasks.
 """
@@ -14,13 +14,12 @@ The same code serves ``django.tasks`` (Django 6) and its backport ``django_tasks
 from __future__ import annotations
 
 import inspect
-import json
 import sys
 from collections.abc import Coroutine, Iterator, Mapping
 from datetime import datetime
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import django
 from asgiref.sync import sync_to_async
@@ -29,30 +28,36 @@ from django.core.checks import CheckMessage, Error
 from django.utils import timezone
 
 from offsider.config.default import default_config
+from offsider.config.installation import Installation
+from offsider.core.arguments import encode_result
 from offsider.core.errors import ConfigurationError, InvalidOptions, OffsiderError, UnknownJob
 from offsider.core.options import check_queue_name, wire_options
 from offsider.core.payload import JobPayload, new_jid
-from offsider.django import task_results
 from offsider.django.connections import connections_of_a_job
-from offsider.django.task_results import PACKAGE
+from offsider.ext.results import Results
+from offsider.ext.results.reader import Reader
+from offsider.ext.results.rules import KEEP_ARGUMENTS, KEEP_RESULT, TRACK, seconds
 from offsider.jobs.clients import async_client_for, client_for
 from offsider.jobs.declared import check_all_options
 from offsider.jobs.function import job
 from offsider.runtime.context import JobContext, current_job
 
 try:
-    _base = import_module(f"{PACKAGE}.base")
+    from offsider.django.task_results import PACKAGE, fields_of, task_error
 except ImportError as error:
     raise ConfigurationError(
         f"offsider.django.task_backend needs Django 6, or the backport for Django {django.get_version()}: "
         "pip install django-tasks"
     ) from error
+_base = import_module(f"{PACKAGE}.base")
 _BaseTaskBackend: Any = import_module(f"{PACKAGE}.backends.base").BaseTaskBackend
 _signals = import_module(f"{PACKAGE}.signals")
 _DoesNotExist: Any = import_module(f"{PACKAGE}.exceptions").TaskResultDoesNotExist
 
 #: The keys of ``OPTIONS`` that are no options of a push.
 PRIORITIES, RESULT_SECONDS = "priorities", "result_seconds"
+#: Default of ``result_seconds``.
+A_DAY = 86_400
 #: Options of a push that are not stored in the payload.
 _UNSTORED = ("after_commit", "wait_replicas", "server")
 
@@ -110,20 +115,11 @@ class TaskBackend(_BaseTaskBackend):
         """
         if not self.supports_get_result:
             return super().get_result(result_id)
-        fields = task_results.read(result_id)
-        if "task" not in fields:
+        stored = Reader.of(Installation.of()).read(result_id)
+        if stored.info.args is None:
             raise _DoesNotExist(result_id)
-        result = _described(result_id, *json.loads(fields["task"]))
-        attempts = [json.loads(text) for _, text in _numbered(fields, "attempt:")]
-        result.worker_ids.extend(process for _, process in attempts)
-        result.errors.extend(_base.TaskError(**json.loads(text)) for _, text in _numbered(fields, "error:"))
-        times = [datetime.fromisoformat(at) for at, _ in attempts]
-        if times:
-            _change(result, started_at=times[0], last_attempted_at=times[-1])
-        if "finished_at" in fields:
-            _change(result, finished_at=datetime.fromisoformat(fields["finished_at"]))
-        _change(result, status=_base.TaskResultStatus(fields["status"]))
-        _change(result, _return_value=json.loads(fields.get("return_value", "null")))
+        result = _described(result_id, *stored.info.args)
+        _change(result, **fields_of(stored))
         return result
 
     def check(self, **kwargs: Any) -> Iterator[CheckMessage]:
@@ -134,7 +130,7 @@ class TaskBackend(_BaseTaskBackend):
             hint = 'INSTALLED_APPS += ["offsider.django"]'
             yield Error(f"{what} needs the app offsider.django.", hint=hint, id="offsider.E004")
         try:
-            _ = self._options, self._queues, self.kept_seconds
+            _ = self._options, self._queues, self._kept
         except OffsiderError as error:
             hint = f"OPTIONS has the options of a push, {PRIORITIES!r} and {RESULT_SECONDS!r}."
             yield Error(str(error), hint=hint, id="offsider.E005")
@@ -144,12 +140,15 @@ class TaskBackend(_BaseTaskBackend):
         return f"TASKS[{self.alias!r}]['OPTIONS']"
 
     @cached_property
-    def kept_seconds(self) -> float:
-        """How long results are kept after the end of their task, in seconds; 0: not at all."""
-        seconds = self.options.get(RESULT_SECONDS, task_results.KEPT_SECONDS)
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < 1e9:
-            raise InvalidOptions(f"{self._what}: {RESULT_SECONDS} must be a number of seconds >= 0, got {seconds!r}")
-        return seconds
+    def _kept(self) -> Mapping[str, Any]:
+        """The options of the extension ``Results``, by ``result_seconds``."""
+        given = self.options.get(RESULT_SECONDS, A_DAY)
+        if given == 0:
+            return {KEEP_RESULT: False, TRACK: False}
+        try:
+            return {KEEP_RESULT: seconds(given), KEEP_ARGUMENTS: True}
+        except ValueError as error:
+            raise InvalidOptions(f"{self._what}: {RESULT_SECONDS} {error}") from None
 
     @cached_property
     def _options(self) -> dict[str, Any]:
@@ -186,6 +185,7 @@ class TaskBackend(_BaseTaskBackend):
                 due = timezone.make_aware(due)
         return {
             **self._options,
+            **self._kept,
             "class": run_task.declared,
             "args": [task.module_path, result.args, result.kwargs, how],
             "queue": self._queue_of(task),
@@ -218,7 +218,7 @@ def _exhausted(payload: JobPayload, error: BaseException) -> None:
         result = _running(JobContext(payload, payload.get("queue", "")))
     except UnknownJob:  # it never started, so nothing waits for its end
         return
-    result.errors.append(_base.TaskError(**task_results.error_fields(error)))
+    result.errors.append(task_error(error))
     _change(result, status=_base.TaskResultStatus.FAILED, finished_at=timezone.now())
     with connections_of_a_job():
         try:
@@ -227,10 +227,9 @@ def _exhausted(payload: JobPayload, error: BaseException) -> None:
             _send(_signals.task_finished, result)
 
 
-@job(name=task_results.NAME, retry_in=_retry_in, on_exhausted=_exhausted)
+@job(name="offsider.django.task", retry_in=_retry_in, on_exhausted=_exhausted)
 def run_task(path: str, args: list[Any], kwargs: dict[str, Any], how: dict[str, Any]) -> Any:  # noqa: ARG001  # of the payload
     """Run a task. Returns its return value, or the coroutine of an async task."""
-    task_results.begin(current_job(), how, timezone.now().isoformat())
     result = _running(current_job())
     task = result.task
     _send(_signals.task_started, result)
@@ -247,7 +246,8 @@ async def _awaited(result: Any, coroutine: Coroutine[Any, Any, Any]) -> Any:
 def _succeeded(result: Any, returned: Any) -> Any:
     try:
         value = _base.normalize_json(returned)
-        task_results.check_return_value(value)
+        results = cast("Results", Installation.of().config.extensions[Results.name])
+        encode_result(value, results.result_max_bytes, "result_max_bytes")
     except (TypeError, ValueError) as error:
         raise ReturnValueError(str(error)) from error
     _change(result, status=_base.TaskResultStatus.SUCCESSFUL, finished_at=timezone.now(), _return_value=value)
@@ -271,10 +271,6 @@ def _described(jid: str, path: str, args: Any, kwargs: Any, how: Mapping[str, An
     options = {**how, "run_after": due and datetime.fromisoformat(due)}
     enqueued_at = datetime.fromisoformat(options.pop("enqueued_at"))
     return _result(task.using(**options), jid, how["backend"], args, kwargs, enqueued_at=enqueued_at)
-
-
-def _numbered(fields: Mapping[str, str], prefix: str) -> list[tuple[int, str]]:
-    return sorted((int(name.removeprefix(prefix)), text) for name, text in fields.items() if name.startswith(prefix))
 
 
 def _result(task: Any, jid: str, alias: str, args: Any, kwargs: Any, *, enqueued_at: datetime) -> Any:

@@ -1,7 +1,6 @@
 """All Redis keys of offsider itself, one function or constant each.
 
-Only this module builds them. Extensions build their own keys, in ``ext/*/store.py``, and the Django task backend builds
-``offsider:task:<jid>``, in ``django/task_results.py``.
+Only this module builds them. Extensions build their own keys, in ``ext/*/store.py``.
 
 Sidekiq's keys (from its source and from dumps of real processes):
 

@@ -15,12 +15,17 @@ from django.apps import apps
 from django.db import transaction
 from django.test import override_settings
 
+from offsider import FailedRun, JobInfo, lookup
 from offsider.config.config import Config
 from offsider.config.default import set_default_config
 from offsider.config.installation import Installation
 from offsider.core.errors import InvalidOptions, UnknownJob
 from offsider.core.payload import decode
+from offsider.django.task_results import fields_of
+from offsider.ext.results import Results, store
+from offsider.ext.results.store import Stored
 from offsider.inspector import DeadSet, Queue, RetrySet, ScheduledSet
+from offsider.inspector.search import find_tracked
 from offsider.jobs.clients import Clients
 from offsider.runtime.context import current_job
 from offsider.worker.embed import EmbeddedWorker
@@ -236,7 +241,7 @@ def test_a_result_shows_the_whole_life_of_its_task(config, finished, redis):
     assert (stored.status, stored.return_value, stored.attempts, stored.errors) == ("SUCCESSFUL", 3, 1, [])
     assert stored.enqueued_at <= stored.started_at == stored.last_attempted_at <= stored.finished_at
     assert (stored.task, stored.args, stored.kwargs) == (add, [1], {"second": 2})
-    assert 86_000 < redis.call("TTL", f"{redis.keys.prefix}offsider:task:{result.id}") <= 86_400
+    assert 86_000 < redis.call("TTL", f"{redis.keys.prefix}offsider:results:job:{result.id}") <= 86_400
 
 
 def test_a_failed_attempt_is_ready_again_and_keeps_its_error_and_worker(config, finished):
@@ -262,6 +267,60 @@ def test_an_exhausted_task_keeps_its_error(config):
         wait_for(lambda: fail.get_result(result.id).is_finished)
     result.refresh()
     assert (result.status, [error.exception_class_path for error in result.errors]) == ("FAILED", ["builtins.KeyError"])
+
+
+def test_a_task_is_tracked_as_any_job(config, redis):
+    result = add.enqueue(1, second=2)
+    later = add.using(run_after=datetime.now(UTC) + timedelta(hours=1)).enqueue(1, second=2)
+    with EmbeddedWorker(config):
+        assert lookup(result.id).result(timeout=10) == 3
+    assert lookup(later.id).status() == "scheduled"
+    assert find_tracked(result.id, config).name == f"{__name__}.add"
+    assert [job.jid for job in store.finished(redis, f"{__name__}.add", 10)] == [result.id]
+    assert lookup(later.id).cancel()
+    later.refresh()
+    assert (later.status, later.errors[-1].exception_class.__name__) == ("FAILED", "TaskLost")
+    assert "it is cancelled" in later.errors[-1].traceback
+
+
+def test_a_task_that_is_killed_while_it_waits_for_a_retry_is_lost(config):
+    result = fail_once.enqueue()
+    with EmbeddedWorker(config):
+        wait_for(lambda: len(RetrySet(config)) == 1)
+    (entry,) = RetrySet(config)
+    entry.kill()
+    result.refresh()
+    assert result.status == "FAILED"
+    assert [error.exception_class.__name__ for error in result.errors] == ["KeyError", "TaskLost"]
+    assert (result.attempts, result.started_at) == (1, result.last_attempted_at)
+    assert result.finished_at > result.started_at
+
+
+def test_attempts_whose_failures_are_not_stored_any_more_count():
+    failures = tuple(FailedRun(attempt, attempt, attempt, "host:1:abc", "KeyError", "") for attempt in (3, 4))
+    info = JobInfo("jid", "dead", changed_at=4, started_at=4, failures=failures)
+    fields = fields_of(Stored(info, ended=True, result=None, cancel=False, hard=False))
+    assert fields["worker_ids"] == ["unknown", "unknown", "host:1:abc", "host:1:abc"]
+    assert len(fields["errors"]) == 2
+
+
+def use_small_results(config):
+    config.use(Results(result_max_bytes=10))
+
+
+def test_the_project_may_install_results_with_its_own_settings(redis_url):
+    from offsider.django import application
+
+    with override_settings(OFFSIDER={"configure": f"{__name__}.use_small_results"}):
+        config = Config()
+        config.redis.url = redis_url
+        application.configure(config)
+    before = set_default_config(config)
+    result = repeat.enqueue("x" * 9)
+    with EmbeddedWorker(config):
+        wait_for(lambda: repeat.get_result(result.id).is_finished)
+    assert "over result_max_bytes (10)" in repeat.get_result(result.id).errors[0].traceback
+    set_default_config(before)
 
 
 @pytest.mark.parametrize("remove", ["delete", "kill"])
@@ -292,7 +351,7 @@ def test_a_return_value_that_is_too_large_fails_without_a_retry(config, finished
         wait_for(lambda: repeat.get_result(result.id).is_finished)
     result.refresh()
     assert result.errors[-1].exception_class.__name__ == "ReturnValueError"
-    assert "1,048,579 bytes, over the limit of a return value" in result.errors[-1].traceback
+    assert "1,048,579 bytes, over result_max_bytes" in result.errors[-1].traceback
     assert len(RetrySet(config)) == 0
 
 
@@ -313,15 +372,15 @@ def test_without_result_seconds_nothing_is_stored(config, finished, redis):
         with EmbeddedWorker(config):
             result = add.enqueue(1, second=2)
             wait_for(lambda: finished)
-        assert redis.call("KEYS", "offsider:task:*") == []
+        assert redis.call("KEYS", "offsider:results:job:*") == []
         with pytest.raises(NotImplementedError, match="does not support retrieving"):
             result.refresh()
 
 
 def test_a_task_runs_although_its_start_cannot_be_stored(config, finished, redis):
     result = add.enqueue(1, second=2)
-    redis.call("DEL", f"offsider:task:{result.id}")
-    redis.call("SET", f"offsider:task:{result.id}", "not a hash")
+    redis.call("DEL", f"offsider:results:job:{result.id}")
+    redis.call("SET", f"offsider:results:job:{result.id}", "not a hash")
     with EmbeddedWorker(config):
         wait_for(lambda: finished)
         wait_for(lambda: len(Queue("default", config)) == 0)
@@ -336,7 +395,8 @@ def test_a_task_runs_although_its_start_cannot_be_stored(config, finished, redis
         ({"priorities": ["high"]}, "priorities expects a dict of int and queue"),
         ({"priorities": {"high": 1}}, "priorities expects a dict of int and queue"),
         ({"priorities": {1: ""}}, "queue must be a string"),
-        ({"result_seconds": "1 day"}, "result_seconds must be a number of seconds >= 0"),
+        ({"result_seconds": "1 day"}, "result_seconds must be seconds or a timedelta, above 0 and up to 366 days"),
+        ({"result_seconds": 1e9}, "result_seconds must be seconds or a timedelta"),
     ],
 )
 def test_wrong_options_fail_the_check_and_the_push(config, options, message):

@@ -15,7 +15,7 @@ from offsider.config.installation import Installation
 from offsider.ext.results import rules
 from offsider.ext.results.doctor import check_results
 from offsider.ext.results.reader import Reader
-from offsider.ext.results.rules import KEEP_RESULT, TRACK, Rules
+from offsider.ext.results.rules import KEEP_ARGUMENTS, KEEP_RESULT, TRACK, Rules
 from offsider.ext.results.runs import ResultNotStored, Runs
 from offsider.ext.results.web import make_tab
 from offsider.ext.results.without_runs import Operations, Pushes
@@ -49,6 +49,9 @@ class Results:
             `ResultNotStored`; the job has succeeded.
         finished_per_class: number of finished jobs to list for each class.
 
+    Attributes:
+        result_max_bytes: as given.
+
     Raises:
         ConfigurationError: an argument is invalid.
     """
@@ -65,19 +68,21 @@ class Results:
         result_max_bytes: int = 1_048_576,
         finished_per_class: int = 1_000,
     ) -> None:
+        self.result_max_bytes = rules.size("result_max_bytes", result_max_bytes)
         self._rules = Rules(
             track=track,
             keep_result_seconds=None if keep_result is None else rules.life("keep_result", keep_result),
             keep_state_seconds=rules.life("keep_state", keep_state),
             keep_waiting_seconds=rules.life("keep_waiting", keep_waiting),
-            result_max_bytes=rules.size("result_max_bytes", result_max_bytes),
+            result_max_bytes=self.result_max_bytes,
             finished_per_class=rules.size("finished_per_class", finished_per_class),
         )
 
     def install(self, config: Config) -> None:
         """Add the options, the effects of pushes and runs, the service, the reader, the web tab and the check."""
         here = Installation.of(config)
-        config.add_job_option(TRACK, rules.check_track)
+        config.add_job_option(TRACK, rules.check_flag)
+        config.add_job_option(KEEP_ARGUMENTS, rules.check_flag)
         config.add_job_option(KEEP_RESULT, rules.check_keep_result)
         config.results = Reader.of
         config.push_effects.append(Pushes(here, self._rules))

@@ -33,6 +33,7 @@ class Control:
 
     Attributes:
         began_at: when it began, in seconds of `time.perf_counter`; None for a job that has not begun.
+        started_at: the same in epoch seconds.
         latest: the last reported progress.
         result: the result as JSON; None without one.
         without_result: why a result is not stored.
@@ -44,6 +45,7 @@ class Control:
         self.tracking = tracking
         self.name = name
         self.began_at: float | None = None
+        self.started_at: float | None = None
         self.latest: Progress | None = None
         self.result: bytes | None = None
         self.without_result = ""

@@ -64,7 +64,7 @@ class Reader:
 
     def info(self, jid: str) -> JobInfo:
         """See `JobId.info`."""
-        return self._due(self._read(jid).info)
+        return self._due(self.read(jid).info)
 
     async def ainfo(self, jid: str) -> JobInfo:
         """See `JobId.ainfo`."""
@@ -72,7 +72,7 @@ class Reader:
 
     def result(self, jid: str, timeout: float | None) -> Any:
         """See `JobId.result`."""
-        stored = self._read(jid)
+        stored = self.read(jid)
         if _waits(stored, timeout):
             _warn_of_deadlock(jid)
             stored = self._wait(jid, stored, timeout)
@@ -122,7 +122,7 @@ class Reader:
                 news.wait(None if left is None else max(0.0, left))
                 news.clear()
                 try:
-                    stored, again = self._read(jid), None
+                    stored, again = self.read(jid), None
                 except RedisUnavailable:  # the subscriber reports an outage
                     again = OUTAGE_SECONDS
                 if ends is not None and time.monotonic() >= ends:
@@ -160,7 +160,8 @@ class Reader:
             subscriber.unwatch(channel, wake)
         return stored
 
-    def _read(self, jid: str) -> Stored:
+    def read(self, jid: str) -> Stored:
+        """Return the state of a job with its result. A job whose worker was killed is queued."""
         if test_mode.current() is not None:
             return store.parsed(jid, ())
         redis = self._here.redis

@@ -14,11 +14,11 @@ from typing import Any
 
 from offsider.core.errors import ConfigurationError
 
-TRACK, KEEP_RESULT = "track", "keep_result"
+TRACK, KEEP_RESULT, KEEP_ARGUMENTS = "track", "keep_result", "keep_arguments"
 _MAX_SECONDS = 366 * 86_400.0
 
 
-def check_track(value: object) -> None:
+def check_flag(value: object) -> None:
     """Raise ValueError unless the value is a bool."""
     if not isinstance(value, bool):
         raise ValueError(f"must be True or False, got {value!r}")  # noqa: TRY004 - as every option

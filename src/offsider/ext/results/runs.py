@@ -103,11 +103,12 @@ class Runs:
 
     def _begin(self, control: Control) -> None:
         job, now = control.job, self._here.config.clock.now()
-        control.began_at = time.perf_counter()
+        control.began_at, control.started_at = time.perf_counter(), now
         fields = {
             "state": "running",
             "class": job.shown_name,
             "at": repr(now),
+            "began": repr(now),
             "process": job.process,
             "run": control.name,
         }

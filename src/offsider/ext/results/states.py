@@ -19,9 +19,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from offsider.core.error_text import class_of, message_of
+from offsider.core.error_text import class_of, message_of, traceback_of
+from offsider.core.job_id import FailedRun
 from offsider.core.outcome import Discarded, Expired, Failed, Skipped, Succeeded
-from offsider.ext.results.store import Settled, progress_text
+from offsider.ext.results.store import Settled, failure_fields, progress_text
 
 if TYPE_CHECKING:
     from offsider.core.job_id import State
@@ -67,10 +68,13 @@ def settled(control: Control, outcome: Outcome, goes: Destination, rules: Rules,
     """
     state = state_of(outcome, goes, cancelled=control.requested)
     fields: dict[str, Argument] = {}
+    kept_seconds = None if control.tracking is None else control.tracking.keep_result_seconds
     if control.latest is not None:
         fields["progress"] = progress_text(control.latest)
     if isinstance(outcome, Failed | Discarded):
         fields |= {"error_class": class_of(outcome.error), "error_message": message_of(outcome.error)}
+        if kept_seconds is not None:
+            fields |= failure_fields(_failed_run(control, outcome.error, now))
     delay_seconds = 0.0
     if state == "scheduled":
         delay_seconds = getattr(outcome, "delay_seconds", 0.0)
@@ -83,8 +87,6 @@ def settled(control: Control, outcome: Outcome, goes: Destination, rules: Rules,
     ended = state not in WAITING
     life_seconds = rules.keep_waiting_seconds + delay_seconds
     if ended:
-        tracking = control.tracking
-        kept_seconds = None if tracking is None else tracking.keep_result_seconds
         life_seconds = kept_seconds or rules.keep_state_seconds
     return Settled(
         state=state,
@@ -95,3 +97,8 @@ def settled(control: Control, outcome: Outcome, goes: Destination, rules: Rules,
         process=control.job.process,
         fields=fields,
     )
+
+
+def _failed_run(control: Control, error: BaseException, now: float) -> FailedRun:
+    job, started_at = control.job, now if control.started_at is None else control.started_at
+    return FailedRun(job.attempt, started_at, now, job.process, class_of(error), traceback_of(error))

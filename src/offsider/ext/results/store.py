@@ -8,9 +8,9 @@ key                                 type    written by                       exp
 ``offsider:results:classes``        zset    outcomes (class by time)         with the state's life (1,000 classes)
 ==================================  ======  ===============================  =================================
 
-Fields of the hash: ``state``, ``class``, ``at`` (epoch seconds), ``due``, ``process``, ``run`` (while it runs),
-``progress``, ``ms``, ``error_class``, ``error_message``, ``result`` (JSON), ``why`` (there is no result), ``cancel``
-(requested; 1: hard), ``ended``.
+Fields of the hash: ``state``, ``class``, ``at`` (epoch seconds), ``due``, ``began``, ``process``, ``run`` (while it
+runs), ``progress``, ``ms``, ``error_class``, ``error_message``, ``failed:<attempt modulo 25>`` (JSON), ``arguments``
+(JSON), ``result`` (JSON), ``why`` (there is no result), ``cancel`` (requested; 1: hard), ``ended``.
 
 Channels: ``offsider:results:job:<jid>`` gets the final state of a job, ``offsider:results:cancel`` the jid of each job
 to cancel.
@@ -21,11 +21,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from importlib.resources import files
-from typing import cast
+from typing import Any, cast
 
-from offsider.core.job_id import JobInfo, Progress, State
+from offsider.core.job_id import FailedRun, JobInfo, Progress, State
+from offsider.core.payload import encode_text
 from offsider.storage.effects import ArgumentsOf, Effect
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
@@ -37,6 +38,9 @@ BEGIN = Script("begin", _LUA)
 SETTLE = Script("settle", _LUA)
 CANCEL = Script("cancel", _LUA)
 PROGRESS = Script("progress", _LUA)
+#: Maximum number of failed runs that are stored of a job, by default those of all its retries.
+MOST_FAILURES = 25
+_FAILED = "failed:"
 
 
 def job_key(keys: Keys, jid: str) -> str:
@@ -94,6 +98,8 @@ def parsed(jid: str, reply: Sequence[bytes]) -> Stored:
     pairs = zip(reply[::2], reply[1::2], strict=True)
     fields = {field.decode("utf-8", "replace"): value for field, value in pairs}
     text = {field: value.decode("utf-8", "replace") for field, value in fields.items() if field != "result"}
+    args, kwargs = _parts(text.get("arguments", ""), 2) or (None, None)
+    progress = _parts(text.get("progress", ""), 3)
     info = JobInfo(
         jid=jid,
         state=cast("State", text.get("state", "untracked")),
@@ -102,10 +108,14 @@ def parsed(jid: str, reply: Sequence[bytes]) -> Stored:
         due_at=_number(text.get("due")),
         process=text.get("process", ""),
         duration_ms=None if "ms" not in text else int(_number(text["ms"]) or 0),
-        progress=_progress(text.get("progress", "")),
+        progress=Progress(*progress) if progress else None,
         error_class=text.get("error_class", ""),
         error_message=text.get("error_message", ""),
         without_result=text.get("why", ""),
+        started_at=_number(text.get("began")),
+        failures=_failures(text),
+        args=args,
+        kwargs=kwargs,
     )
     return Stored(info, "ended" in text, fields.get("result"), "cancel" in text, text.get("cancel") == "1")
 
@@ -194,11 +204,8 @@ def cancelled(reply: Sequence[bytes]) -> tuple[str, float | None, bool] | None:
 
 def read_cancellation(message: bytes) -> tuple[str, bool] | None:
     """Return the jid of a message, and whether it is hard; None for a message of another program."""
-    try:
-        jid, hard = json.loads(message)
-    except (ValueError, TypeError):
-        return None
-    return (str(jid), bool(hard))
+    parts = _parts(message, 2)
+    return (str(parts[0]), bool(parts[1])) if parts else None
 
 
 def progress_command(keys: Keys, jid: str, run: str, progress: Progress) -> Command:
@@ -207,6 +214,19 @@ def progress_command(keys: Keys, jid: str, run: str, progress: Progress) -> Comm
 
 def progress_text(progress: Progress) -> str:
     return json.dumps([progress.done, progress.total, progress.message])
+
+
+def arguments_field(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, str]:
+    return {"arguments": encode_text([args, kwargs])}
+
+
+def failure_fields(failure: FailedRun) -> dict[str, str]:
+    return {f"{_FAILED}{failure.attempt % MOST_FAILURES}": json.dumps(astuple(failure))}
+
+
+def _failures(text: Mapping[str, str]) -> tuple[FailedRun, ...]:
+    found = [_parts(value, 6) for field, value in text.items() if field.startswith(_FAILED)]
+    return tuple(sorted((FailedRun(*parts) for parts in found if parts), key=lambda failure: failure.failed_at))
 
 
 def finished(redis: Redis, name: str, most: int) -> list[Finished]:
@@ -241,9 +261,11 @@ def _number(text: str | None) -> float | None:
         return None
 
 
-def _progress(text: str) -> Progress | None:
+def _parts(text: str | bytes, number: int) -> list[Any] | None:
+    """Return the elements of a JSON list of this length; None for other data."""
+    parts: list[Any] | None
     try:
-        done, total, message = json.loads(text)
-        return Progress(done, total, message)
-    except (ValueError, TypeError):
+        parts = json.loads(text)
+    except ValueError:
         return None
+    return parts if isinstance(parts, list) and len(parts) == number else None

@@ -77,6 +77,11 @@ def show_job(request: WebRequest) -> WebPage | None:
         "No result": info.without_result,
     }
     blocks: list[Block] = [WebFacts("Status", {name: fact for name, fact in facts.items() if fact})]
+    if info.failures:
+        rows: list[list[Cell]] = [
+            [str(run.attempt), WebTime(run.failed_at), run.error_class, run.process] for run in info.failures
+        ]
+        blocks.append(WebTable("Failed runs", ("Attempt", "Failed", "Error", "Worker"), rows))
     if info.state in _NOT_ENDED:
         question = f"Cancel {info.name} {info.jid}? A running job is asked to stop."
         blocks.append(WebButtons([WebButton("Cancel", f"{_job_path(info.jid)}/cancel", confirm=question, danger=True)]))

@@ -9,7 +9,7 @@ from offsider.core.error_text import class_of, message_of
 from offsider.core.errors import MalformedPayload, PoisonPill, RedisFailure
 from offsider.core.payload import decode, shown_class
 from offsider.ext.results import store
-from offsider.ext.results.rules import KEEP_RESULT, TRACK, Rules
+from offsider.ext.results.rules import KEEP_ARGUMENTS, KEEP_RESULT, TRACK, Rules
 from offsider.ext.results.store import Settled
 from offsider.storage.effects import Effect, run_alone
 
@@ -42,6 +42,8 @@ class Pushes:
             "at": repr(now),
             **({} if at is None else {"due": repr(at)}),
         }
+        if push.payload.get(KEEP_ARGUMENTS):
+            fields |= store.arguments_field(push.payload["args"], push.payload.get("kwargs") or {})
         life_seconds = self._rules.keep_waiting_seconds + (0.0 if at is None else max(0.0, at - now))
         keys = self._here.for_server(push.server).redis.keys if push.server else self._here.redis.keys
         return [store.queued(keys, push.payload.get("jid", ""), life_seconds, fields)]

@@ -43,6 +43,12 @@ with registry.isolated():
     def tracked(value):
         return value
 
+    @job(keep_result=60, keep_arguments=True)
+    def fails_once(number, *, word):
+        if current_job().attempt == 1:
+            raise KeyError(word)
+        return number
+
     @job(track=True, retry=0)
     def dies():
         raise ValueError("no")
@@ -123,6 +129,39 @@ def test_info_has_the_times_and_the_process_of_the_run(worker):
     assert info.changed_at == pytest.approx(time.time(), abs=5)
     assert info.duration_ms < 5_000
     assert info.process.count(":") == 2
+
+
+def test_a_job_that_keeps_its_result_keeps_its_arguments_and_failed_runs(worker):
+    jid = fails_once.enqueue(7, word="é")
+    info = jid.info()
+    assert (info.args, info.kwargs, info.failures, info.started_at) == ([7], {"word": "é"}, (), None)
+    wait_for(lambda: jid.status() == "retrying")
+    info = jid.info()
+    (failure,) = info.failures
+    assert (failure.attempt, failure.error_class, failure.process) == (1, "KeyError", info.process)
+    assert failure.started_at == info.started_at <= failure.failed_at == info.changed_at
+    assert failure.traceback.startswith("Traceback")
+    assert failure.traceback.endswith("raise KeyError(word)\nKeyError: 'é'\n")
+    (entry,) = RetrySet()
+    assert entry.add_to_queue()
+    assert jid.result(timeout=5) == 7
+    info = jid.info()
+    assert (info.args, info.failures, info.error_class) == ([7], (failure,), "")
+    assert failure.started_at < info.started_at <= info.changed_at
+
+
+def test_a_job_without_these_options_keeps_neither_arguments_nor_failed_runs(worker):
+    jid = dies.enqueue()
+    wait_for(lambda: jid.status() == "dead")
+    info = jid.info()
+    assert (info.args, info.kwargs, info.failures) == (None, None, ())
+    assert info.started_at <= info.changed_at
+
+
+def test_arguments_that_are_not_json_are_refused_as_without_the_option(config):
+    config.client.strict_args = "off"
+    with pytest.raises(InvalidArguments, match="cannot be stored as JSON"):
+        fails_once.enqueue(object(), word="x")
 
 
 @pytest.mark.parametrize(

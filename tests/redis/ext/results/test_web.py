@@ -25,7 +25,7 @@ with registry.isolated():
     def kept(size=1):
         return "x" * size
 
-    @job(name="Broken", track=True, retry=0)
+    @job(name="Broken", keep_result=60, retry=0)
     def broken():
         raise ValueError("no")
 
@@ -54,6 +54,7 @@ def test_finished_jobs_are_listed_by_class(ask, config):
     assert "dead" in page
     page = ask(f"/finished/jobs/{other}").body.decode()
     assert "ValueError: no" in page
+    assert "Failed runs" in page
     assert "succeeded" in ask(f"/finished/jobs/{jid}").body.decode()
     assert ask("/finished/jobs/unknown").status == 404
 

@@ -45,6 +45,7 @@ def test_options_precede_defaults(payload, without, tracked, kept):
     "options",
     [
         {"track": 1},
+        {"keep_arguments": 1},
         {"keep_result": 0},
         {"keep_result": -1},
         {"keep_result": True},
