@@ -49,6 +49,9 @@ with testing.fake() as enqueued:
 with testing.inline(config=Config(), server_middleware=[around]), testing.disabled():
     pass
 
+with testing.real() as real:
+    assert_type(real, RunningWorker)
+
 assert_type(testing.use_fake(), Recorder)
 testing.use_inline(server_middleware=[around])
 testing.use_redis()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -79,6 +79,7 @@ class Config(Hooks):
         shared: objects that users of this configuration share; see `Installation` for its pools.
         file: the configuration file that was read, if any.
         application: the web application that configures it: a Django project or a Flask application; None for none.
+        configured_by: the functions that `configure_client` has called with it.
         warnings: problems that are not errors; the command line logs them.
     """
 
@@ -93,10 +94,10 @@ class Config(Hooks):
         self.error_handlers.append(self._log_error)
         self._fetcher: str | type | None = None
         self._extensions: dict[str, Extension] = {}
-        self._of_extensions: list[object] = []
         self.shared = Shared()
         self.file: Path | None = None
         self.application: Application | None = None
+        self.configured_by: list[Callable[[Config], object]] = []
         self.warnings: list[str] = []
         self.redis = RedisSection()
         self.server = MAIN
@@ -229,19 +230,12 @@ class Config(Hooks):
         if extension.name in self._extensions:
             raise ConfigurationError(f"the extension {extension.name!r} is installed already")
         self._extensions[extension.name] = extension
-        before = [*self.client_middleware, *self.server_middleware]
         extension.install(self)
-        after = [*self.client_middleware, *self.server_middleware]
-        self._of_extensions += [entry for entry in after if entry not in before]
 
     @property
     def extensions(self) -> Mapping[str, Extension]:
         """The installed extensions, by name."""
         return MappingProxyType(self._extensions)
-
-    def is_own(self, middleware: object) -> bool:
-        """Return whether a middleware is the application's own: an extension's works for this configuration only."""
-        return middleware not in self._of_extensions
 
     @property
     def fetcher(self) -> str | type:

@@ -27,11 +27,36 @@ def default_config() -> Config:
     global _default  # noqa: PLW0603  # one per process
     with _lock:
         if _default is None:
-            made = Config.load()
-            if made.application is not None:
-                made.application.configure(made)
-            _default = made
+            _default = _loaded()
         return _default
+
+
+def application_config() -> Config:
+    """Return a new configuration, as this process configured its default one: for the workers of tests.
+
+    It has the settings of files and the environment, and the code of the web application and of all functions that
+    `configure_client` has called with the default one.
+
+    Raises:
+        ConfigurationError: a file or a variable is invalid.
+    """
+    with _lock:
+        made = _loaded()
+        for function in default_config().configured_by:
+            _configure(made, function)
+    return made
+
+
+def _configure(config: Config, function: Callable[[Config], object]) -> None:
+    function(config)
+    config.configured_by.append(function)
+
+
+def _loaded() -> Config:
+    made = Config.load()
+    if made.application is not None:
+        made.application.configure(made)
+    return made
 
 
 def set_default_config(config: Config | None) -> Config | None:
@@ -85,5 +110,5 @@ def configure_client(function: Configure) -> Configure:
         config = default_config()
         is_worker = is_of_worker(config)
     if not is_worker:
-        function(config)
+        _configure(config, function)
     return function

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         use_redis,
     )
     from offsider.testing.recorder import NothingEnqueued, Recorder
-    from offsider.testing.running_worker import RunningWorker
+    from offsider.testing.running_worker import RunningWorker, real
 
 __all__ = [
     "EnqueuedJob",
@@ -41,6 +41,7 @@ __all__ = [
     "disabled",
     "fake",
     "inline",
+    "real",
     "use_fake",
     "use_inline",
     "use_redis",
@@ -52,6 +53,7 @@ _ELSEWHERE = {
     "NothingEnqueued": "recorder",
     "Recorder": "recorder",
     "RunningWorker": "running_worker",
+    "real": "running_worker",
 }
 
 

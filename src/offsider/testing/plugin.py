@@ -37,40 +37,24 @@ def offsider_clock() -> Iterator[testing.FakeClock]:
 
 @pytest.fixture
 def offsider_config() -> offsider.Config:
-    """The configuration for `offsider_server` and `offsider_worker`: files and environment, and the middleware of the
-    default configuration, without extensions. Override it in a conftest.py if the worker needs more.
+    """The configuration for `offsider_server` and `offsider_worker`: as the application configures this process, with
+    its middleware and extensions. Override it in a conftest.py if the worker needs more.
     """
-    from offsider.config.default import default_config
+    from offsider.config.default import application_config
 
-    config, default = offsider.Config.load(), default_config()
-    config.client_middleware.add(*filter(default.is_own, default.client_middleware))
-    config.server_middleware.add(*filter(default.is_own, default.server_middleware))
-    return config
-
-
-@pytest.fixture(scope="session")
-def offsider_session_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
-    """The server of `offsider_server`, one per test process. Needs ``pip install "offsider[demo]"``."""
-    from offsider.embedded import EmbeddedServer
-
-    with EmbeddedServer(tmp_path_factory.mktemp("offsider"), persist=False) as server:
-        yield server
+    return application_config()
 
 
 @pytest.fixture
-def offsider_server(
-    offsider_session_server: EmbeddedServer, offsider_config: offsider.Config
-) -> Iterator[EmbeddedServer]:
-    """A real server, empty at the start of the test, that receives all pushes. Its URL is ``offsider_server.url``."""
-    from offsider.config.default import set_default_config
+def offsider_server(offsider_config: offsider.Config) -> Iterator[EmbeddedServer]:
+    """A real server, empty at the start of the test, that receives all pushes. Its URL is ``offsider_server.url``.
 
-    offsider_config.redis.url = offsider_session_server.url
-    installation = offsider.Installation.of(offsider_config)
-    installation.redis.call("FLUSHALL")
-    previous = set_default_config(offsider_config)
-    yield offsider_session_server
-    set_default_config(previous)
-    installation.close()
+    One per test process. Needs ``pip install "offsider[demo]"``.
+    """
+    from offsider.testing.running_worker import embedded_server, real_server
+
+    with real_server(offsider_config):
+        yield embedded_server()
 
 
 @pytest.fixture

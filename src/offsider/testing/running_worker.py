@@ -1,21 +1,80 @@
-"""A real worker inside the test process, with a way to wait for it."""
+"""The mode with everything real: a server and a worker of the test process, with a way to wait for the worker."""
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from functools import cache
 from types import TracebackType
 from typing import Self
 
+from offsider.config import test_mode
 from offsider.config.config import Config
+from offsider.config.default import application_config, set_default_config
 from offsider.config.installation import Installation
 from offsider.core.errors import JobSignal, Shutdown
+from offsider.embedded import EmbeddedServer
 from offsider.jobs import registry
 from offsider.runtime.context import JobContext
 from offsider.storage import stats
 from offsider.worker.embed import EmbeddedWorker
 
 POLL_SECONDS = 0.02
+
+
+@contextmanager
+def real(config: Config | None = None) -> Generator[RunningWorker, None, None]:
+    """Push to a real server, and run the jobs in a real worker, during the block: with results, batches and retries.
+
+    ::
+
+        with testing.real() as worker:
+            jid = report.enqueue(7)
+            worker.wait()
+            assert jid.result() == 42
+
+    The server is empty at the start. It belongs to this process and ends with it. Needs
+    ``pip install "offsider[demo]"``, or a program ``valkey-server`` or ``redis-server``.
+
+    Args:
+        config: settings, middleware and extensions; by default as the application configures this process. Its
+            ``redis.url`` is changed.
+
+    Raises:
+        ConfigurationError: there is no server program, or the configuration is invalid.
+    """
+    with real_server(config) as used, RunningWorker(used) as worker:
+        yield worker
+
+
+@contextmanager
+def real_server(config: Config | None = None) -> Generator[Config, None, None]:
+    """As `real`, without a worker; yields the configuration."""
+    config = application_config() if config is None else config
+    config.redis.url = embedded_server().url
+    here = Installation.of(config)
+    here.redis.call("FLUSHALL")
+    previous = set_default_config(config)
+    try:
+        with test_mode.diverted(None):
+            yield config
+    finally:
+        set_default_config(previous)
+        here.close()
+
+
+@cache
+def embedded_server() -> EmbeddedServer:
+    """Return the server of this process, started at the first call."""
+    folder = tempfile.mkdtemp(prefix="offsider-tests-")
+    server = EmbeddedServer(folder, persist=False).start()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(server.stop)  # before that
+    return server
 
 
 class RunningWorker:

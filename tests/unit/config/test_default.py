@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from offsider.config.application import Application, set_application
 from offsider.config.config import Config
-from offsider.config.default import configure_client, default_config, set_default_config, set_worker_config
+from offsider.config.default import (
+    application_config,
+    configure_client,
+    default_config,
+    set_default_config,
+    set_worker_config,
+)
 from offsider.core.errors import ConfigurationError
 
 
@@ -39,6 +46,24 @@ def test_a_client_is_configured_at_once():
 
     assert default_config().redis.url == "redis://elsewhere"
     assert callable(configure)
+
+
+def test_the_application_configures_each_new_configuration(tmp_path):
+    (tmp_path / "offsider.toml").write_text("tag = 'x'")
+    seen = []
+    before = set_application(Application("app", {}, lambda config: seen.append(("application", config))))
+    try:
+        configure_client(lambda config: seen.append(("client", config)))
+        mine = default_config()
+        assert seen == [("application", mine), ("client", mine)]
+        other = application_config()
+        assert seen[2:] == [("application", other), ("client", other)]
+        assert other.configured_by == mine.configured_by
+        assert other is not mine
+        assert other.worker.tag == "x"
+        assert default_config() is mine
+    finally:
+        set_application(before)
 
 
 def test_in_a_worker_the_client_is_left_to_the_worker():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast, get_args
 
 from offsider.client.prepared import declared_of
 from offsider.client.via import chosen_server
+from offsider.config import test_mode
 from offsider.config.installation import Installation
 from offsider.core.errors import BatchFinished, InvalidOptions, UnknownBatch
 from offsider.core.options import check_queue_name
@@ -158,6 +159,8 @@ class Batch:
 
     def status(self) -> Status:
         """Read the status. Raises UnknownBatch if the batch does not exist or has expired."""
+        if test_mode.current() is not None:
+            raise self._unknown()
         redis = self.here.redis
         ((fields, sizes),) = store.sizes(redis, [self.bid])
         if not fields:
@@ -338,6 +341,11 @@ class Batch:
         return TimeoutError(f"batch {self.bid} is not complete after {timeout_seconds:g} s")
 
     def _unknown(self) -> UnknownBatch:
+        if test_mode.current() is not None:
+            return UnknownBatch(
+                f"there is no batch {self.bid}: a test mode is on, in which no batch is stored and no callback runs. "
+                "Use `with testing.real():` or the fixture offsider_worker"
+            )
         return UnknownBatch(f"there is no batch {self.bid} on server {self.here.server!r}, or it has expired")
 
 

@@ -210,8 +210,8 @@ def _result(jid: str, stored: Stored, timeout: float | None) -> Any:
     info = stored.info
     if info.state == "untracked" and test_mode.current() is not None:
         raise NoResult(
-            f"job {jid} has no result: a test mode is on, in which no state and no result is stored. Test the job with "
-            "run_inline, which returns its result, or with testing.RunningWorker on a real server"
+            f"job {jid} has no result: a test mode is on, in which no state and no result is stored. Use "
+            "`with testing.real():` or the fixture offsider_worker, or call run_inline, which returns the result"
         )
     if info.state == "untracked":
         raise NoResult(

@@ -359,7 +359,10 @@ def test_in_a_test_mode_nothing_is_stored_and_the_error_says_so(config, arun, mo
         assert jid.status() == arun(jid.astatus()) == "untracked"
         assert not jid.cancel()
         for result in (jid.result, lambda: arun(jid.aresult())):
-            with pytest.raises(NoResult, match="a test mode is on, in which no state and no result is stored"):
+            with pytest.raises(
+                NoResult,
+                match=r"a test mode is on, in which no state and no result is stored\. Use `with testing\.real",
+            ):
                 result()
 
 
