@@ -25,6 +25,10 @@ with registry.isolated():
     def kept(size=1):
         return "x" * size
 
+    @job(name="Echoed", keep_result=60, keep_arguments=True)
+    def echoed(text):
+        return len(text)
+
     @job(name="Broken", keep_result=60, retry=0)
     def broken():
         raise ValueError("no")
@@ -89,4 +93,10 @@ def test_doctor_names_them(config):
     run(config, lambda: kept.enqueue(200_000))
     (finding,) = check_results(Installation.of(config))
     assert finding.severity is Severity.WARN
-    assert finding.what == "large results: <b>Kept</b>/1 (200 kB) on average"
+    assert finding.what == "large results or arguments: <b>Kept</b>/1 (200 kB) on average"
+
+
+def test_doctor_counts_kept_arguments(config):
+    run(config, lambda: echoed.enqueue("x" * 150_000))
+    (finding,) = check_results(Installation.of(config))
+    assert finding.what == "large results or arguments: Echoed (150 kB) on average"
