@@ -12,6 +12,7 @@ from offsider import (
     Client,
     Config,
     Discard,
+    FailedRun,
     Job,
     JobContext,
     JobFunction,
@@ -301,6 +302,7 @@ if jid:
     assert_type(jid.cancel(hard=True), bool)
     if jid.status() == "succeeded":
         assert_type(jid.info(), JobInfo)
+        assert_type(jid.info().failures, tuple[FailedRun, ...])
 assert_type(lookup("abc"), JobId[Any])
 
 

@@ -304,6 +304,13 @@ def test_attempts_whose_failures_are_not_stored_any_more_count():
     assert len(fields["errors"]) == 2
 
 
+def test_a_poison_pill_is_lost_with_its_reason():
+    info = JobInfo("jid", "dead", changed_at=4, error_class="offsider.PoisonPill", error_message="crashed 3 processes")
+    (error,) = fields_of(Stored(info, ended=True, result=None, cancel=False, hard=False))["errors"]
+    assert error.exception_class.__name__ == "TaskLost"
+    assert "it is dead: offsider.PoisonPill: crashed 3 processes" in error.traceback
+
+
 def use_small_results(config):
     config.use(Results(result_max_bytes=10))
 

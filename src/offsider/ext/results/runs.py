@@ -156,14 +156,7 @@ class Runs:
         keys, now = self._here.redis.keys, self._here.config.clock.now
 
         def arguments(outcome: Outcome, goes: Destination) -> Sequence[Argument] | None:
-            new = settled(control, outcome, goes, rules, now())
-            return new.arguments(
-                keys,
-                job.jid,
-                job.shown_name,
-                most=rules.finished_per_class,
-                list_life_seconds=rules.keep_state_seconds,
-            )
+            return settled(control, outcome, goes, rules, now()).arguments(keys, job.jid, job.shown_name, rules)
 
         return arguments
 

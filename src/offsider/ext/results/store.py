@@ -27,6 +27,7 @@ from typing import Any, cast
 
 from offsider.core.job_id import FailedRun, JobInfo, Progress, State
 from offsider.core.payload import encode_text
+from offsider.ext.results.rules import Rules
 from offsider.storage.effects import ArgumentsOf, Effect
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
@@ -155,9 +156,7 @@ class Settled:
     process: str
     fields: Mapping[str, Argument]
 
-    def arguments(
-        self, keys: Keys, jid: str, name: str, *, most: int, list_life_seconds: float, only_known: bool = False
-    ) -> list[Argument]:
+    def arguments(self, keys: Keys, jid: str, name: str, rules: Rules, *, only_known: bool = False) -> list[Argument]:
         """Return the arguments of `SETTLE` for a job of this class."""
         channel = job_key(keys, jid) if self.ended else ""
         noted, about = f"- {jid} {self.process}", dict(self.fields)
@@ -165,16 +164,12 @@ class Settled:
             noted = f"{self.duration_ms} {jid} {self.process}"
             about |= {"ms": self.duration_ms, "process": self.process}
         head: list[Argument] = [self.state, _ms(self.life_seconds), channel, int(only_known), name, repr(self.at)]
-        return [*head, most, _ms(list_life_seconds), noted, *_flat(about)]
+        return [*head, rules.finished_per_class, _ms(rules.keep_state_seconds), noted, *_flat(about)]
 
 
-def settle_keys(keys: Keys, jid: str, name: str) -> list[str]:
-    return [job_key(keys, jid), done_key(keys, name), classes_key(keys)]
-
-
-def settling(keys: Keys, jid: str, name: str, arguments: ArgumentsOf) -> Effect:
-    """Return the effect that writes the state of a job with its outcome."""
-    return Effect(SETTLE, settle_keys(keys, jid, name), arguments)
+def settling(keys: Keys, jid: str, name: str, arguments: Sequence[Argument] | ArgumentsOf) -> Effect:
+    """Return the effect that writes a new state of a job, for a run with its outcome."""
+    return Effect(SETTLE, [job_key(keys, jid), done_key(keys, name), classes_key(keys)], arguments)
 
 
 def cancel_call(keys: Keys, jid: str, *, hard: bool, now: float) -> Call:

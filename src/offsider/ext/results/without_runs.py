@@ -130,12 +130,4 @@ class Operations:
             process="",
             fields=fields,
         )
-        arguments = new.arguments(
-            keys,
-            jid,
-            name,
-            most=self._rules.finished_per_class,
-            list_life_seconds=self._rules.keep_state_seconds,
-            only_known=ended,
-        )
-        return Effect(store.SETTLE, store.settle_keys(keys, jid, name), arguments)
+        return store.settling(keys, jid, name, new.arguments(keys, jid, name, self._rules, only_known=ended))
