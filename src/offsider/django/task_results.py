@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 
 from offsider.core.error_text import class_of, traceback_of
+from offsider.ext.results.states import WAITING
 
 if TYPE_CHECKING:
     from offsider.ext.results.store import Stored
@@ -21,10 +22,7 @@ if TYPE_CHECKING:
 #: The tasks framework: of Django 6, or the backport.
 PACKAGE = "django.tasks" if find_spec("django.tasks") else "django_tasks"
 _base = import_module(f"{PACKAGE}.base")
-_STATUS = dict.fromkeys(("scheduled", "queued", "retrying"), "READY") | {
-    "running": "RUNNING",
-    "succeeded": "SUCCESSFUL",
-}
+_STATUS = dict.fromkeys(WAITING, "READY") | {"running": "RUNNING", "succeeded": "SUCCESSFUL"}
 
 
 class TaskLost(Exception):

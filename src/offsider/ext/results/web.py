@@ -22,6 +22,7 @@ from offsider.config.web_tab import (
 from offsider.ext.results import store
 from offsider.ext.results.reader import Reader
 from offsider.ext.results.rules import KEEP_RESULT, TRACK
+from offsider.ext.results.states import WAITING
 
 if TYPE_CHECKING:
     from offsider.config.web_tab import Block, WebRequest
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 PATH = "/finished"
 _MOST = 200
-_NOT_ENDED = frozenset({"scheduled", "queued", "running", "retrying"})
+_NOT_ENDED = WAITING | {"running"}
 _TONES = {"succeeded": "good", "cancelled": "", "expired": "", "failed": "bad", "dead": "bad"}
 
 
