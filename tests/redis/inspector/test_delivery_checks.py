@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from offsider.inspector.doctor import delivery_checks
 from offsider.inspector.doctor.finding import Severity
 from tests.redis.inspector.examined import OURS, RUBYS, examined, payload, register, severity
+from tests.tagged import client_of
 
 DEAD = "gone:9:deadbeef0000"
 
@@ -49,6 +51,19 @@ def test_a_lock_that_never_expires(redis_url, raw_redis):
     assert finding.fix == f"redis-cli DEL offsider:alive:{OURS}"
     raw_redis.expire(f"offsider:alive:{OURS}", 60)
     assert severity(examined(redis_url), "locks") == "ok"
+
+
+@pytest.mark.needs("redis-server")
+def test_the_fix_of_a_lock_works_at_every_node_of_a_cluster(cluster):
+    with client_of(cluster.url) as client:
+        register(client, knows=["A"])
+        client.persist(f"offsider:alive:{OURS}")
+        program, *words = examined(cluster.url)["locks"].fix.split()
+        deleted = subprocess.run(
+            [program, "-p", str(cluster.others()[0].port), *words], check=True, capture_output=True, text=True
+        )
+        assert deleted.stdout.strip() == "1"
+        assert not client.exists(f"offsider:alive:{OURS}")
 
 
 def test_jobs_that_were_due_long_ago(redis_url, raw_redis):

@@ -39,12 +39,12 @@ def test_findings_are_sorted_by_severity(redis_url, raw_redis):
     assert severities == sorted(severities, reverse=True)
 
 
-@pytest.mark.parametrize("url, message", [("redis://localhost:1", "cannot be reached")])
-def test_a_server_that_is_away_is_a_finding(url, message):
+@pytest.mark.parametrize("url", ["redis://localhost:1", "redis+cluster://localhost:1,localhost:2"])
+def test_a_server_that_is_away_is_a_finding(url):
     [finding] = examined(url).values()
     assert (finding.check, finding.severity) == ("server", Severity.ERROR)
-    assert message in finding.what
-    assert "redis-cli -u redis://localhost:1" in finding.fix
+    assert "cannot be reached" in finding.what
+    assert finding.fix == "check redis.url: redis-cli -u redis://localhost:1 PING"
 
 
 def test_a_wrong_password_is_a_finding_without_the_password(embedded_url):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from contextlib import ExitStack
 
 import pytest
@@ -54,6 +55,20 @@ def test_a_server_that_has_thrown_keys_away(make_server):
     findings = [finding for finding in _all(server.url) if finding.check == "eviction"]
     assert sorted(finding.severity for finding in findings) == [Severity.OK, Severity.ERROR]
     assert "has evicted" in findings[0].what
+
+
+@pytest.mark.needs("redis-server")
+def test_the_fix_of_a_setting_changes_every_node_of_a_cluster(cluster):
+    for node in cluster.nodes:
+        node.raw.config_set("appendfsync", "no")
+    try:
+        command, _, _ = examined(cluster.url)["persistence"].fix.partition(" (")
+        subprocess.run(command.replace("HOST:PORT", cluster.others()[0].address).split(), check=True)
+        assert {node.raw.config_get("appendfsync")["appendfsync"] for node in cluster.nodes} == {"everysec"}
+    finally:
+        for node in cluster.nodes:
+            node.raw.config_set("appendfsync", "everysec")
+    assert severity(examined(cluster.url), "persistence") == "ok"
 
 
 def _all(url: str):

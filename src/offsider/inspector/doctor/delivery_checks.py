@@ -50,7 +50,7 @@ def check_locks(facts: Facts) -> Iterator[Finding]:
             "locks",
             f"{listed(stuck)} will never expire",
             why="workers wait forever for such a key to expire, so jobs of dead processes are not requeued",
-            fix=f"redis-cli DEL {stuck[0]}",
+            fix=f"{facts.redis_cli} DEL {stuck[0]}",
         )
     else:
         yield ok("locks", "no lock is stuck")
@@ -79,14 +79,14 @@ def check_keyspace(facts: Facts) -> Iterator[Finding]:
             "foreign lists",
             f"private lists of other reliable fetchers exist: {listed(found.foreign_lists)}",
             why="only processes of Sidekiq Pro or GitLab requeue the jobs in them",
-            fix="if no such process runs anymore, start one once, or move each job: redis-cli LMOVE",
+            fix=f"if no such process runs anymore, start one once, or move each job: {facts.redis_cli} LMOVE",
         )
     if found.deploy_locks:
         yield warn(
             "deploy locks",
             f"{listed(found.deploy_locks)} will never expire",
             why="deploys with these labels are not recorded",
-            fix=f"redis-cli DEL {found.deploy_locks[0]}",
+            fix=f"{facts.redis_cli} DEL {found.deploy_locks[0]}",
         )
     yield from _other_prefixes(facts, found.prefixes)
     if not found.complete:

@@ -20,6 +20,7 @@ from offsider.inspector.doctor.process_checks import PROCESS_CHECKS
 from offsider.inspector.doctor.queue_checks import QUEUE_CHECKS
 from offsider.inspector.doctor.server_checks import CLOCK_CHECKS, SERVER_CHECKS, check_scripts
 from offsider.storage.clocks import compare
+from offsider.storage.cluster import plain_urls
 from offsider.storage.redis import Redis
 from offsider.storage.server_info import server_info
 
@@ -103,5 +104,5 @@ def _unreachable(here: Installation, failure: OffsiderError) -> Finding:
         "server",
         f"{where} {kind}: {failure}",
         why="clients cannot push to it, and its workers cannot run jobs",
-        fix=f"check {setting}: redis-cli -u {where} PING",
+        fix=f"check {setting}: redis-cli -u {plain_urls(where)[0]} PING",
     )

@@ -43,6 +43,11 @@ class Facts:
     known: Mapping[str, Mapping[str, str]]
 
     @property
+    def redis_cli(self) -> str:
+        """The program for a command with a key; with ``-c`` it follows the redirections of a Cluster."""
+        return "redis-cli -c" if self.here.settings.is_cluster else "redis-cli"
+
+    @property
     def ours(self) -> frozenset[str]:
         """The identities of our processes."""
         return frozenset(lists.identity for lists in self.owners)

@@ -49,7 +49,7 @@ def check_queue_types(facts: Facts) -> Iterator[Finding]:
             "queue types",
             f"these keys are not lists: {listed([facts.redis.keys.queue(queue) for queue in odd])}",
             why="pushes to these queues fail, and workers cannot claim jobs from them",
-            fix=f"find the program that wrote them: redis-cli TYPE {facts.redis.keys.queue(odd[0])}",
+            fix=f"find the program that wrote them: {facts.redis_cli} TYPE {facts.redis.keys.queue(odd[0])}",
         )
 
 

@@ -102,7 +102,7 @@ def check_eviction(info: ServerInfo) -> Iterator[Finding]:
             "eviction",
             f"maxmemory-policy is {info.policy}",
             why="a full server evicts jobs instead of rejecting new ones",
-            fix="redis-cli CONFIG SET maxmemory-policy noeviction (and in redis.conf)",
+            fix=f"{_config_set(info)} maxmemory-policy noeviction (and in redis.conf)",
         )
 
 
@@ -113,7 +113,7 @@ def check_persistence(info: ServerInfo) -> Iterator[Finding]:
             "persistence",
             "neither AOF nor RDB is on",
             why="a restart of the server loses all jobs",
-            fix="redis-cli CONFIG SET appendonly yes (and in redis.conf)",
+            fix=f"{_config_set(info)} appendonly yes (and in redis.conf)",
         )
 
 
@@ -168,7 +168,7 @@ def check_evicted(info: ServerInfo) -> Iterator[Finding]:
             "eviction",
             f"the server has evicted {info.evicted} keys since its start, because its memory was full",
             why="whole queues may be lost",
-            fix="redis-cli CONFIG SET maxmemory-policy noeviction, and add memory",
+            fix=f"{_config_set(info)} maxmemory-policy noeviction, and add memory",
         )
 
 
@@ -179,14 +179,14 @@ def check_durability(info: ServerInfo) -> Iterator[Finding]:
             "persistence",
             "only snapshots (RDB) are written",
             why="a crash loses jobs pushed since the last snapshot, and jobs finished since then run again",
-            fix="redis-cli CONFIG SET appendonly yes (and in redis.conf)",
+            fix=f"{_config_set(info)} appendonly yes (and in redis.conf)",
         )
     elif info.aof and info.fsync == "no":
         yield warn(
             "persistence",
             "the operating system decides when to flush the append-only file (appendfsync no)",
             why="a power loss loses up to half a minute of jobs",
-            fix="redis-cli CONFIG SET appendfsync everysec (and in redis.conf)",
+            fix=f"{_config_set(info)} appendfsync everysec (and in redis.conf)",
         )
     elif info.aof:
         yield ok("persistence", "the append-only file is on")
@@ -276,7 +276,7 @@ def check_replicas(info: ServerInfo) -> Iterator[Finding]:
             "replicas",
             f"{info.good_replicas or 0} of at least {info.least_replicas} replicas are in sync",
             why="the server rejects all writes (NOREPLICAS) until enough replicas are in sync",
-            fix="repair the replicas, or redis-cli CONFIG SET min-replicas-to-write 0",
+            fix=f"repair the replicas, or {_config_set(info)} min-replicas-to-write 0",
         )
 
 
@@ -290,6 +290,11 @@ SERVER_CHECKS = (
     check_replicas,
 )
 CLOCK_CHECKS = (check_latency, check_clock)
+
+
+def _config_set(info: ServerInfo) -> str:
+    """The command that changes a setting: of the server, or of every node of a Cluster."""
+    return f"redis-cli {'--cluster call HOST:PORT ' if info.cluster else ''}CONFIG SET"
 
 
 def _size(amount: int) -> str:
