@@ -4,6 +4,9 @@ Fixtures
     redis_url       URL of an empty server, a Valkey; the test runs once on each server that OFFSIDER_TEST_SERVERS
                     names, as in `OFFSIDER_TEST_SERVERS="redis7 valkey"`. With `redis7-cluster` or `valkey-cluster`
                     it is a Cluster of three primaries with replicas; `dev.py full` plays all tests on both
+    tag             the beginning of every key there: the hash tag of a Cluster, else empty
+    replicas        the number of its replicas: 1 on a Cluster, else 0
+    other_url       URL of another empty server: another database of it, or a server beside a Cluster
     raw_redis       a plain redis-py client of that server, for seeding and reading (replies are bytes)
     server          that server itself (an EmbeddedServer: folder, pid, url)
     embedded_url    URL of the empty Valkey alone, where one server is sufficient
@@ -20,6 +23,7 @@ A part that is missing on this machine skips its tests with the reason; under CI
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -42,7 +46,7 @@ from tests import postgresql
 from tests.certificates import Certificates, make_certificates
 from tests.clusters import Cluster, running
 from tests.parts import HOW_TO_GET, is_here
-from tests.tagged import ON_CLUSTER, client_of, skip_on_cluster
+from tests.tagged import ON_CLUSTER, client_of, is_cluster, prefix_of, skip_on_cluster
 from tests.threads import our_threads
 from tests.waiting import wait_for
 
@@ -113,10 +117,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Print what was skipped, in the last line of the run."""
+    """Print what was skipped, in the last line of the run, and note it for that of `dev.py test` and `dev.py full`."""
     skipped = config.stash.get(SKIPPED, None)
     if skipped:
-        print(f"skipped: {'; '.join(f'{count} x {reason}' for reason, count in skipped.most_common())}")
+        lines = [f"{count} x {reason}" for reason, count in skipped.most_common()]
+        print(f"skipped: {'; '.join(lines)}")
+        if note := os.environ.get("OFFSIDER_TEST_SKIPS"):
+            with Path(note).open("a") as file:
+                file.writelines(f"{line}\n" for line in lines)
 
 
 # ------------------------------------------------------------------------------------- servers
@@ -171,6 +179,35 @@ def server(
 @pytest.fixture
 def embedded_url(server_of: Callable[[str], EmbeddedServer | Cluster]) -> str:
     return emptied(server_of(KINDS[0] if KINDS[0].endswith(CLUSTER) else "valkey")).url
+
+
+@pytest.fixture
+def tag(redis_url: str) -> str:
+    """The beginning of every key of the server under test, for a key prefix of the test's own."""
+    return prefix_of(redis_url)
+
+
+@pytest.fixture
+def replicas(redis_url: str) -> int:
+    """The number of replicas of the server under test."""
+    return int(is_cluster(redis_url))
+
+
+@pytest.fixture
+def other_url(redis_url: str, other_url_of: Callable[[str], str]) -> str:
+    return other_url_of(redis_url)
+
+
+@pytest.fixture
+def other_url_of(server_of: Callable[[str], EmbeddedServer | Cluster]) -> Callable[[str], str]:
+    """Returns the URL of a server that shares nothing with one under test."""
+
+    def get(url: str) -> str:
+        if is_cluster(url):
+            return emptied(server_of(KINDS[0].removesuffix(CLUSTER))).url
+        return re.sub(r"(?<=db=)\d+$|(?<=/)\d+$", "3", url)
+
+    return get
 
 
 @pytest.fixture

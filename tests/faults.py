@@ -1,5 +1,7 @@
 """A TCP proxy before a server that fails on request: replies lost or held, connections reset or refused.
 
+It stands before the primary of a Cluster, and hides the other nodes.
+
     with FaultProxy(server.url) as proxy:
         pool = Redis(RedisSettings(url=proxy.url), size=1)
         proxy.lose_reply(b"LPUSH")      # the server executes it, the caller gets no reply
@@ -23,17 +25,17 @@ from contextlib import suppress
 from typing import Self
 from urllib.parse import urlsplit
 
-from tests.tagged import skip_on_cluster
+from tests.tagged import is_cluster, primary_url
 
 _RST = struct.pack("ii", 1, 0)
+_CLUSTER_SLOTS = b"$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n"
 
 
 class FaultProxy:
     """Stands between clients and one server; made for one test."""
 
     def __init__(self, url: str) -> None:
-        skip_on_cluster(url, "its nodes redirect clients past a proxy")
-        self._target = urlsplit(url)
+        self._target = urlsplit(primary_url(url))
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
         self._faults: list[tuple[bytes, bool]] = []
@@ -44,7 +46,9 @@ class FaultProxy:
         self._flowing = threading.Event()
         self._flowing.set()
         self._refusing = False
-        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
+        port = self._listener.getsockname()[1]
+        self.url = f"redis+cluster://127.0.0.1:{port}" if is_cluster(url) else f"redis://127.0.0.1:{port}/0"
+        self._slots = b"*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n" % port
         #: set when a reply has come that waits for `release`
         self.holding = threading.Event()
         #: requests or replies lost up to now
@@ -142,6 +146,9 @@ class FaultProxy:
                 while not self._flowing.wait(0.05):
                     if client not in self._open:  # the connection broke in between
                         return
+                if _CLUSTER_SLOTS in data:
+                    self._show_slots(client)
+                    continue
                 with sending:
                     fault = self._fault(data)
                     if fault is not None:
@@ -150,6 +157,12 @@ class FaultProxy:
                             break
                     server.sendall(data)
         self._end(client, server)
+
+    def _show_slots(self, client: socket.socket) -> None:
+        """Reply to CLUSTER SLOTS, so that the nodes do not send the client past this proxy."""
+        with self._lock:
+            self.connections -= 1  # this one is only for the question
+        client.sendall(self._slots)
 
     def _replies(
         self, client: socket.socket, server: socket.socket, doomed: threading.Event, sending: threading.Lock

@@ -33,6 +33,9 @@ class NarrowProxy(FaultProxy):
             while data := client.recv(1 << 16):
                 reader.feed(data)
                 while (command := reader.gets()) is not False:
+                    if command[:2] == [b"CLUSTER", b"SLOTS"]:
+                        self._show_slots(client)
+                        continue
                     known = command[0].upper() not in self._missing
                     server.sendall(hiredis.pack_command(tuple(command) if known else (b"MISSING",)))
         self._end(client, server)

@@ -28,6 +28,11 @@ def is_cluster(url: str) -> bool:
     return url != plain_urls(url)[0]
 
 
+def prefix_of(url: str) -> str:
+    """The beginning of every key: the default hash tag on a Cluster, else empty."""
+    return DEFAULT_PREFIX if is_cluster(url) else ""
+
+
 def skip_on_cluster(url: str, reason: str) -> None:
     """Skip a test that cannot run on a Cluster."""
     if is_cluster(url):
@@ -40,8 +45,14 @@ ON_CLUSTER = "on a Cluster:"
 
 def client_of(url: str, **options: Any) -> redis.Redis:
     """A client of a server, or of the primary of the default hash tag."""
+    kind = TaggedRedis if is_cluster(url) else redis.Redis
+    return kind.from_url(primary_url(url), **options)
+
+
+def primary_url(url: str) -> str:
+    """The URL of a server, or of the primary of the default hash tag."""
     if not is_cluster(url):
-        return redis.Redis.from_url(url, **options)
+        return url
     slot = key_slot(tag_of(DEFAULT_PREFIX).encode())
     for seed in plain_urls(url):
         with redis.Redis.from_url(seed) as node:
@@ -51,7 +62,7 @@ def client_of(url: str, **options: Any) -> redis.Redis:
                 continue
         for first, last, (host, port, *_), *_ in slots:
             if first <= slot <= last:
-                return TaggedRedis(host=host.decode(), port=port, **options)
+                return f"redis://{host.decode()}:{port}/0"
     raise LookupError(url)
 
 

@@ -2,6 +2,8 @@
 
 Fixtures
     url       of the server
+    tag       the beginning of every key there: the hash tag of a Cluster, else empty
+    other_url URL of another empty server
     stored    a plain redis-py client of it
     workers   starts worker processes; all are gone after the test
     ledger    what their jobs noted
@@ -9,7 +11,7 @@ Fixtures
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ import redis
 
 from tests.process.ledger import Ledger
 from tests.process.workers import Workers
-from tests.tagged import client_of
+from tests.tagged import client_of, prefix_of
 
 
 @pytest.fixture
@@ -29,6 +31,16 @@ def url(embedded_url: str) -> str:
 def stored(url: str) -> Iterator[redis.Redis]:
     with client_of(url) as client:
         yield client
+
+
+@pytest.fixture
+def other_url(url: str, other_url_of: Callable[[str], str]) -> str:
+    return other_url_of(url)
+
+
+@pytest.fixture
+def tag(url: str) -> str:
+    return prefix_of(url)
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from collections import Counter
 import pytest
 import redis
 
-from tests.databases import at_database
 from tests.process.stored import push, sorted_set, waiting
 from tests.process.workers import ROOT
 from tests.waiting import wait_for
@@ -44,15 +43,15 @@ server = "bulk"
 
 
 @pytest.fixture
-def bulk(url):
-    with redis.Redis.from_url(at_database(url, 1)) as client:
+def bulk(other_url):
+    with redis.Redis.from_url(other_url) as client:
         yield client
 
 
 @pytest.fixture
-def settings(workers, url):
+def settings(workers, url, other_url):
     workers.write(APP, "app.py")
-    return workers.write(SETTINGS.format(url=at_database(url, 1)), "offsider.toml")
+    return workers.write(SETTINGS.format(url=other_url), "offsider.toml")
 
 
 def migrate(workers, *words):

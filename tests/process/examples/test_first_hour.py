@@ -16,11 +16,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-import redis
 
 from offsider.embedded.folder import free_port
 from tests.docs.snippets import ROOT, Snippet, snippets
 from tests.process.examples.terminal import Terminal
+from tests.tagged import client_of
 from tests.waiting import wait_for
 
 PAGE = ROOT / "docs" / "internals" / "first-hour.md"
@@ -109,7 +109,7 @@ def hour(request: pytest.FixtureRequest, tmp_path: Path, embedded_url: str) -> I
 
 
 def processed(url: str) -> int:
-    with redis.Redis.from_url(url) as client:
+    with client_of(url) as client:
         return int(client.get("stat:processed") or 0)
 
 

@@ -20,11 +20,13 @@ from offsider.client import Client
 from offsider.config.installation import Installation
 from offsider.ext.unique import Locks
 from offsider.jobs import registry
+from offsider.storage.cluster import DEFAULT_PREFIX
 from tests.process.dying_migration import UNIQUE, configuration, migrate
 from tests.process.workers import ROOT
 from tests.redis.inspector.migrating import JOBS, every_job, in_queue, in_set, push, raw_job
 
 NAMES = ("shop.mail", "shop.report", "shop.rest", "Ruby::HardJob")
+HELD = f"{DEFAULT_PREFIX}offsider:limits:jobs:A"
 DEATHS = ("before", "after")
 SCORES = {n: 1_700_000_000 + n / 7 for n in range(100, 112)}
 
@@ -62,8 +64,8 @@ def fill(main: redis.Redis, *others: redis.Redis) -> Counter[tuple[str, int]]:
     for place in ("schedule", "retry"):
         numbers = [n for n in SCORES if (n % 2 == 0) == (place == "retry")]
         main.zadd(place, {raw_job(NAMES[n // 2 % 4], n): SCORES[n] for n in numbers})
-    main.sadd("offsider:places", "offsider:limits:jobs:A")
-    main.lpush("offsider:limits:jobs:A", *(raw_job(NAMES[n % 4], n) for n in range(60, 68)))
+    main.sadd("offsider:places", HELD)
+    main.lpush(HELD, *(raw_job(NAMES[n % 4], n) for n in range(60, 68)))
     for client in others:
         push(client, "slow", [raw_job(NAMES[n % 3], n, "slow") for n in range(20, 26)])
         client.zadd("retry", {raw_job("shop.rest", 200, "slow"): 5})

@@ -127,9 +127,8 @@ def test_the_server_is_named_by_the_environment(workers, stored, ledger, variabl
     worker.stopped()
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_a_key_prefix_is_before_every_key(workers, stored, ledger):
-    worker = workers.start(environ={"OFFSIDER_REDIS_KEY_PREFIX": "resque:gitlab:"})
+def test_a_key_prefix_is_before_every_key(tag, workers, stored):
+    worker = workers.start(environ={"OFFSIDER_REDIS_KEY_PREFIX": f"{tag}resque:gitlab:"})
     stored.lpush("resque:gitlab:queue:default", b'{"class":"Failing","args":[],"jid":"a"}')
     wait_for(lambda: stored.zcard("resque:gitlab:retry") == 1)
     worker.stopped()

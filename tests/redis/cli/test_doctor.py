@@ -142,22 +142,20 @@ def test_an_application_that_was_asked_for_has_to_be_there():
     assert "nowhere_to_be_found" in result.output
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_extensions_are_examined_on_the_server_that_was_named(application, tmp_path, redis_url):
-    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{redis_url}"\nkey_prefix = "bulk:"\n')
+def test_extensions_are_examined_on_the_server_that_was_named(application, tmp_path, redis_url, tag):
+    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{redis_url}"\nkey_prefix = "{tag}bulk:"\n')
     assert "0 concurrency limits, 0 held jobs" in call("-r", application, "--server", "bulk").output
 
 
 @pytest.fixture
-def two_servers(tmp_path, redis_url, raw_redis):
+def two_servers(tmp_path, redis_url, raw_redis, tag):
     """The first server is fine; on the second a job waits in an unserved queue."""
-    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{redis_url}"\nkey_prefix = "bulk:"\n')
+    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{redis_url}"\nkey_prefix = "{tag}bulk:"\n')
     register(raw_redis, knows=["A"])
     raw_redis.sadd("bulk:queues", "mail")
     raw_redis.lpush("bulk:queue:mail", b'{"class":"A","args":[],"jid":"a","queue":"mail"}')
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_every_server_is_examined_and_named_where_something_was_found(two_servers):
     result = call()
     assert result.exit_code == 2
@@ -169,7 +167,6 @@ def test_every_server_is_examined_and_named_where_something_was_found(two_server
     ]
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_one_server_is_examined_alone(two_servers):
     assert "mail" not in call("--server", "main").output
     assert call("--server", "bulk").output.startswith("error  no worker serves mail")

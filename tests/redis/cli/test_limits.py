@@ -133,14 +133,13 @@ def test_on_a_terminal_it_asks_before_it_clears(config, held, monkeypatch):
 
 
 @pytest.fixture
-def bulk(config, tmp_path):
+def bulk(config, tmp_path, tag):
     """A second server in the file, and the limits of it alone."""
-    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{config.redis.url}"\nkey_prefix = "bulk:"\n')
-    config.add_server("bulk", url=config.redis.url, key_prefix="bulk:")
+    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{config.redis.url}"\nkey_prefix = "{tag}bulk:"\n')
+    config.add_server("bulk", url=config.redis.url, key_prefix=f"{tag}bulk:")
     return Limits(Installation.of(config, "bulk"), everywhere=False)
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_all_servers_are_changed_and_shown(config, bulk):
     call("set", "HardJob", "2")
     bulk.pause("HardJob")
@@ -172,9 +171,8 @@ def test_an_alias_selects_its_class_and_an_unknown_name_is_refused(config, held,
     assert "HardJob" in outcome.output
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_another_server_is_asked_for_by_its_name(config, tmp_path):
-    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{config.redis.url}"\nkey_prefix = "bulk:"\n')
+def test_another_server_is_asked_for_by_its_name(config, tmp_path, tag):
+    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{config.redis.url}"\nkey_prefix = "{tag}bulk:"\n')
     assert call("--server", "bulk", "set", "HardJob", "2").exit_code == 0
     assert list(Limits(config)) == []
     assert "HardJob" in call("--server", "bulk").output

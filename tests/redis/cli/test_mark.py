@@ -8,7 +8,6 @@ import sys
 from offsider import Config
 from offsider.config.installation import Installation
 from offsider.inspector import Deploys
-from tests.databases import at_database
 
 
 def mark(redis_url: str, *words: str, folder=None) -> subprocess.CompletedProcess[str]:
@@ -49,8 +48,8 @@ def test_a_server_that_is_away_is_a_message(tmp_path):
     assert "cannot be reached" in ended.stderr
 
 
-def test_a_deploy_is_noted_on_every_server_of_the_configuration(redis_url, raw_redis, tmp_path):
-    (tmp_path / "offsider.toml").write_text(f'servers.bulk.url = "{at_database(redis_url, 1)}"\n')
+def test_a_deploy_is_noted_on_every_server_of_the_configuration(redis_url, raw_redis, tmp_path, other_url):
+    (tmp_path / "offsider.toml").write_text(f'servers.bulk.url = "{other_url}"\n')
     assert mark(redis_url, "v1", folder=tmp_path).stdout == "marked: v1\n"
     config = Config.load(tmp_path / "offsider.toml", environ={"REDIS_URL": redis_url})
     now = config.clock.now()

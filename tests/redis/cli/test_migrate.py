@@ -14,7 +14,6 @@ from offsider.config.default import set_default_config
 from offsider.config.installation import Installation
 from offsider.inspector import Migration, MigrationReport
 from offsider.jobs import registry
-from tests.databases import at_database
 from tests.redis.inspector.migrating import JOBS, in_queue, in_set, push, raw_job, two_servers
 
 SETTINGS = """\
@@ -30,12 +29,12 @@ rules = [["urgency=high", "urgent"], ["tags=bulk", "slow", "bulk"], ["*", "defau
 
 
 @pytest.fixture(autouse=True)
-def here(redis_url, monkeypatch, tmp_path):
+def here(redis_url, monkeypatch, tmp_path, other_url):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("REDIS_URL", redis_url)
     (tmp_path / "shop_to_migrate.py").write_text(JOBS)
-    (tmp_path / "offsider.toml").write_text(SETTINGS.format(url=at_database(redis_url, 1)))
+    (tmp_path / "offsider.toml").write_text(SETTINGS.format(url=other_url))
     with registry.isolated():
         monkeypatch.delitem(migrate.sys.modules, "shop_to_migrate", raising=False)
         yield
@@ -43,8 +42,8 @@ def here(redis_url, monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def bulk(redis_url):
-    with redis_py.Redis.from_url(at_database(redis_url, 1)) as client:
+def bulk(other_url):
+    with redis_py.Redis.from_url(other_url) as client:
         yield client
 
 
@@ -216,10 +215,10 @@ def test_many_classes_are_summarized(raw_redis):
     assert " and 2 more" in call("--preview").output
 
 
-def test_progress_is_shown_on_a_terminal(redis_url, raw_redis, capsys, monkeypatch):
+def test_progress_is_shown_on_a_terminal(redis_url, raw_redis, capsys, monkeypatch, other_url):
     push(raw_redis, "old", [raw_job("shop.mail", n) for n in range(5)])
     monkeypatch.setattr(migrate.sys.stderr, "isatty", lambda: True, raising=False)
-    config = two_servers(redis_url)
+    config = two_servers(redis_url, other_url)
     migrate._with_progress(Migration(config).preview)
     Installation.of(config).close()
     assert "5 scanned" in capsys.readouterr().err

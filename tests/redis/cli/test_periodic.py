@@ -14,7 +14,6 @@ from offsider.config.installation import Installation
 from offsider.ext.periodic.entry import make
 from offsider.ext.periodic.store import Line, PeriodicStore
 from offsider.jobs import registry
-from tests.databases import at_database
 
 APP = """
 from offsider import Config, job
@@ -147,10 +146,10 @@ def test_the_check_names_an_invalid_expression(tmp_path):
     assert "periodic job 'a': cron: '61 * * * *' is invalid: Bad minute" in result.output
 
 
-def test_a_job_that_is_on_two_servers_is_acted_on_on_both(store, redis_url, tmp_path):
-    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{at_database(redis_url, 3)}"')
+def test_a_job_that_is_on_two_servers_is_acted_on_on_both(store, other_url, tmp_path):
+    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{other_url}"')
     there = Config()
-    there.redis.url = at_database(redis_url, 3)
+    there.redis.url = other_url
     elsewhere = PeriodicStore(Installation.of(there).redis)
     elsewhere.publish([make("hourly", "@hourly", "A")], 1.0, 1e9)
     head, *lines = call("list").output.splitlines()

@@ -113,22 +113,22 @@ KEPT = "locks of unique jobs in these queues stay until a worker releases them"
 
 
 @pytest.fixture
-def locked(tmp_path, redis_url, monkeypatch):
+def locked(tmp_path, redis_url, monkeypatch, tag):
     """The name of an application whose unique jobs wait in default: on main, and on the server bulk."""
     (tmp_path / "shop_of_locks.py").write_text(UNIQUE)
     monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{redis_url}"\nkey_prefix = "bulk:"\n')
+    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{redis_url}"\nkey_prefix = "{tag}bulk:"\n')
     with registry.isolated():
         monkeypatch.delitem(sys.modules, "shop_of_locks", raising=False)
         yield "shop_of_locks"
 
 
 @pytest.fixture
-def push_again(locked, redis_url):
+def push_again(locked, redis_url, tag):
     """push_again("bulk"): whether the server stores another push of the jobs that wait there already."""
     config = Config()
     config.redis.url = redis_url
-    config.add_server("bulk", url=redis_url, key_prefix="bulk:")
+    config.add_server("bulk", url=redis_url, key_prefix=f"{tag}bulk:")
     config.use(Unique())
     module = importlib.import_module(locked)
 
@@ -141,13 +141,11 @@ def push_again(locked, redis_url):
     Installation.of(config).close()
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_the_locks_of_cleared_jobs_are_freed_by_the_extensions_of_the_application(locked, push_again):
     assert call("clear", "--yes", "-r", locked, "default").output == "default: 2 jobs deleted\n"
     assert push_again() == [True, True]
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_the_application_of_the_file_frees_them_as_well(locked, push_again, tmp_path):
     with (tmp_path / "offsider.toml").open("a") as file:
         file.write(f'[worker]\nrequire = "{locked}"\n')
@@ -155,7 +153,6 @@ def test_the_application_of_the_file_frees_them_as_well(locked, push_again, tmp_
     assert push_again() == [True, True]
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_they_are_freed_on_the_server_that_is_cleared(locked, push_again):
     words = ["--server", "bulk", "clear", "--yes", "-r", locked, "default"]
     assert call(*words).output == "default: 2 jobs deleted\n"
@@ -163,7 +160,6 @@ def test_they_are_freed_on_the_server_that_is_cleared(locked, push_again):
     assert push_again("main") == [False, False]
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_without_the_application_a_note_says_that_locks_are_kept(push_again):
     result = call("clear", "--yes", "default")
     assert KEPT in result.output

@@ -10,7 +10,6 @@ from click.testing import CliRunner
 
 from offsider.cli.main import main
 from offsider.config.default import set_default_config
-from tests.databases import at_database
 
 WEB_1, WEB_2, OTHER = "web-1:17:0123456789ab", "web-1:18:ab0123456789", "db-7:17:fedcba987654"
 
@@ -168,9 +167,9 @@ def test_the_server_is_that_of_the_configuration_file(tmp_path, redis_url, monke
 
 
 @pytest.fixture
-def elsewhere(redis_url, tmp_path):
+def elsewhere(other_url, tmp_path):
     """A worker of a second server, which is another database."""
-    url = at_database(redis_url, 1)
+    url = other_url
     (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{url}"\n')
     with redis.Redis.from_url(url) as client:
         register(client, "bulk-1:17:0123456789ab")

@@ -12,7 +12,6 @@ from offsider import __version__
 from offsider.cli import stats
 from offsider.cli.main import main
 from offsider.core.errors import RedisUnavailable
-from tests.databases import at_database
 from tests.redis.inspector.examined import OURS, payload, push, register
 
 
@@ -144,8 +143,8 @@ def test_watching_ends_well_at_ctrl_c(monkeypatch, stocked):
     assert result.output.endswith("3.0\n")
 
 
-def test_one_of_several_servers_is_selected(stocked, redis_url, tmp_path):
-    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{at_database(redis_url, 1)}"\n')
+def test_one_of_several_servers_is_selected(stocked, other_url, tmp_path):
+    (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{other_url}"\n')
     counts = [json.loads(call("overview", "--json", *words).output) for words in ((), ("--server", "bulk"))]
     assert [each["processed"] for each in counts] == [12_345, 0]
 

@@ -52,16 +52,14 @@ def test_the_table_shows_mode_time_and_reason_of_each_switch(config):
     assert export.startswith("app.Export  deferred by 2 min 0 s  0 s ago  in ")
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_a_server_without_the_switch_is_named(config, tmp_path):
+def test_a_server_without_the_switch_is_named(config, tmp_path, tag):
     Switches(config).drop("HardJob")
-    (tmp_path / "offsider.toml").write_text(f'[servers.twin]\nurl = "{config.redis.url}"\nkey_prefix = "twin:"\n')
+    (tmp_path / "offsider.toml").write_text(f'[servers.twin]\nurl = "{config.redis.url}"\nkey_prefix = "{tag}twin:"\n')
     assert "    not set on twin: set it again" in call().output.splitlines()
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_a_server_with_another_switch_is_named(config, tmp_path):
-    (tmp_path / "offsider.toml").write_text(f'[servers.twin]\nurl = "{config.redis.url}"\nkey_prefix = "twin:"\n')
+def test_a_server_with_another_switch_is_named(config, tmp_path, tag):
+    (tmp_path / "offsider.toml").write_text(f'[servers.twin]\nurl = "{config.redis.url}"\nkey_prefix = "{tag}twin:"\n')
     call("defer", "HardJob")
     Switches(config).drop("HardJob")
     assert "    different on twin: set it again" in call().output.splitlines()

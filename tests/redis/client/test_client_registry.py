@@ -93,11 +93,10 @@ def test_a_refused_job_still_raises(make_client, make_server):
         make_client(config_for(server.url)).push(PUSH)
 
 
-@pytest.mark.not_on_cluster("its primaries have replicas")
-def test_replicas_are_still_waited_for(make_client, redis_url, raw_redis):
+def test_replicas_are_still_waited_for(make_client, redis_url, raw_redis, replicas):
     from offsider.core.errors import NotReplicated
 
     with pytest.raises(NotReplicated) as caught:
-        make_client(config_for(redis_url)).push(PUSH, wait_replicas=1)
-    assert caught.value.reached == 0
+        make_client(config_for(redis_url)).push(PUSH, wait_replicas=replicas + 1)
+    assert caught.value.reached == replicas
     assert raw_redis.llen("queue:default") == 1

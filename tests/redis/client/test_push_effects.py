@@ -12,10 +12,9 @@ from offsider.config.installation import Installation
 from offsider.core.errors import QueueFull, RedisRefused
 from offsider.ext.unique import Unique
 from offsider.inspector import Queue, ScheduledSet
+from offsider.storage.cluster import DEFAULT_PREFIX
 from offsider.storage.effects import Effect
 from offsider.storage.scripts import Script
-
-pytestmark = pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 
 NOTE = Script("note", source="#!lua\nreturn redis.call('RPUSH', KEYS[1], ARGV[1])\n")
 
@@ -31,7 +30,7 @@ class Members:
 
     def effects(self, push, at):
         self.asked.append((push.payload["jid"], at))
-        return [Effect(NOTE, [f"members:{push.payload['colour']}"], [push.payload["jid"]])]
+        return [Effect(NOTE, [f"{DEFAULT_PREFIX}members:{push.payload['colour']}"], [push.payload["jid"]])]
 
 
 @pytest.fixture
@@ -54,7 +53,7 @@ def client(config):
 
 
 def noted(raw_redis, colour="red"):
-    return [jid.decode() for jid in raw_redis.lrange(f"members:{colour}", 0, -1)]
+    return [jid.decode() for jid in raw_redis.lrange(f"{DEFAULT_PREFIX}members:{colour}", 0, -1)]
 
 
 RED = {"class": "X", "args": [], "colour": "red"}
@@ -83,7 +82,7 @@ def test_each_job_of_a_bulk_push_has_its_own(client, config, raw_redis):
 
 
 def test_jobs_can_share_an_effect_that_gets_the_jid_of_each(client, config, members, monkeypatch, raw_redis):
-    shared = [Effect(NOTE, ["members:red"], None)]
+    shared = [Effect(NOTE, [f"{DEFAULT_PREFIX}members:red"], None)]
     monkeypatch.setattr(members, "effects", lambda push, at: shared)
     jids = [client.push(RED), *client.push_bulk({**RED, "args": [[n] for n in range(3)]})]
     assert noted(raw_redis) == jids
@@ -127,10 +126,12 @@ def test_a_queue_that_refuses_a_job_gives_it_no_effect(client, raw_redis):
 
 
 def test_an_effect_that_fails_is_logged_and_the_job_is_stored(client, members, raw_redis, caplog, monkeypatch):
-    raw_redis.set("members:red", "no list")
+    raw_redis.set(f"{DEFAULT_PREFIX}members:red", "no list")
 
     def both(push, at):
-        return [Effect(NOTE, [f"members:{colour}"], [push.payload["jid"]]) for colour in ("red", "blue")]
+        return [
+            Effect(NOTE, [f"{DEFAULT_PREFIX}members:{colour}"], [push.payload["jid"]]) for colour in ("red", "blue")
+        ]
 
     monkeypatch.setattr(members, "effects", both)
     jid = client.push(RED)

@@ -15,7 +15,6 @@ from offsider.core.errors import NotReplicated, QueueFull, RedisRefused, RedisUn
 from offsider.core.payload import decode
 from offsider.jobs import registry
 from offsider.storage import server_version
-from tests.databases import at_database
 from tests.faults import FaultProxy
 from tests.redis.client.clients import config_for
 from tests.snapshot import snapshot
@@ -53,10 +52,9 @@ def test_a_scheduled_bulk_push_gives_each_its_score(make_client, redis_url, raw_
     assert scores == {1: 4_102_444_801, 2: 4_102_444_802}
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_the_key_prefix_is_before_every_key(make_client, redis_url, raw_redis):
+def test_the_key_prefix_is_before_every_key(make_client, redis_url, raw_redis, tag):
     config = config_for(redis_url)
-    config.redis.key_prefix = "resque:gitlab:"
+    config.redis.key_prefix = f"{tag}resque:gitlab:"
     client = make_client(config)
     client.push({"class": "X", "args": []})
     client.push({"class": "X", "args": [], "at": 60})
@@ -95,11 +93,10 @@ def test_a_push_to_a_replica_raises_after_a_second_refusal(make_client, make_ser
     make_client(config_for(master.url)).push({"class": "X", "args": []})
 
 
-@pytest.mark.not_on_cluster("its primaries have replicas")
-def test_a_job_without_the_required_replicas_is_stored_and_reported(make_client, redis_url, raw_redis):
+def test_a_job_without_the_required_replicas_is_stored_and_reported(make_client, redis_url, raw_redis, replicas):
     with pytest.raises(NotReplicated) as caught:
-        make_client(config_for(redis_url)).push({"class": "X", "args": [], "jid": "abc"}, wait_replicas=1)
-    assert (caught.value.jid, caught.value.reached) == ("abc", 0)
+        make_client(config_for(redis_url)).push({"class": "X", "args": [], "jid": "abc"}, wait_replicas=replicas + 1)
+    assert (caught.value.jid, caught.value.reached) == ("abc", replicas)
     assert raw_redis.llen("queue:default") == 1
 
 
@@ -167,9 +164,11 @@ def test_a_client_that_never_pushed_can_be_closed(embedded_url):
     Client(config_for(embedded_url)).close()
 
 
-def test_each_job_is_pushed_to_the_server_of_its_route_and_a_batch_as_a_whole(make_client, redis_url, raw_redis):
+def test_each_job_is_pushed_to_the_server_of_its_route_and_a_batch_as_a_whole(
+    make_client, redis_url, raw_redis, other_url
+):
     config = config_for(redis_url)
-    bulk = config.add_server("bulk", url=at_database(redis_url, 3), key_prefix="b:")
+    bulk = config.add_server("bulk", url=other_url, key_prefix="b:")
     client = make_client(config)
     jid = client.push({"class": "HardJob", "args": [1]})
     other = client.push({"class": "HardJob", "args": [2], "server": "bulk"})

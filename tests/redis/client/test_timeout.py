@@ -134,10 +134,9 @@ def test_connecting_to_an_address_that_drops_packets_counts(make_client):
         check([timed(lambda: client.push(ITEM))], ambiguous=0)
 
 
-@pytest.mark.not_on_cluster("its primaries have replicas")
-def test_waiting_for_replicas_may_take_its_second_more(make_client, redis_url):
+def test_waiting_for_replicas_may_take_its_second_more(make_client, redis_url, replicas):
     with pytest.raises(NotReplicated):
-        make_client(impatient(redis_url)).push(ITEM, wait_replicas=1)
+        make_client(impatient(redis_url)).push(ITEM, wait_replicas=replicas + 1)
 
 
 def test_a_push_without_new_threads_connects_in_its_own(redis_url, raw_redis, monkeypatch):

@@ -31,11 +31,11 @@ WRITTEN = {
 
 
 @pytest.fixture
-def config(redis_url, monkeypatch):
+def config(redis_url, tag, monkeypatch):
     monkeypatch.setattr(subscriber, "IDLE_SECONDS", 0.02)  # tests wait for their threads
     config = Config()
     config.redis.url = redis_url
-    config.redis.key_prefix = "shop:"
+    config.redis.key_prefix = f"{tag}shop:"
     config.worker.queues = ["default"]
     for extension in (Unique, ConcurrencyLimits, Limiters, Results, Batches, Periodic):
         config.use(extension())
@@ -77,7 +77,6 @@ def jobs():
         )
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_each_family_is_what_the_server_says_of_its_keys(config, jobs, raw_redis):
     client, limits = Client(config), Limits(config)
     limits.set("Held", 1)

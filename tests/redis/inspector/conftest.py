@@ -16,6 +16,12 @@ def config(redis_url: str) -> Config:
 
 
 @pytest.fixture
+def redis_cli(tag: str) -> str:
+    """How fixes call redis-cli for a command with a key: on a Cluster it follows redirections."""
+    return "redis-cli -c" if tag else "redis-cli"
+
+
+@pytest.fixture
 def removed(config: Config) -> list[JobRemoved]:
     """Every job_removed event from now on."""
     heard: list[JobRemoved] = []

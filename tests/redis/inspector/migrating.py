@@ -10,7 +10,6 @@ from typing import Any
 import redis
 
 from offsider.config.config import Config
-from tests.databases import at_database
 
 RULES = [["urgency=high", "urgent"], ["tags=bulk", "slow", "bulk"], ["*", "default"]]
 JOBS = """
@@ -27,11 +26,11 @@ def rest(*args): ...
 """
 
 
-def two_servers(url: str) -> Config:
-    """``main`` and ``bulk``: two databases of a server."""
+def two_servers(url: str, other_url: str) -> Config:
+    """``main`` and ``bulk``: two servers that share nothing."""
     config = Config()
     config.redis.url = url
-    config.add_server("bulk", url=at_database(url, 1))
+    config.add_server("bulk", url=other_url)
     config.routing.rules = RULES
     return config
 

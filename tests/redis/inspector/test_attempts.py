@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from offsider.config.installation import Installation
 from offsider.inspector import Attempt, Attempts, RetrySet
 from offsider.storage import attempts, job_sets
@@ -26,10 +24,9 @@ def test_a_job_that_never_failed_has_none(config):
     assert Attempts.of("nobody", config) == []
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_attempts_are_deleted_with_their_job(config):
     redis = Installation.of(config).redis
-    job_sets.add(redis, "retry", b'{"class":"A","args":[],"jid":"a"}', 1.0)
+    job_sets.add(redis, redis.keys.retry, b'{"class":"A","args":[],"jid":"a"}', 1.0)
     attempts.add(redis, [("a", json.dumps(TOLD).encode(), 60.0)], 1.8e9)
     (entry,) = RetrySet(config)
     assert entry.delete()

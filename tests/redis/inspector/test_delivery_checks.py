@@ -42,13 +42,12 @@ def test_jobs_of_live_processes_are_not_orphans(redis_url, raw_redis):
     assert severity(examined(redis_url), "orphans") == "ok"
 
 
-@pytest.mark.not_on_cluster("the test compares names of keys")
-def test_a_lock_that_never_expires(redis_url, raw_redis):
+def test_a_lock_that_never_expires(redis_url, raw_redis, tag, redis_cli):
     register(raw_redis, knows=["A"])
     raw_redis.persist(f"offsider:alive:{OURS}")
     finding = examined(redis_url)["locks"]
     assert finding.severity is Severity.ERROR
-    assert finding.fix == f"redis-cli DEL offsider:alive:{OURS}"
+    assert finding.fix == f"{redis_cli} DEL {tag}offsider:alive:{OURS}"
     raw_redis.expire(f"offsider:alive:{OURS}", 60)
     assert severity(examined(redis_url), "locks") == "ok"
 
@@ -86,20 +85,18 @@ def test_private_lists_of_sidekiq_pro(redis_url, raw_redis):
     assert f"queue:sq|{RUBYS}|default" in finding.what
 
 
-@pytest.mark.not_on_cluster("the test compares names of keys")
-def test_a_lock_of_a_deploy_mark_that_never_expires(redis_url, raw_redis):
+def test_a_lock_of_a_deploy_mark_that_never_expires(redis_url, raw_redis, tag, redis_cli):
     raw_redis.set("deploylock-abc", "2026")
     finding = examined(redis_url)["deploy locks"]
-    assert (finding.severity, finding.fix) == (Severity.WARN, "redis-cli DEL deploylock-abc")
+    assert (finding.severity, finding.fix) == (Severity.WARN, f"{redis_cli} DEL {tag}deploylock-abc")
 
 
-@pytest.mark.not_on_cluster("the test compares names of keys")
-def test_clients_and_workers_that_differ_in_their_prefix(redis_url, raw_redis):
+def test_clients_and_workers_that_differ_in_their_prefix(redis_url, raw_redis, tag):
     register(raw_redis, knows=["A"])
     raw_redis.sadd("shop:queues", "default")
     finding = examined(redis_url)["prefix"]
     assert finding.severity is Severity.WARN
-    assert finding.what == "there is no queue under the prefix '', but there are queues under 'shop:'"
+    assert finding.what == f"there is no queue under the prefix '{tag}', but there are queues under '{tag}shop:'"
 
 
 def test_two_applications_may_share_a_server(redis_url, raw_redis):

@@ -54,18 +54,17 @@ def test_a_wrong_password_is_a_finding_without_the_password(embedded_url):
     assert "hush" not in repr(finding)
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 @pytest.mark.parametrize("prefix", ["", "shop:"])
-def test_the_permissions_of_a_worker_suffice_to_examine_stored_jobs(redis_url, raw_redis, prefix):
+def test_the_permissions_of_a_worker_suffice_to_examine_stored_jobs(redis_url, raw_redis, prefix, tag):
     page = (ROOT / "docs" / "deployment.md").read_text()
     name, rules = re.search(r"^user (\S+) (.+)$", page, re.MULTILINE).groups()
-    rules = rules.replace("~*", f"~{prefix}*")
+    rules = rules.replace("~*", f"~{tag}{prefix}*")
     raw_redis.execute_command("ACL", "SETUSER", name, *rules.split())
     raw_redis.sadd(f"{prefix}queues", "mail")
     raw_redis.lpush(f"{prefix}queue:mail", payload("A", "mail"))
     raw_redis.sadd("other:queues", "mail")
     try:
-        found = examined(redis_url, username=name, password="secret", key_prefix=prefix)
+        found = examined(redis_url, username=name, password="secret", key_prefix=tag + prefix)
     finally:
         raw_redis.execute_command("ACL", "DELUSER", name)
     assert {check for check in found if "the check failed" in found[check].what} == set()

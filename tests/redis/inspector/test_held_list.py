@@ -6,9 +6,10 @@ import pytest
 
 from offsider.config.default import set_default_config
 from offsider.inspector import HeldList, JobFilter
+from offsider.storage.cluster import DEFAULT_PREFIX
 from tests.redis.inspector.payloads import job
 
-KEY = "offsider:list"
+KEY = f"{DEFAULT_PREFIX}offsider:list"
 
 
 @pytest.fixture
@@ -18,18 +19,15 @@ def held(config, raw_redis):
     return HeldList(KEY, config)
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_lists_with_jobs_are_found_by_their_keys(config, held):
     assert HeldList.keys(config) == [KEY]
     assert (len(held), len(HeldList("elsewhere", config))) == (500, 0)
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_page_begins_with_the_next_job(held):
     assert [(record.args[0], record.position) for record in held.page(1, 2)] == [(1, 1), (2, 2)]
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 @pytest.mark.parametrize("most", [None, 1, 7])
 def test_a_scan_finds_every_job_that_fits_part_by_part(held, most):
     found, cursor, scanned = [], "", 0
@@ -44,7 +42,6 @@ def test_a_scan_finds_every_job_that_fits_part_by_part(held, most):
     assert scanned == 500
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_the_default_server_is_this_processs(config, held):
     before = set_default_config(config)
     try:

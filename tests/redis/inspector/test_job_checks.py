@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
-import pytest
-
 from offsider.inspector.doctor.finding import Severity
 from tests.redis.inspector.examined import OURS, RUBYS, examined, payload, push, register, severity
 
@@ -80,14 +78,13 @@ def test_a_day_on_which_most_runs_fail(redis_url, raw_redis):
     assert severity(examined(redis_url), "failures") == "none"
 
 
-@pytest.mark.not_on_cluster("the test compares names of keys")
-def test_a_queue_key_of_the_wrong_type(redis_url, raw_redis):
+def test_a_queue_key_of_the_wrong_type(redis_url, raw_redis, tag, redis_cli):
     raw_redis.sadd("queues", "default", "odd")
     raw_redis.set("queue:odd", "text")
     finding = examined(redis_url)["queue types"]
     assert (finding.severity, finding.fix) == (
         Severity.ERROR,
-        "find the program that wrote them: redis-cli TYPE queue:odd",
+        f"find the program that wrote them: {redis_cli} TYPE {tag}queue:odd",
     )
 
 

@@ -318,9 +318,8 @@ def test_many_invalid_jobs_are_killed_into_wrappers(any_set, raw_redis):
     assert {entry.key_part for entry in dead} == {entry.jid for entry in dead}
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_a_key_prefix_is_before_every_key(config, raw_redis):
-    config.redis.key_prefix = "app:"
+def test_a_key_prefix_is_before_every_key(config, raw_redis, tag):
+    config.redis.key_prefix = f"{tag}app:"
     raw_redis.zadd("app:retry", {job(1): FUTURE, job(2): FUTURE})
     first, second = RetrySet(config)
     assert first.kill()

@@ -15,10 +15,12 @@ from offsider.core.errors import ConfigurationError, QueueFull, RedisUnavailable
 from offsider.inspector.migration import Migration, Relocation, moving
 from offsider.jobs import registry
 from offsider.storage import migration
+from offsider.storage.cluster import DEFAULT_PREFIX
 from offsider.storage.migration import Step
-from tests.databases import at_database
 from tests.redis.inspector.migrating import JOBS, every_job, in_queue, in_set, push, raw_job, two_servers
 from tests.snapshot import snapshot
+
+HELD = f"{DEFAULT_PREFIX}offsider:limits:jobs:A"
 
 
 @pytest.fixture(autouse=True)
@@ -29,15 +31,15 @@ def jobs():
 
 
 @pytest.fixture
-def config(redis_url):
-    config = two_servers(redis_url)
+def config(redis_url, other_url):
+    config = two_servers(redis_url, other_url)
     yield config
     Installation.of(config).close()
 
 
 @pytest.fixture
-def bulk(redis_url, raw_redis):
-    with redis_py.Redis.from_url(at_database(redis_url, 1)) as client:
+def bulk(other_url, raw_redis):
+    with redis_py.Redis.from_url(other_url) as client:
         yield client
 
 
@@ -155,8 +157,8 @@ def test_a_queue_is_renamed_with_all_that_names_it(config, filled, raw_redis, bu
 
 
 def hold(client, raws):
-    client.sadd("offsider:places", "offsider:limits:jobs:A")
-    client.lpush("offsider:limits:jobs:A", *raws)
+    client.sadd("offsider:places", HELD)
+    client.lpush(HELD, *raws)
 
 
 def test_held_jobs_are_routed_when_they_resume(config, raw_redis, bulk):
@@ -171,7 +173,7 @@ def test_held_jobs_are_routed_when_they_resume(config, raw_redis, bulk):
     report = Migration(config).run()
     assert (report.moved, report.looked_at, report.undeclared) == (600, 1_200, {"Ruby::HardJob": 300})
     assert every_job(raw_redis, bulk) == before
-    held = [json.loads(raw) for raw in reversed(raw_redis.lrange("offsider:limits:jobs:A", 0, -1))]
+    held = [json.loads(raw) for raw in reversed(raw_redis.lrange(HELD, 0, -1))]
     assert [job["args"][0] for job in held] == [n for n in range(900) if n % 3 != 1]
     assert {(job["class"], job["queue"]) for job in held} == {("shop.mail", "urgent"), ("Ruby::HardJob", "old")}
     assert in_queue(bulk, "slow") == [("shop.report", n) for n in range(1, 900, 3)]
@@ -180,7 +182,7 @@ def test_held_jobs_are_routed_when_they_resume(config, raw_redis, bulk):
 def test_held_jobs_of_a_renamed_queue_move_to_the_new_one(config, raw_redis):
     hold(raw_redis, [raw_job("Ruby::HardJob", n, ("old", "other")[n % 2]) for n in range(6)])
     assert Migration(config, renames={"old": "new"}).run().moved == 3
-    held = [json.loads(raw)["queue"] for raw in reversed(raw_redis.lrange("offsider:limits:jobs:A", 0, -1))]
+    held = [json.loads(raw)["queue"] for raw in reversed(raw_redis.lrange(HELD, 0, -1))]
     assert held == ["new", "other"] * 3
 
 
@@ -194,7 +196,8 @@ def test_progress_is_reported_page_by_page(config, filled):
 def leave(config, server, *numbers):
     """Jobs of the queue ``old`` are in transit, as after a migration that was killed."""
     jobs = [Step(raw_job("shop.report", n), raw_job("shop.report", n, "slow"), "queue:slow", server) for n in numbers]
-    migration.move(Installation.of(config, "main").redis, "queue:old", jobs)
+    redis = Installation.of(config, "main").redis
+    migration.move(redis, redis.keys.queue("old"), jobs)
 
 
 def in_transit(raw_redis) -> int:
@@ -294,11 +297,11 @@ def full(make_server):
 
 
 @pytest.mark.parametrize("how", ["full", "away"])
-def test_a_server_that_fails_keeps_no_job_of_the_others_from_moving(how, full, redis_url, raw_redis):
+def test_a_server_that_fails_keeps_no_job_of_the_others_from_moving(how, full, redis_url, raw_redis, other_url):
     push(raw_redis, "old", [raw_job(("shop.report", "shop.rest")[n % 2], n) for n in range(6)])
     raw_redis.zadd("retry", {raw_job("shop.report", 6): 1, raw_job("shop.mail", 7): 1})
     before = every_job(raw_redis)
-    config = two_servers(redis_url)
+    config = two_servers(redis_url, other_url)
     config.servers["bulk"].url = full if how == "full" else "redis://127.0.0.1:1/0"
     looked = Migration(config).preview()
     report = Migration(config).run()
@@ -314,25 +317,25 @@ def test_a_server_that_fails_keeps_no_job_of_the_others_from_moving(how, full, r
     assert in_transit(raw_redis) == 0
 
 
-def test_the_first_server_may_be_away_as_well(redis_url, raw_redis):
+def test_the_first_server_may_be_away_as_well(redis_url, raw_redis, other_url):
     push(raw_redis, "slow", [raw_job("shop.report", 1, "slow")])
-    config = two_servers(redis_url)
+    config = two_servers(redis_url, other_url)
     config.redis.url, config.servers["bulk"].url = "redis://127.0.0.1:1/0", redis_url
     report = Migration(config).run()
     Installation.of(config).close()
     assert (list(report.failures), report.looked_at, report.in_place) == (["main"], 1, 1)
 
 
-def test_without_any_server_there_is_nothing_to_report(redis_url):
-    config = two_servers(redis_url)
+def test_without_any_server_there_is_nothing_to_report(redis_url, other_url):
+    config = two_servers(redis_url, other_url)
     config.redis.url = config.servers["bulk"].url = "redis://127.0.0.1:1/0"
     for work in (Migration(config).preview, Migration(config).run):
         with pytest.raises(RedisUnavailable):
             work()
 
 
-def test_jobs_that_an_earlier_migration_left_wait_for_their_server(redis_url, raw_redis):
-    config = two_servers(redis_url)
+def test_jobs_that_an_earlier_migration_left_wait_for_their_server(redis_url, raw_redis, other_url):
+    config = two_servers(redis_url, other_url)
     config.servers["bulk"].url = "redis://127.0.0.1:1/0"
     push(raw_redis, "old", [raw_job("shop.report", 0), raw_job("shop.rest", 1)])
     leave(config, "bulk", 0)
@@ -376,11 +379,11 @@ def test_jobs_claimed_during_the_run_stay_with_their_workers(config, raw_redis, 
     assert report.moved + len([raw for raw in taken if json.loads(raw)["queue"] == "old"]) >= 1_300
 
 
-def test_two_migrations_at_once_lose_and_double_no_job(redis_url, raw_redis, bulk):
+def test_two_migrations_at_once_lose_and_double_no_job(redis_url, raw_redis, bulk, other_url):
     names = ["shop.report", "shop.rest", "Ruby::HardJob"]
     push(raw_redis, "old", [raw_job(names[n % 3], n) for n in range(3_000)])
     before = every_job(raw_redis, bulk)
-    configs = [two_servers(redis_url) for _ in range(2)]
+    configs = [two_servers(redis_url, other_url) for _ in range(2)]
     with ThreadPoolExecutor() as pool:
         reports = list(pool.map(lambda config: Migration(config).run(), configs))
     for config in configs:

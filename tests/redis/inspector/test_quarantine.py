@@ -91,9 +91,8 @@ def test_bytes_that_are_not_a_job_are_restored_unchanged(config, raw_redis, quar
     assert raw_redis.zscore("dead", b"\xff\nno job") == 5
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_a_key_prefix_is_before_every_key(config, raw_redis):
-    config.redis.key_prefix = "app:"
+def test_a_key_prefix_is_before_every_key(config, raw_redis, tag):
+    config.redis.key_prefix = f"{tag}app:"
     raw_redis.zadd("app:retry", {job(1): 1})
     raw_redis.lpush("app:queue:low", job(2))
     assert RetrySet(config).quarantine_all() == 1

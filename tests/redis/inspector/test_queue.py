@@ -128,9 +128,8 @@ def test_invalid_bytes_are_shown_and_deleted_like_jobs(queue, raw_redis):
     assert len(queue) == 0
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_a_key_prefix_is_before_every_key(config, raw_redis):
-    config.redis.key_prefix = "app:"
+def test_a_key_prefix_is_before_every_key(config, raw_redis, tag):
+    config.redis.key_prefix = f"{tag}app:"
     Client(config).push({"class": "X", "args": [], "queue": "low"})
     (low,) = Queue.all(config)
     low.pause()

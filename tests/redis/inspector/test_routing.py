@@ -8,7 +8,6 @@ from offsider.core.errors import RedisUnavailable
 from offsider.inspector import RulesInUse, rules_in_use
 from offsider.inspector.doctor.examination import examine
 from offsider.storage.clients import SeenClient, note_command
-from tests.databases import at_database
 from tests.redis.inspector.examined import OURS, RUBYS, register
 
 
@@ -47,9 +46,9 @@ def test_rules_with_most_users_are_first_and_ruby_processes_are_omitted(redis_ur
     ]
 
 
-def test_programs_of_all_servers_are_compared_and_one_that_is_away_is_left_out(redis_url, raw_redis):
+def test_programs_of_all_servers_are_compared_and_one_that_is_away_is_left_out(redis_url, raw_redis, other_url):
     config = config_for(redis_url)
-    config.add_server("bulk", url=at_database(redis_url, 3))
+    config.add_server("bulk", url=other_url)
     config.add_server("away", url="redis://localhost:1")
     push_from(config, ("web-1", "gunicorn", "abc"))
     push_from(Installation.of(config, "bulk"), ("web-2", "gunicorn", "old"), ("web-1", "gunicorn", "abc"))

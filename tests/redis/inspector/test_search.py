@@ -8,8 +8,11 @@ import pytest
 
 from offsider.config.default import set_default_config
 from offsider.inspector import Queue, RetrySet, search_everywhere
+from offsider.storage.cluster import DEFAULT_PREFIX
 from offsider.storage.queue_walk import digest
 from tests.redis.inspector.payloads import job
+
+HELD = f"{DEFAULT_PREFIX}offsider:"
 
 
 def through(text, config, **limits):
@@ -33,16 +36,15 @@ def everywhere(raw_redis):
     raw_redis.sadd("queues", "low", "a|b", "empty")
     for name in ("low", "a|b"):
         raw_redis.lpush(f"queue:{name}", *map(job, range(50)))
-    raw_redis.sadd("offsider:places", "offsider:b", "offsider:a", "offsider:empty")
+    raw_redis.sadd("offsider:places", f"{HELD}b", f"{HELD}a", f"{HELD}empty")
     for name in ("a", "b"):
-        raw_redis.lpush(f"offsider:{name}", *map(job, range(50)))
+        raw_redis.lpush(f"{HELD}{name}", *map(job, range(50)))
 
 
 WANTED = f"{7:024x}"
-PLACES = ["busy", "retry", "schedule", "dead", "queue:a|b", "queue:low", "held:offsider:a", "held:offsider:b"]
+PLACES = ["busy", "retry", "schedule", "dead", "queue:a|b", "queue:low", f"held:{HELD}a", f"held:{HELD}b"]
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 @pytest.mark.parametrize("budget_ms", [1_000, 0])
 def test_every_place_is_searched_in_order(config, everywhere, budget_ms):
     chunks = through(WANTED, config, budget_ms=budget_ms)
@@ -65,7 +67,6 @@ def test_the_key_leads_back_to_the_job(config, everywhere):
     assert record.jid == jid
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_search_that_has_found_enough_can_resume(config, everywhere):
     first, *others = through('"args":[', config, most=30)
     assert 30 <= len(first.entries) <= 60
@@ -74,21 +75,18 @@ def test_a_search_that_has_found_enough_can_resume(config, everywhere):
     assert all(len(chunk.entries) <= 60 for chunk in others)
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_queue_deleted_during_the_search_is_skipped(config, everywhere, raw_redis):
     raw_redis.srem("queues", "a|b")
     found = search_everywhere(WANTED, "queue:a|b|3", 1_000, config)
-    assert [one.where for one in found.entries] == ["queue:low", "held:offsider:a", "held:offsider:b"]
+    assert [one.where for one in found.entries] == ["queue:low", f"held:{HELD}a", f"held:{HELD}b"]
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_an_extension_list_deleted_during_the_search_is_skipped(config, everywhere, raw_redis):
-    raw_redis.delete("offsider:a")
-    found = search_everywhere(WANTED, "held:offsider:a|3", 1_000, config)
-    assert [one.where for one in found.entries] == ["held:offsider:b"]
+    raw_redis.delete(f"{HELD}a")
+    found = search_everywhere(WANTED, f"held:{HELD}a|3", 1_000, config)
+    assert [one.where for one in found.entries] == [f"held:{HELD}b"]
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 @pytest.mark.parametrize("cursor", ["x", "|", "retry", "busy|x", "nowhere|5"])
 def test_an_invalid_cursor_starts_from_the_beginning(config, everywhere, cursor):
     found = search_everywhere(WANTED, cursor, 1_000, config)
@@ -103,7 +101,6 @@ def test_nothing_is_found_by_no_text_and_nothing_where_nothing_is(config, everyw
     assert (empty.entries, empty.scanned, empty.total, empty.cursor) == ([], 0, 0, "")
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_the_default_configuration_is_that_of_this_process(config, everywhere):
     previous = set_default_config(config)
     try:

@@ -13,7 +13,6 @@ from offsider.config.config import Config
 from offsider.core.payload import encode
 from offsider.inspector import Shards
 from offsider.jobs import registry
-from tests.databases import at_database
 
 RULES = '[routing]\nrules = [["urgency=high", "urgent"], ["tags=slow", "slow", "other"], ["*", "default"]]\n'
 
@@ -25,23 +24,19 @@ def nothing_declared(monkeypatch):
 
 
 @pytest.fixture
-def other(redis_url):
-    """A second server as far as its data are concerned: another database."""
-    with redis.Redis.from_url(second(redis_url)) as client:
+def other(other_url):
+    """A client of the second server."""
+    with redis.Redis.from_url(other_url) as client:
         yield client
 
 
-def second(url):
-    return at_database(url, 1)
-
-
 @pytest.fixture
-def config_of(tmp_path, redis_url):
+def config_of(tmp_path, redis_url, other_url):
     """config_of('[shards.a]...'): a configuration of two servers, main and other."""
 
-    def load(text, other_url=""):
+    def load(text, url=""):
         file = tmp_path / "offsider.toml"
-        servers = f'[redis]\nurl = "{redis_url}"\n[servers.other]\nurl = "{other_url or second(redis_url)}"\n'
+        servers = f'[redis]\nurl = "{redis_url}"\n[servers.other]\nurl = "{url or other_url}"\n'
         file.write_text(f"{servers}{RULES}{text}")
         return Config.load(file, environ={})
 

@@ -14,6 +14,7 @@ from offsider.config.installation import Installation
 from offsider.core.errors import InvalidOptions
 from offsider.inspector import Stats
 from offsider.storage.activity import RATE_SECONDS, Activity, report
+from offsider.storage.cluster import DEFAULT_PREFIX
 from offsider.storage.redis import Redis
 from tests.redis.inspector.payloads import job
 
@@ -24,7 +25,6 @@ def test_an_empty_server_has_zeros(config):
     assert isinstance(read.default_queue_latency_seconds, float)
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_every_number_is_read(config, raw_redis):
     client = Client(config)
     client.push_bulk({"class": "X", "args": [[1], [2]], "queue": "low"})
@@ -37,9 +37,9 @@ def test_every_number_is_read(config, raw_redis):
     raw_redis.hset("one:1:ab", mapping={"info": "{}", "busy": 3})
     raw_redis.hset("two:2:cd", mapping={"info": "{}", "busy": 4})
     raw_redis.sadd("paused", "low")
-    raw_redis.sadd("offsider:places", "offsider:a", "offsider:b")
-    raw_redis.lpush("offsider:a", "1", "2")
-    raw_redis.lpush("offsider:b", "3")
+    raw_redis.sadd("offsider:places", *(f"{DEFAULT_PREFIX}offsider:{name}" for name in "ab"))
+    raw_redis.lpush(f"{DEFAULT_PREFIX}offsider:a", "1", "2")
+    raw_redis.lpush(f"{DEFAULT_PREFIX}offsider:b", "3")
     read = Stats.read(config)
     assert replace(read, default_queue_latency_seconds=0, queue_summaries=()) == Stats(
         processed=1234,

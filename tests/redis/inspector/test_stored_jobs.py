@@ -10,6 +10,7 @@ from offsider.core.payload import encode
 from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.queue import Queue
 from offsider.inspector.stored_jobs import StoredJobs, stored_jobs
+from offsider.storage.cluster import DEFAULT_PREFIX
 
 
 @pytest.fixture
@@ -45,12 +46,12 @@ def test_nothing_is_stored(config):
     assert stored_jobs(Installation.of(config), {"A": bool}) == {"A": StoredJobs({}, 0)}
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_running_held_migrating_and_quarantined_jobs_are_counted_too(config, raw_redis):
     raw_redis.hset("offsider:owners", "host:1:abc", '{"default": ["low"]}')
     raw_redis.lpush("offsider:working:host:1:abc:default:low", job("A", 1))
-    raw_redis.sadd("offsider:places", "offsider:limits:jobs:A")
-    raw_redis.lpush("offsider:limits:jobs:A", job("A", 2), job("A", 3, 4))
+    held = f"{DEFAULT_PREFIX}offsider:limits:jobs:A"
+    raw_redis.sadd("offsider:places", held)
+    raw_redis.lpush(held, job("A", 2), job("A", 3, 4))
     raw_redis.sadd("offsider:migrating", "bulk")
     raw_redis.lpush("offsider:migrating:bulk", b"m1 - queue:low\n" + job("A", 5))
     raw_redis.sadd("queues", "low")
@@ -60,8 +61,8 @@ def test_running_held_migrating_and_quarantined_jobs_are_counted_too(config, raw
         "A": StoredJobs(
             {
                 "running": 1,
-                "offsider:migrating:bulk": 1,
-                "offsider:limits:jobs:A": 2,
+                Installation.of(config).redis.keys.migrating("bulk"): 1,
+                held: 2,
                 "quarantine": 1,
             },
             1,
@@ -82,9 +83,8 @@ def test_a_job_claimed_during_the_scan_is_counted_once(config, raw_redis):
     assert stored_jobs(Installation.of(config), {"A": claim})["A"].places == {"running": 2, "schedule": 1}
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_every_configured_server_is_scanned(config, raw_redis, redis_url):
-    config.add_server("bulk", url=redis_url, key_prefix="bulk:")
+def test_every_configured_server_is_scanned(config, raw_redis, redis_url, tag):
+    config.add_server("bulk", url=redis_url, key_prefix=f"{tag}bulk:")
     raw_redis.zadd("retry", {job("A", 1): 1})
     raw_redis.zadd("bulk:retry", {job("A", 2): 1})
     found = stored_jobs(Installation.of(config), {"A": lambda record: False})

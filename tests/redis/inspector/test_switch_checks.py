@@ -53,18 +53,16 @@ def test_a_switch_of_last_week_was_perhaps_forgotten(redis_url, raw_redis, confi
     assert "offsider switches clear HardJob" in finding.fix
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_a_switch_that_a_server_does_not_have_is_found(redis_url, raw_redis, config):
-    config.add_server("twin", url=redis_url, key_prefix="twin:")
+def test_a_switch_that_a_server_does_not_have_is_found(redis_url, raw_redis, config, tag):
+    config.add_server("twin", url=redis_url, key_prefix=f"{tag}twin:")
     Switches(config).drop("HardJob")
     switches.clear(Installation.of(config, "twin").redis, "HardJob")
     (finding,) = [one for one in examine(config) if one.check == "partial switches"]
     assert finding.what == "not every server has the kill switch of HardJob (not on twin)"
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_a_server_that_has_another_switch_is_found(redis_url, raw_redis, config):
-    config.add_server("twin", url=redis_url, key_prefix="twin:")
+def test_a_server_that_has_another_switch_is_found(redis_url, raw_redis, config, tag):
+    config.add_server("twin", url=redis_url, key_prefix=f"{tag}twin:")
     Switches(config).drop("HardJob")
     switches.put(Installation.of(config, "twin").redis, switches.Switch("HardJob", "defer", delay_seconds=60.0))
     (finding,) = [one for one in examine(config) if one.check == "partial switches"]

@@ -97,9 +97,8 @@ def test_if_no_server_responds_an_error_is_raised():
             act(Switches(config))
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_a_server_that_has_another_switch_of_the_class_is_named(config, redis_url):
-    config.add_server("twin", url=redis_url, key_prefix="twin:")
+def test_a_server_that_has_another_switch_of_the_class_is_named(config, redis_url, tag):
+    config.add_server("twin", url=redis_url, key_prefix=f"{tag}twin:")
     Switches(config).defer("HardJob", 60, lasting=3600)
     assert Switches(config).look().switches[0].differs_on == ()
     Switches(Installation.of(config, "twin")).drop("SoftJob")
@@ -109,9 +108,8 @@ def test_a_server_that_has_another_switch_of_the_class_is_named(config, redis_ur
     assert (soft.differs_on, soft.missing_on) == ((), ())
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_a_switch_missing_on_one_server_is_marked(config, redis_url):
-    config.add_server("twin", url=redis_url, key_prefix="twin:")
+def test_a_switch_missing_on_one_server_is_marked(config, redis_url, tag):
+    config.add_server("twin", url=redis_url, key_prefix=f"{tag}twin:")
     Switches(config).drop("HardJob")
     switches.count(Installation.of(config).redis, {"HardJob": 1})
     switches.count(Installation.of(config, "twin").redis, {"HardJob": 2})
@@ -123,15 +121,14 @@ def test_a_switch_missing_on_one_server_is_marked(config, redis_url):
     assert (switch.missing_on, switch.acted) == (("main",), 2)
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_known_jobs_are_those_reported_by_live_workers(config, raw_redis):
+def test_known_jobs_are_those_reported_by_live_workers(config, raw_redis, tag):
     raw_redis.sadd("processes", "a:1:x", "ruby:2:y")
     for identity in ("a:1:x", "ruby:2:y"):
         raw_redis.hset(identity, mapping={"info": "{}"})
     assert known_jobs(Installation.of(config)) == frozenset()
     processes.publish_jobs(Installation.of(config).redis, "a:1:x", {"app.Export": "5ca1ab1e"})
     assert known_jobs(Installation.of(config)) == frozenset({"app.Export"})
-    config.add_server("twin", url=config.redis.url, key_prefix="twin:")
+    config.add_server("twin", url=config.redis.url, key_prefix=f"{tag}twin:")
     raw_redis.sadd("twin:processes", "b:1:x")
     raw_redis.hset("twin:b:1:x", mapping={"info": "{}"})
     processes.publish_jobs(Installation.of(config, "twin").redis, "b:1:x", {"app.Heavy": "5ca1ab1e"})

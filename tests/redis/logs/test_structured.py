@@ -68,7 +68,8 @@ class Inside:
         return self.jid
 
     def stored(self) -> bytes:
-        raw = Installation.of(self.config).redis.call("LINDEX", "queue:theirs", 0)
+        redis = Installation.of(self.config).redis
+        raw = redis.call("LINDEX", redis.keys.queue("theirs"), 0)
         self.jid = decode(raw)["jid"]
         return raw
 
@@ -120,11 +121,11 @@ def stores_one_whose_queue_gets_no_name(inside):
 
 def frees_a_lost_lock(inside):
     inside.push(unique_for=60)
-    Installation.of(inside.config).redis.call("DEL", "queue:theirs")
-    Reaper(Installation.of(inside.config).redis, age_seconds=0).run()
+    redis = Installation.of(inside.config).redis
+    redis.call("DEL", redis.keys.queue("theirs"))
+    Reaper(redis, age_seconds=0).run()
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize(
     "deed, message",

@@ -26,6 +26,7 @@ from offsider.storage import (
     working,
 )
 from offsider.storage.activity import Activity
+from offsider.storage.cluster import DEFAULT_PREFIX
 from offsider.storage.due_jobs import Due, Lease
 from offsider.storage.effects import run_alone
 from offsider.storage.error_groups import Noted
@@ -204,7 +205,8 @@ def _reclaim(redis: Redis) -> None:
 
 
 def left_behind(keys: Any, stored: dict[str, Any]) -> None:
-    """What the walk has to leave in Redis, seen by a snapshot."""
+    """What the walk has to leave in Redis, seen by a snapshot: one of a Cluster has no hash tag."""
+    stored = {key if key.startswith(keys.prefix) else DEFAULT_PREFIX + key: value for key, value in stored.items()}
     assert stored.pop(keys.queue("low")) == [b"due now", b"low 6", b"low 7", b"interrupted", b"low 5", b"orphan again"]
     assert stored.pop(keys.queues) == {b"high", b"low", b"moved"}
     assert stored.pop(keys.queue("moved")) == [b'{"moved":2}', b"moved 1"]

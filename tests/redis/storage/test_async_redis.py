@@ -45,8 +45,8 @@ def test_a_push_stores_the_same_as_the_other_facade(redis_url, raw_redis, pool):
     assert snapshot(raw_redis) == stored == {"queues": {b"default"}, "queue:default": [b"{}"]}
 
 
-def test_errors_are_raised_or_returned_in_the_list(redis_url):
-    commands = [("SET", "k", 1), ("LPUSH", "k", 1), ("GET", "k")]
+def test_errors_are_raised_or_returned_in_the_list(redis_url, tag):
+    commands = [("SET", f"{tag}k", 1), ("LPUSH", f"{tag}k", 1), ("GET", f"{tag}k")]
     with pytest.raises(RedisRefused) as refused:
         run(redis_url, lambda redis: redis.pipeline(commands))
     assert refused.value.code == "WRONGTYPE"
@@ -55,10 +55,10 @@ def test_errors_are_raised_or_returned_in_the_list(redis_url):
     assert (replies[0], replies[2]) == (b"OK", b"1")
 
 
-def test_a_lost_reply_is_ambiguous_and_the_push_is_not_repeated(redis_url, proxy, raw_redis):
+def test_a_lost_reply_is_ambiguous_and_the_push_is_not_repeated(redis_url, proxy, raw_redis, tag):
     proxy.lose_reply(b"LPUSH", times=3)
     with pytest.raises(RedisUnavailable) as failure:
-        run(proxy.url, lambda redis: redis.call("LPUSH", "queue:default", "{}"))
+        run(proxy.url, lambda redis: redis.call("LPUSH", f"{tag}queue:default", "{}"))
     assert failure.value.ambiguous
     assert raw_redis.lrange("queue:default", 0, -1) == [b"{}"]
     assert proxy.lost == 1
@@ -72,7 +72,7 @@ def test_a_server_that_cannot_be_reached_is_not_ambiguous(proxy):
 
 
 @pytest.mark.parametrize("how", ["reset", "close"])
-def test_an_idle_connection_that_broke_is_replaced_without_an_error(proxy, how):
+def test_an_idle_connection_that_broke_is_replaced_without_an_error(proxy, how, tag):
     async def use(redis):
         await redis.call("PING")
         (connection,) = next(iter(redis._pools.values())).free
@@ -80,7 +80,7 @@ def test_an_idle_connection_that_broke_is_replaced_without_an_error(proxy, how):
         async with asyncio.timeout(10):
             while not await redis._is_stale(connection, Exception):  # noqa: ASYNC110 - the loop has to see it first
                 await asyncio.sleep(0)
-        return await redis.call("INCR", "n")
+        return await redis.call("INCR", f"{tag}n")
 
     assert run(proxy.url, use) == 1
     assert proxy.connections == 2
@@ -119,13 +119,13 @@ def test_a_full_server_is_a_full_queue(make_server):
         run(server.url, lambda redis: redis.call("LPUSH", "l", 1))
 
 
-def test_cancelling_in_the_middle_of_a_call_does_not_poison_the_connection(proxy):
+def test_cancelling_in_the_middle_of_a_call_does_not_poison_the_connection(proxy, tag):
     """The reply of the cancelled call must not be taken for that of the next one."""
 
     async def use(redis):
-        await redis.call("SET", "k", "old")
+        await redis.call("SET", f"{tag}k", "old")
         proxy.hold()
-        call = asyncio.ensure_future(redis.call("GET", "k"))
+        call = asyncio.ensure_future(redis.call("GET", f"{tag}k"))
         await asyncio.to_thread(proxy.holding.wait)  # the server has carried it out
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -136,13 +136,13 @@ def test_cancelling_in_the_middle_of_a_call_does_not_poison_the_connection(proxy
     assert run(proxy.url, use) == [b"new 0", b"new 1", b"new 2"]
 
 
-def test_a_cancellation_is_never_swallowed(redis_url):
+def test_a_cancellation_is_never_swallowed(redis_url, tag):
     """Cancelled at any step, the call ends immediately with CancelledError or with its result."""
 
     async def use(redis):
         await redis.call("PING")
         for steps in range(12):
-            call = asyncio.ensure_future(redis.call("BLPOP", "never", 25))
+            call = asyncio.ensure_future(redis.call("BLPOP", f"{tag}never", 25))
             for _ in range(steps):
                 await asyncio.sleep(0)
             call.cancel()
@@ -154,9 +154,9 @@ def test_a_cancellation_is_never_swallowed(redis_url):
     assert run(redis_url, use) == b"PONG"
 
 
-def test_an_exhausted_pool_raises_with_the_next_step(redis_url):
+def test_an_exhausted_pool_raises_with_the_next_step(redis_url, tag):
     async def use(redis):
-        blocked = [asyncio.ensure_future(redis.call("BLPOP", "never", 1)) for _ in range(2)]
+        blocked = [asyncio.ensure_future(redis.call("BLPOP", f"{tag}never", 1)) for _ in range(2)]
         await asyncio.sleep(0)
         try:
             with pytest.raises(RedisUnavailable, match=r"raise redis\.client_pool_size") as failure:
@@ -171,29 +171,28 @@ def test_an_exhausted_pool_raises_with_the_next_step(redis_url):
     assert run(redis_url, use, pool_wait_seconds=0.01) == b"PONG"
 
 
-def test_many_tasks_share_few_connections(redis_url, raw_redis):
+def test_many_tasks_share_few_connections(redis_url, raw_redis, tag):
     with FaultProxy(redis_url) as counting:
-        run(counting.url, lambda redis: asyncio.gather(*(redis.call("INCR", "n") for _ in range(50))))
+        run(counting.url, lambda redis: asyncio.gather(*(redis.call("INCR", f"{tag}n") for _ in range(50))))
         assert raw_redis.get("n") == b"50"
         assert counting.connections <= 2
 
 
-def test_each_event_loop_has_connections_of_its_own_and_ended_loops_keep_none(redis_url):
+def test_each_event_loop_has_connections_of_its_own_and_ended_loops_keep_none(redis_url, tag):
     """A program may call asyncio.run for each push."""
     redis = AsyncRedis(RedisSettings(url=redis_url), size=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # the ended loops left their connections open
         for n in range(1, 6):
-            assert asyncio.run(redis.call("INCR", "n")) == n
+            assert asyncio.run(redis.call("INCR", f"{tag}n")) == n
             assert len(redis._pools) == 1
         redis._pools.clear()
         gc.collect()
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_the_asynchronous_facade_needs_the_same_settings(redis_url):
-    sync = Redis(RedisSettings(url=redis_url, key_prefix="p:"), size=1)
-    assert AsyncRedis(RedisSettings(url=redis_url, key_prefix="p:"), size=1).keys.queues == sync.keys.queues
+    sync = Redis(RedisSettings(url=redis_url, key_prefix="{p}:"), size=1)
+    assert AsyncRedis(RedisSettings(url=redis_url, key_prefix="{p}:"), size=1).keys.queues == sync.keys.queues
 
 
 def test_an_unusable_url_names_the_setting():

@@ -69,33 +69,37 @@ def test_a_set_of_the_wrong_type_is_an_error_beside_the_other(pool, raw_redis):
     assert schedule.members == [b"job"]
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_moves_precede_the_read(pool, raw_redis):
     raw_redis.zadd("retry", {"old": 1.0, "next": 2.0})
     raw_redis.zadd("schedule", {"early": FUTURE})
     moved, seen = turn(
-        pool, ("retry", [Move(b"old", b"new", "low")]), ("schedule", [Move(b"early", b"x", "low")]), limit=1
+        pool,
+        (pool.keys.retry, [Move(b"old", b"new", "low")]),
+        (pool.keys.schedule, [Move(b"early", b"x", "low")]),
+        limit=1,
     )
     assert moved == [[MoveResult.DONE], [MoveResult.GONE]]
     assert seen.sets[0].members == [b"next"]
     assert raw_redis.lrange("queue:low", 0, -1) == [b"new"]
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_refused_batch_does_not_block_the_other(pool, raw_redis):
     raw_redis.set("retry", "no set")
     raw_redis.zadd("schedule", {"old": 1.0})
-    moved, _ = turn(pool, ("retry", [Move(b"x", b"x", "low")]), ("schedule", [Move(b"old", b"new", "low")]))
+    moved, _ = turn(
+        pool,
+        (pool.keys.retry, [Move(b"x", b"x", "low")]),
+        (pool.keys.schedule, [Move(b"old", b"new", "low")]),
+    )
     assert isinstance(moved[0], RedisRefused)
     assert moved[1] == [MoveResult.DONE]
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_unknown_scripts_are_sent_as_text_and_the_read_is_last(pool, raw_redis):
     raw_redis.script_flush()
     raw_redis.script_load(due_jobs.DUE_JOBS.text)
     raw_redis.zadd("retry", {"old": 1.0})
-    moved, seen = turn(pool, ("retry", [Move(b"old", b"new", "low")]))
+    moved, seen = turn(pool, (pool.keys.retry, [Move(b"old", b"new", "low")]))
     assert moved == [[MoveResult.DONE]]
     assert not seen.is_due
     assert raw_redis.script_exists(ENQUEUE.sha) == [True]

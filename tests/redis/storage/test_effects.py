@@ -6,21 +6,22 @@ import pytest
 
 from offsider.core.errors import Fenced
 from offsider.storage import quarantine, scripts, working
+from offsider.storage.cluster import DEFAULT_PREFIX
 from offsider.storage.effects import Effect, EffectCalls, Together, run_alone
 from offsider.storage.pipelined import Pipelined
 from offsider.storage.redis import Redis, RedisSettings
 from offsider.storage.scripts import Script
 from offsider.storage.working import DeadSetLimits, Entry, Owner
 
-pytestmark = pytest.mark.not_on_cluster("the test uses keys without the hash tag")
-
 OWNER = Owner("host:1:a", "default")
 #: Adds a number to a counter, and returns the sum.
 ADD = Script("add", source="#!lua flags=allow-oom\nreturn redis.call('INCRBY', KEYS[1], ARGV[1])\n")
 NOTE = Script("note", source="#!lua flags=allow-oom\nredis.call('SET', KEYS[1], '1')\n")
 
+COUNTER, NOTED, LIST, OTHERS = (f"{DEFAULT_PREFIX}{name}" for name in ("counter", "note", "list", "others"))
 
-def add(number=1, key="counter"):
+
+def add(number=1, key=COUNTER):
     return Effect(ADD, [key], [number])
 
 
@@ -48,10 +49,10 @@ VERBS = {
 @pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
 def test_every_outcome_runs_its_effects_with_it(pool, raw_redis, claimed, verb):
     (entry,) = claimed(b"job")
-    together = Together(pool, [add(2), Effect(NOTE, ["note"]), add(5)])
+    together = Together(pool, [add(2), Effect(NOTE, [NOTED]), add(5)])
     assert verb(together, entry)
     assert together.replies == [2, None, 7]
-    assert (raw_redis.get("counter"), raw_redis.get("note")) == (b"7", b"1")
+    assert (raw_redis.get(COUNTER), raw_redis.get(NOTED)) == (b"7", b"1")
     assert raw_redis.llen(pool.keys.working(OWNER.identity, OWNER.capsule, "q")) == 0
 
 
@@ -60,7 +61,7 @@ def test_a_missing_job_has_no_effects(pool, raw_redis, verb):
     together = Together(pool, [add()])
     assert not verb(together, Entry(OWNER, "q", b"gone"))
     assert together.replies == [None]
-    assert raw_redis.get("counter") is None
+    assert raw_redis.get(COUNTER) is None
 
 
 @pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
@@ -69,17 +70,17 @@ def test_a_fenced_owner_has_no_effects(pool, raw_redis, claimed, verb):
     raw_redis.set(pool.keys.fenced(OWNER.identity), 1)
     with pytest.raises(Fenced):
         verb(Together(pool, [add()]), entry)
-    assert raw_redis.get("counter") is None
+    assert raw_redis.get(COUNTER) is None
 
 
 def test_effects_of_several_jobs_in_one_round_trip(pool, raw_redis, claimed):
     claimed(b"a", b"c")
     raw_redis.lpush("queue:q", b"next")
-    effects = EffectCalls([[add(1)], [add(10)], [add(100), Effect(NOTE, ["note"])]])
+    effects = EffectCalls([[add(1)], [add(10)], [add(100), Effect(NOTE, [NOTED])]])
     result = working.ack_and_claim(pool, OWNER, ["q"], 5, [("q", b"a"), ("q", b"gone"), ("q", b"c")], effects=effects)
     assert result.replies == [1, None, 101, None]
     assert (result.gone, result.claimed, result.paused, result.refused) == ([1], [("q", b"next")], frozenset(), "")
-    assert (raw_redis.get("counter"), raw_redis.get("note")) == (b"101", b"1")
+    assert (raw_redis.get(COUNTER), raw_redis.get(NOTED)) == (b"101", b"1")
 
 
 #: Appends its arguments to a list, in one call.
@@ -90,7 +91,7 @@ APPEND = Script(
 
 def test_effects_with_the_same_keys_and_common_arguments_run_as_one_call(pool, raw_redis, claimed):
     claimed(b"a", b"c", b"d")
-    keys, others, common = ["list"], ["others"], ("common", 7)
+    keys, others, common = [LIST], [OTHERS], ("common", 7)
 
     def append(number, to=keys):
         return Effect(APPEND, to, (number, "x"), common=common)
@@ -103,13 +104,13 @@ def test_effects_with_the_same_keys_and_common_arguments_run_as_one_call(pool, r
     assert effects.replies_of(0, result.replies) == [1, 1]
     assert effects.replies_of(2, result.replies) == [1, 1]
     assert effects.replies_of(3, result.replies) == [11, 1]
-    assert raw_redis.lrange("list", 0, -1) == [b"common 7 1 x 4 x 5 x"]
-    assert raw_redis.lrange("others", 0, -1) == [b"common 7 3 x"]
+    assert raw_redis.lrange(LIST, 0, -1) == [b"common 7 1 x 4 x 5 x"]
+    assert raw_redis.lrange(OTHERS, 0, -1) == [b"common 7 3 x"]
 
 
 def test_replies_are_in_the_order_of_the_effects_of_a_job(pool, claimed):
     (entry,) = claimed(b"a")
-    together = Together(pool, [Effect(APPEND, ["list"], ("x",), common=()), add(5), Effect(NOTE, ["note"])])
+    together = Together(pool, [Effect(APPEND, [LIST], ("x",), common=()), add(5), Effect(NOTE, [NOTED])])
     assert working.acknowledge(together, entry)
     assert together.replies == [1, 5, None]
 
@@ -121,15 +122,15 @@ def test_effects_with_common_arguments_of_missing_jobs_do_not_run(pool, raw_redi
 
 
 def test_common_arguments_are_first_in_an_effect_that_runs_alone(pool, raw_redis):
-    assert run_alone(pool, [Effect(APPEND, ["list"], ("own",), common=("common",))]) == [1]
-    assert raw_redis.lrange("list", 0, -1) == [b"common own"]
+    assert run_alone(pool, [Effect(APPEND, [LIST], ("own",), common=("common",))]) == [1]
+    assert raw_redis.lrange(LIST, 0, -1) == [b"common own"]
 
 
 def test_an_effect_that_fails_does_not_keep_the_outcome_from_being_written(pool, raw_redis, claimed):
     claimed(b"a", b"b")
-    raw_redis.lpush("list", 1)
+    raw_redis.lpush(LIST, 1)
     bad = Effect(Script("bad", source="#!lua\nlocal x = nil + 1\n"), [])
-    effects = EffectCalls([[add(key="list"), bad], [add()]])
+    effects = EffectCalls([[add(key=LIST), bad], [add()]])
     result = working.ack_and_claim(pool, OWNER, [], 0, [("q", b"a"), ("q", b"b")], effects=effects)
     wrongtype, arithmetic, counted = result.replies
     assert wrongtype.startswith(b"WRONGTYPE")
@@ -143,7 +144,7 @@ def test_a_queue_that_refuses_its_job_has_no_effects(pool, raw_redis, claimed):
     raw_redis.set("queue:q", "not a list")
     with pytest.raises(working.RedisRefused):
         working.put_back(Together(pool, [add()]), [(entry, b"job")])
-    assert raw_redis.get("counter") is None
+    assert raw_redis.get(COUNTER) is None
 
 
 def test_without_effects_not_one_byte_more_is_sent(pool, claimed):
@@ -162,7 +163,7 @@ def test_without_effects_not_one_byte_more_is_sent(pool, claimed):
             return pool.run(*call)
 
     (entry,) = claimed(b"job")
-    assert working.postpone(Together(Recording(), ()), entry, "retry", b"later", 60)
+    assert working.postpone(Together(Recording(), ()), entry, pool.keys.retry, b"later", 60)
     assert [call[0] for call in sent] == [working.POSTPONE]
 
 
@@ -209,4 +210,4 @@ def test_effects_run_on_a_server_without_flags(pool, claimed):
 
 
 def test_effects_of_an_outcome_that_no_script_writes(pool):
-    assert run_alone(pool, [add(3), Effect(NOTE, ["note"]), add(4)]) == [3, None, 7]
+    assert run_alone(pool, [add(3), Effect(NOTE, [NOTED]), add(4)]) == [3, None, 7]

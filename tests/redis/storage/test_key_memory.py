@@ -5,17 +5,19 @@ from __future__ import annotations
 import pytest
 
 from offsider.storage import keyspace
+from offsider.storage.cluster import DEFAULT_PREFIX
 from offsider.storage.redis import Redis, RedisSettings
+
+SHOP = f"{DEFAULT_PREFIX}shop:"
 
 
 @pytest.fixture
 def redis(redis_url):
-    redis = Redis(RedisSettings(url=redis_url, key_prefix="shop:"), size=2)
+    redis = Redis(RedisSettings(url=redis_url, key_prefix=SHOP), size=2)
     yield redis
     redis.close()
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_keys_are_counted_by_their_family(redis, raw_redis):
     for key in (
         *("offsider:limiter:{bucket:a}", "offsider:limiter:{bucket:b}", "offsider:limiters", "queue:default", "queues"),
@@ -29,7 +31,7 @@ def test_keys_are_counted_by_their_family(redis, raw_redis):
         ),
         *("offsider:results:job:a", "offsider:results:done:Report", "offsider:results:classes"),
     ):
-        raw_redis.set(f"shop:{key}", "x")
+        raw_redis.set(SHOP + key, "x")
     raw_redis.set("queue:of another application", "x")
     found, complete = keyspace.by_family(redis, 10.0)
     assert complete
@@ -52,20 +54,18 @@ def test_keys_are_counted_by_their_family(redis, raw_redis):
     }
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_the_memory_of_a_family_is_extrapolated_from_a_sample(redis, raw_redis, monkeypatch):
     for number in range(10):
-        raw_redis.set(f"shop:queue:{number}", "x" * 10_000)
-    raw_redis.set("shop:retry", "x")
+        raw_redis.set(f"{SHOP}queue:{number}", "x" * 10_000)
+    raw_redis.set(f"{SHOP}retry", "x")
     monkeypatch.setattr(keyspace, "MOST_MEASURED", 4)
     (queues, retry), _ = keyspace.by_family(redis, 10.0)
     assert (queues.name, queues.measured, retry.name, retry.measured) == ("queue:*", 4, "retry", 1)
     assert 100_000 <= queues.estimated_bytes <= 200_000
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_scan_ends_after_its_time_and_keys_may_expire(redis, raw_redis, monkeypatch):
-    raw_redis.mset({f"shop:queue:{number}": "x" for number in range(50)})
+    raw_redis.mset({f"{SHOP}queue:{number}": "x" for number in range(50)})
     monkeypatch.setattr(keyspace, "_COUNT", 1)
     found, complete = keyspace.by_family(redis, 0.0)
     assert not complete
@@ -74,6 +74,5 @@ def test_a_scan_ends_after_its_time_and_keys_may_expire(redis, raw_redis, monkey
     assert keyspace.by_family(redis, 10.0)[1]
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_an_empty_server_has_no_families(redis):
     assert keyspace.by_family(redis, 1.0) == ([], True)

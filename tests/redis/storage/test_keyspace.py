@@ -1,13 +1,10 @@
 """What nothing points to is found by its name."""
 
-import pytest
-
 from offsider.storage import keyspace
 from offsider.storage.redis import Redis, RedisSettings
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
-def test_foreign_keys_are_found(pool, raw_redis):
+def test_foreign_keys_are_found(pool, raw_redis, tag):
     raw_redis.lpush("queue:sq|host:1:abc|default", "{}")
     raw_redis.lpush("queue:sq_host:1:abc_default", "{}")
     raw_redis.lpush("working:queue:default:host:1", "{}")
@@ -20,25 +17,24 @@ def test_foreign_keys_are_found(pool, raw_redis):
     found = keyspace.walk(pool, 10)
     assert found.complete
     assert sorted(found.foreign_lists) == [
-        "queue:sq_host:1:abc_default",
-        "queue:sq|host:1:abc|default",
-        "working:queue:default:host:1",
+        f"{tag}queue:sq_host:1:abc_default",
+        f"{tag}queue:sq|host:1:abc|default",
+        f"{tag}working:queue:default:host:1",
     ]
-    assert found.deploy_locks == ["deploylock-abc"]
-    assert found.prefixes == ["shop:"]
+    assert found.deploy_locks == [f"{tag}deploylock-abc"]
+    assert found.prefixes == [f"{tag}shop:"]
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_under_a_prefix_the_keys_without_one_are_others(redis_url, raw_redis):
+def test_under_a_prefix_the_keys_without_one_are_others(redis_url, raw_redis, tag):
     raw_redis.sadd("queues", "default")
     raw_redis.sadd("shop:queues", "default")
     raw_redis.lpush("queue:sq|host:1:abc|default", "{}")
-    pool = Redis(RedisSettings(url=redis_url, key_prefix="shop:"), size=1)
+    pool = Redis(RedisSettings(url=redis_url, key_prefix=f"{tag}shop:"), size=1)
     try:
         found = keyspace.walk(pool, 10)
     finally:
         pool.close()
-    assert (found.prefixes, found.foreign_lists) == ([""], [])
+    assert (found.prefixes, found.foreign_lists) == ([tag], [])
 
 
 def test_an_empty_server_has_nothing(pool):

@@ -274,8 +274,7 @@ def test_a_stray_list_is_found_among_many_keys(redis_url, raw_redis):
     pool.close()
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-@pytest.mark.parametrize("prefix", ["", "resque:gitlab:", "odd[*]?:"])
+@pytest.mark.parametrize("prefix", ["", "{offsider}:resque:gitlab:", "{offsider}:odd[*]?:"])
 def test_unregistered_lists_are_adopted(redis_url, raw_redis, prefix):
     pool = Redis(RedisSettings(url=redis_url, key_prefix=prefix), size=1)
     owners.beat(pool, LISTS, LIFE_MS)
@@ -283,7 +282,7 @@ def test_unregistered_lists_are_adopted(redis_url, raw_redis, prefix):
     for identity, capsule, queue in ((stray, "default", "a:b"), (stray, "slow", "low"), (IDENTITY, "default", "new")):
         raw_redis.lpush(pool.keys.working(identity, capsule, queue), "job")
     raw_redis.lpush(pool.keys.working(IDENTITY, "default", "low"), "job")  # known
-    raw_redis.lpush(f"{prefix}offsider:working:nonsense", "job")
+    raw_redis.lpush(f"{pool.keys.prefix}offsider:working:nonsense", "job")
     raw_redis.lpush("other:offsider:working:x:1:cccccccccccc:default:low", "job")
     assert owners.adopt_strays(pool) == 3
     found = {lists.identity: lists.queues for lists in owners.registered(pool)}

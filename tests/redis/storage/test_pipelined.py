@@ -103,7 +103,7 @@ def test_it_connects_on_first_use(pool, raw_redis):
     assert len(raw_redis.client_list()) == before
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
+@pytest.mark.not_on_cluster("REPLICAOF is not allowed on a node")
 def test_a_server_that_became_a_replica_is_asked_on_another_connection(ahead, raw_redis):
     """The old connection would lead to the replica for ever."""
     ahead.ask(OWNER, ["low"], 1, [])

@@ -21,7 +21,7 @@ def stock(raw_redis, count: int) -> None:
 def steps(pool, count: int, place: Place = Place()):  # noqa: B008 - it is frozen
     """The walk, page by page; the caller may change the queue before it requests the next page."""
     while True:
-        start, raws = read_on(pool, "queue:low", place, count)
+        start, raws = read_on(pool, pool.keys.queue("low"), place, count)
         if not raws:
             return
         yield start, raws
@@ -78,7 +78,7 @@ def test_jobs_requeued_at_the_head_do_not_restart_the_walk(pool, raw_redis):
 
 def test_a_place_is_text_and_back(pool, raw_redis):
     stock(raw_redis, 100)
-    _, raws = read_on(pool, "queue:low", Place(), 50)
+    _, raws = read_on(pool, pool.keys.queue("low"), Place(), 50)
     place = Place().after(50, raws)
     assert Place.read(place.written) == place
     assert len(place.written) < 300

@@ -26,19 +26,18 @@ def test_scheduled_jobs_have_their_time_as_score(pool, raw_redis):
     assert snapshot(raw_redis) == {"schedule": {b"a": 1_800_000_000.25, b"b": 4e9}}
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_waiting_for_replicas_returns_their_number(pool):
-    assert pool.call(*queues.wait_command(1, 1)) == 0
+def test_waiting_for_replicas_returns_their_number(pool, replicas):
+    assert pool.call(*queues.wait_command(replicas + 1, 1)) == replicas
 
 
 def test_names_sizes_and_pages(pool, raw_redis):
     raw_redis.lpush("queue:low", *(f"{n}" for n in range(10)))
     raw_redis.sadd("queues", "low", "high", b"\xff")
     assert queues.names(pool) == ["high", "low"]
-    assert queues.size(pool, "queue:low") == 10
-    assert queues.page(pool, "queue:low", 0, 3) == [b"0", b"1", b"2"]
-    assert queues.page(pool, "queue:low", 8, 5) == [b"8", b"9"]
-    assert queues.page(pool, "queue:low", 10, 5) == []
+    assert queues.size(pool, pool.keys.queue("low")) == 10
+    assert queues.page(pool, pool.keys.queue("low"), 0, 3) == [b"0", b"1", b"2"]
+    assert queues.page(pool, pool.keys.queue("low"), 8, 5) == [b"8", b"9"]
+    assert queues.page(pool, pool.keys.queue("low"), 10, 5) == []
 
 
 def test_clearing_deletes_the_queue_and_returns_its_size(pool, raw_redis):
@@ -75,8 +74,7 @@ def test_a_pop_from_an_empty_queue_returns_nothing(pool):
     assert queues.pop_blocking(pool, ["none"], 1) is None
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
-@pytest.mark.parametrize("prefix", ["", "resque:gitlab:"])
+@pytest.mark.parametrize("prefix", ["", "{offsider}:resque:gitlab:"])
 def test_the_name_of_a_popped_queue_has_no_prefix(redis_url, raw_redis, prefix):
     from offsider.storage.redis import Redis, RedisSettings
 
@@ -88,8 +86,8 @@ def test_the_name_of_a_popped_queue_has_no_prefix(redis_url, raw_redis, prefix):
 
 def test_pages_begin_at_either_end(pool, raw_redis):
     raw_redis.lpush("queue:low", *(f"{n}" for n in range(10)))
-    assert queues.page(pool, "queue:low", 0, 3, newest_first=True) == [b"9", b"8", b"7"]
-    assert queues.page(pool, "queue:low", 8, 5, newest_first=True) == [b"1", b"0"]
+    assert queues.page(pool, pool.keys.queue("low"), 0, 3, newest_first=True) == [b"9", b"8", b"7"]
+    assert queues.page(pool, pool.keys.queue("low"), 8, 5, newest_first=True) == [b"1", b"0"]
 
 
 def test_a_queue_is_registered_by_its_first_push(pool, raw_redis):

@@ -12,26 +12,36 @@ import redis as redis_py
 
 from offsider.core.errors import ConfigurationError, QueueFull, RedisRefused, RedisUnavailable
 from offsider.storage import queues, redis as redis_module
+from offsider.storage.cluster import DEFAULT_PREFIX
 from offsider.storage.redis import Redis, RedisSettings, redact
 from offsider.storage.scripts import Script
 from tests.waiting import wait_for
 
+KEY = f"{DEFAULT_PREFIX}key"
 
-def test_replies_are_bytes_numbers_lists_and_none(pool):
-    replies = pool.pipeline([("SET", "k", "ü"), ("GET", "k"), ("INCR", "n"), ("GET", "none"), ("LRANGE", "l", 0, -1)])
+
+def test_replies_are_bytes_numbers_lists_and_none(pool, tag):
+    replies = pool.pipeline(
+        [
+            ("SET", f"{tag}k", "ü"),
+            ("GET", f"{tag}k"),
+            ("INCR", f"{tag}n"),
+            ("GET", f"{tag}none"),
+            ("LRANGE", f"{tag}l", 0, -1),
+        ]
+    )
     assert replies == [b"OK", "ü".encode(), 1, None, []]
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_the_first_error_of_a_pipeline_is_raised_and_the_rest_was_carried_out(pool, raw_redis):
     with pytest.raises(RedisRefused) as refused:
-        pool.pipeline([("SET", "k", 1), ("LPUSH", "k", 1), ("SET", "later", 1)])
+        pool.pipeline([("SET", KEY, 1), ("LPUSH", KEY, 1), ("SET", f"{KEY}:later", 1)])
     assert refused.value.code == "WRONGTYPE"
-    assert raw_redis.get("later") == b"1"
+    assert raw_redis.get(f"{KEY}:later") == b"1"
 
 
-def test_errors_may_be_returned_in_the_list_instead(pool):
-    replies = pool.pipeline([("SET", "k", 1), ("LPUSH", "k", 1), ("GET", "k")], raise_errors=False)
+def test_errors_may_be_returned_in_the_list_instead(pool, tag):
+    replies = pool.pipeline([("SET", f"{tag}k", 1), ("LPUSH", f"{tag}k", 1), ("GET", f"{tag}k")], raise_errors=False)
     assert isinstance(replies[1], RedisRefused)
     assert (replies[0], replies[2]) == (b"OK", b"1")
 
@@ -57,10 +67,10 @@ def test_a_lost_reply_is_ambiguous_and_the_push_is_not_repeated(proxied, proxy, 
     assert proxied.troubles == 1
 
 
-def test_a_lost_request_is_as_ambiguous_and_nothing_is_stored(proxied, proxy, raw_redis):
+def test_a_lost_request_is_as_ambiguous_and_nothing_is_stored(proxied, proxy, raw_redis, tag):
     proxy.lose_request(b"LPUSH")
     with pytest.raises(RedisUnavailable) as failure:
-        proxied.call("LPUSH", "queue:default", "{}")
+        proxied.call("LPUSH", f"{tag}queue:default", "{}")
     assert failure.value.ambiguous
     assert raw_redis.llen("queue:default") == 0
 
@@ -80,7 +90,7 @@ def test_an_idle_connection_that_broke_is_replaced_without_an_error(proxied, pro
     monkeypatch.setattr(redis_module, "FRESH_SECONDS", 0.0)  # as if it had rested
     proxied.call("PING")
     getattr(proxy, how)()
-    assert proxied.call("LPUSH", "l", 1) == 1
+    assert proxied.call("LPUSH", f"{proxied.keys.prefix}l", 1) == 1
     assert raw_redis.llen("l") == 1
     assert proxy.connections == 2
     assert proxied.troubles == 0  # proxies close idle connections: that must not prevent the detection of dead owners
@@ -103,13 +113,13 @@ def test_a_server_restart_does_not_fail_idle_connections(make_server, monkeypatc
     pool.close()
 
 
-def test_a_late_reply_is_never_read_as_the_next_one(proxied, proxy):
+def test_a_late_reply_is_never_read_as_the_next_one(proxied, proxy, tag):
     """The reply that arrives after the timeout is on a connection that is closed."""
     impatient = Redis(RedisSettings(url=proxy.url, socket_timeout_seconds=0.2), size=1)
-    impatient.call("SET", "a", "old")
+    impatient.call("SET", f"{tag}a", "old")
     proxy.hold()
     with pytest.raises(RedisUnavailable) as failure:
-        impatient.call("GET", "a")
+        impatient.call("GET", f"{tag}a")
     assert failure.value.ambiguous
     proxy.release()
     assert impatient.call("ECHO", "new") == b"new"
@@ -130,13 +140,12 @@ def test_a_frozen_server_is_an_ambiguous_failure_in_time(make_server):
     pool.close()
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_connection_killed_during_a_command_is_ambiguous(pool, raw_redis):
     failures = []
 
     def wait_in_vain():
         try:
-            pool.call("BLPOP", "never", 4)
+            pool.call("BLPOP", KEY, 4)
         except RedisUnavailable as error:
             failures.append(error)
 
@@ -159,7 +168,7 @@ def test_a_blocked_client_of_a_demoted_master_raises_refused(make_server):
 
     def wait_in_vain():
         try:
-            pool.call("BLPOP", "never", 4)
+            pool.call("BLPOP", KEY, 4)
         except RedisRefused as error:
             refused.append(error.code)
 
@@ -265,10 +274,10 @@ def test_an_exhausted_pool_raises_with_the_next_step(redis_url):
     small.close()
 
 
-def test_many_threads_share_few_connections(proxied, proxy, raw_redis):
+def test_many_threads_share_few_connections(proxied, proxy, raw_redis, tag):
     def push():
         for _ in range(50):
-            proxied.call("INCR", "n")
+            proxied.call("INCR", f"{tag}n")
 
     threads = [threading.Thread(target=push) for _ in range(8)]
     for thread in threads:
@@ -279,9 +288,9 @@ def test_many_threads_share_few_connections(proxied, proxy, raw_redis):
     assert proxy.connections <= proxied.size
 
 
-def test_an_interrupt_between_command_and_reply_does_not_poison_the_connection(pool, monkeypatch):
+def test_an_interrupt_between_command_and_reply_does_not_poison_the_connection(pool, monkeypatch, tag):
     """KeyboardInterrupt and Shutdown may land anywhere in user code that pushes."""
-    pool.call("SET", "k", "old")
+    pool.call("SET", f"{tag}k", "old")
     with pool.wire() as wire:
         connection = wire._connection
     read = connection.read_response
@@ -292,22 +301,22 @@ def test_an_interrupt_between_command_and_reply_does_not_poison_the_connection(p
 
     monkeypatch.setattr(connection, "read_response", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        pool.call("GET", "k")
+        pool.call("GET", f"{tag}k")
     assert pool.call("ECHO", "new") == b"new"
 
 
 @pytest.mark.parametrize("step", ["send_packed_command", "read_response"])
-def test_an_interrupt_of_a_pipelined_command_does_not_poison_the_connection(pool, monkeypatch, step):
+def test_an_interrupt_of_a_pipelined_command_does_not_poison_the_connection(pool, monkeypatch, step, tag):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
     with pool.wire() as wire:
 
         def pipelined():
-            wire.send([("GET", "k")])
+            wire.send([("GET", f"{tag}k")])
             wire.receive()
 
-        wire.exchange([("SET", "k", "old")])
+        wire.exchange([("SET", f"{tag}k", "old")])
         with monkeypatch.context() as patched:
             patched.setattr(wire._connection, step, interrupted)
             with pytest.raises(KeyboardInterrupt):
@@ -316,16 +325,16 @@ def test_an_interrupt_of_a_pipelined_command_does_not_poison_the_connection(pool
     assert pool.call("ECHO", "new") == b"new"
 
 
-def test_a_request_that_cannot_be_sent_is_ambiguous_and_closes_the_connection(pool, monkeypatch):
+def test_a_request_that_cannot_be_sent_is_ambiguous_and_closes_the_connection(pool, monkeypatch, tag):
     def broken(*args, **kwargs):
         raise redis_py.ConnectionError("broken pipe")
 
     with pool.wire() as wire:
-        wire.exchange([("SET", "k", "old")])
+        wire.exchange([("SET", f"{tag}k", "old")])
         with monkeypatch.context() as patched:
             patched.setattr(wire._connection, "send_packed_command", broken)
             with pytest.raises(RedisUnavailable) as failure:
-                wire.send([("GET", "k")])
+                wire.send([("GET", f"{tag}k")])
         assert failure.value.ambiguous
         assert not wire._connection.is_connected
 
@@ -347,7 +356,6 @@ def test_an_interrupt_while_it_connects_leaves_no_half_open_connection(pool, mon
     assert pool.call("ECHO", "new") == b"new"
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 @pytest.mark.parametrize("in_use", [False, True], ids=["idle", "in use"])
 def test_a_forked_child_opens_connections_of_its_own(pool, raw_redis, in_use):
     """Two processes on one socket would read each other's replies."""
@@ -356,11 +364,11 @@ def test_a_forked_child_opens_connections_of_its_own(pool, raw_redis, in_use):
         child = os.fork()
         if child == 0:
             theirs = pool.call("CLIENT", "ID")
-            fine = theirs != mine and all(pool.call("INCR", "n") for _ in range(20))
+            fine = theirs != mine and all(pool.call("INCR", KEY) for _ in range(20))
             fine = fine and len([wire for wire in pool._free if wire is not None]) == 1
             os._exit(0 if fine else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert raw_redis.get("n") == b"20"
+    assert raw_redis.get(KEY) == b"20"
     assert pool.call("CLIENT", "ID") == mine, "and leaves its parent's alone"
 
 
@@ -439,15 +447,14 @@ def test_a_password_is_never_shown(url, shown):
     assert redact(url) == shown
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_without_hiredis_commands_are_packed_by_redis_py(redis_url, raw_redis, monkeypatch):
     def missing(name):
         raise ImportError(name)
 
     monkeypatch.setattr(redis_module.importlib, "import_module", missing)
     pool = Redis(RedisSettings(url=redis_url), size=1)
-    assert pool.call("SET", "key", b"\xff") == b"OK"
-    assert raw_redis.get("key") == b"\xff"
+    assert pool.call("SET", KEY, b"\xff") == b"OK"
+    assert raw_redis.get(KEY) == b"\xff"
     pool.close()
 
 

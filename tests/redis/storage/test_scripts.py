@@ -45,7 +45,6 @@ def with_flags():
         script._use(script.source)
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_every_script_leaves_the_expected_state(pool, raw_redis):
     seed(raw_redis, pool.keys)
     walk(pool)
@@ -68,10 +67,9 @@ def test_every_script_is_called_with_the_keys_and_arguments_that_it_declares(red
         assert fits, f"{script.name} declares {script.arguments} arguments and got {arguments}"
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_every_written_key_has_the_prefix(redis_url, raw_redis):
+def test_every_written_key_has_the_prefix(redis_url, raw_redis, tag):
     """Several applications may share a server: nothing of one may land in the other's keys."""
-    prefixed = Redis(RedisSettings(url=redis_url, key_prefix="resque:gitlab:"), size=2)
+    prefixed = Redis(RedisSettings(url=redis_url, key_prefix=f"{tag}resque:gitlab:"), size=2)
     seed(raw_redis, prefixed.keys)
     walk(prefixed)
     assert all(key.startswith("resque:gitlab:") for key in snapshot(raw_redis))
@@ -112,7 +110,6 @@ def test_a_full_server_is_drained_by_every_verb(make_server, kind):
     full.close()
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_every_verb_works_without_flags(pool, raw_redis, with_flags):
     drop_flags()
     seed(raw_redis, pool.keys)
@@ -156,7 +153,6 @@ def test_read_only_scripts_run_on_a_replica(make_server):
     replica.close()
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_scripts_are_sent_as_text_after_a_flush(pool, raw_redis):
     seed(raw_redis, pool.keys)
     raw_redis.script_flush()

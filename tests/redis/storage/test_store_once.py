@@ -38,12 +38,11 @@ def test_another_transfer_of_the_same_job_stores_it_again(pool, raw_redis):
     assert raw_redis.llen("queue:high") == 2
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_refused_job_is_not_remembered_and_stops_no_other(pool, raw_redis):
     raw_redis.set("queue:high", "wrong")
     refused, stored = store_once(pool, [TO_QUEUE, TO_SET])
     assert "WRONGTYPE" in str(refused)
-    assert "(queue:high)" in str(refused)
+    assert f"({pool.keys.queue('high')})" in str(refused)
     assert stored is None
     raw_redis.delete("queue:high")
     assert store_once(pool, [TO_QUEUE, TO_SET]) == [None, None]
@@ -62,20 +61,18 @@ return {ARGV[1]}
 )
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_the_script_of_a_push_guard_runs_once_too(pool, raw_redis):
-    call = (GUARD, ["queue:high"], ["a"])
+    call = (GUARD, [pool.keys.queue("high")], ["a"])
     assert run_once(pool, "j1", "h1", call) == (True, [b"a"])
     assert run_once(pool, "j1", "h1", call) == (False, None)
     assert raw_redis.llen("queue:high") == 1
     assert 86_000 < raw_redis.ttl("offsider:stored:j1:h1") <= REMEMBERED_SECONDS
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_script_of_a_push_guard_that_fails_leaves_no_mark(pool, raw_redis):
     raw_redis.set("queue:high", "wrong")
     with pytest.raises(RedisRefused, match="WRONGTYPE"):
-        run_once(pool, "j1", "h1", (GUARD, ["queue:high"], ["a"]))
+        run_once(pool, "j1", "h1", (GUARD, [pool.keys.queue("high")], ["a"]))
     assert not raw_redis.exists("offsider:stored:j1:h1")
 
 

@@ -10,13 +10,17 @@ import pytest
 from redis._parsers import _RESP3Parser
 
 from offsider.core.errors import RedisRefused, RedisUnavailable
-from offsider.storage import tracking as module
+from offsider.storage import redis as redis_module, tracking as module
+from offsider.storage.cluster import DEFAULT_PREFIX
 from offsider.storage.due_jobs import DUE_JOBS
-from offsider.storage.redis import RedisSettings, make_factory
+from offsider.storage.redis import RedisSettings
 from offsider.storage.tracking import Tracking
 from tests.waiting import wait_for
 
-pytestmark = pytest.mark.not_on_cluster("the test uses keys without the hash tag")
+A, B, C, END, LEASE, SCHEDULE, PAUSED = (
+    f"{DEFAULT_PREFIX}{name}" for name in ("a", "b", "c", "end", "lease", "schedule", "paused")
+)
+SHOP = f"{DEFAULT_PREFIX}shop:"
 
 PATIENT = 30.0
 
@@ -46,96 +50,100 @@ def proxied_tracking(proxy):
 
 
 def test_a_changed_watched_key_is_reported_once(tracking, raw_redis):
-    tracking.watch("a", "b", "c")
-    raw_redis.lpush("a", 1)
-    raw_redis.lpush("a", 2)
-    raw_redis.zadd("b", {"x": 1})
+    tracking.watch(A, B, C)
+    raw_redis.lpush(A, 1)
+    raw_redis.lpush(A, 2)
+    raw_redis.zadd(B, {"x": 1})
     reported = tracking.wait(PATIENT)
-    while reported != {"a", "b"}:
+    while reported != {A, B}:
         reported |= tracking.wait(PATIENT)
     assert tracking.changed() == set()
 
 
-def test_the_parser_in_python_does_it_as_well(redis_url, raw_redis):
+def test_the_parser_in_python_does_it_as_well(redis_url, raw_redis, monkeypatch):
     """hiredis is an extra."""
+    options = redis_module.connection_options
+    monkeypatch.setattr(
+        redis_module,
+        "connection_options",
+        lambda *given, **named: options(*given, **named) | {"parser_class": _RESP3Parser},
+    )
     with tracked(redis_url) as tracking:
-        tracking._factory = make_factory(tracking._settings, protocol=3)
-        tracking._factory.connection_kwargs["parser_class"] = _RESP3Parser
-        tracking.watch("a")
+        tracking.watch(A)
         assert tracking.wait(0.01) == set()
-        raw_redis.set("a", 1)
-        assert tracking.wait(PATIENT) == {"a"}
-        assert tracking.read(["a"], [("SET", "a", 2), ("GET", "a")]) == [b"OK", b"2"]
+        raw_redis.set(A, 1)
+        assert tracking.wait(PATIENT) == {A}
+        assert tracking.read([A], [("SET", A, 2), ("GET", A)]) == [b"OK", b"2"]
         assert tracking.changed() == set()
 
 
 def test_keys_that_were_not_read_are_not_reported(tracking, raw_redis):
-    tracking.watch("a")
-    raw_redis.set("other", 1)
-    raw_redis.set("a", 1)
-    assert tracking.wait(PATIENT) == {"a"}
+    tracking.watch(A)
+    raw_redis.set(C, 1)
+    raw_redis.set(A, 1)
+    assert tracking.wait(PATIENT) == {A}
 
 
 def test_a_reported_key_is_watched_again_after_the_next_read(tracking, raw_redis):
     for _ in range(3):
-        tracking.watch("a")
-        raw_redis.incr("a")
-        assert tracking.wait(PATIENT) == {"a"}
+        tracking.watch(A)
+        raw_redis.incr(A)
+        assert tracking.wait(PATIENT) == {A}
 
 
 def test_keys_read_by_a_script_are_watched(tracking, raw_redis):
-    keys = ["lease", "schedule"]
+    keys = [LEASE, SCHEDULE]
     (reply,) = tracking.read(keys, [DUE_JOBS.by_text(keys, ["me", 60_000, 10])])
     assert reply == [b"1", [b"", []]]
-    assert tracking.watches("schedule")
-    raw_redis.zadd("schedule", {"job": 1.0})
-    assert tracking.wait(PATIENT) == {"schedule"}
+    assert tracking.watches(SCHEDULE)
+    raw_redis.zadd(SCHEDULE, {"job": 1.0})
+    assert tracking.wait(PATIENT) == {SCHEDULE}
 
 
 def test_a_read_without_the_lease_watches_nothing(tracking, raw_redis):
     """Else every process would wake for every job that is scheduled or fails."""
-    keys = ["lease", "schedule"]
-    raw_redis.set("lease", "somebody 9000000000")
-    tracking.watch("end")
+    keys = [LEASE, SCHEDULE]
+    raw_redis.set(LEASE, "somebody 9000000000")
+    tracking.watch(END)
     assert tracking.read([], [DUE_JOBS.by_text(keys, ["me", 60_000, 10])])[0][0] == b"0"
-    raw_redis.zadd("schedule", {"job": 1.0})
-    raw_redis.delete("lease")
-    raw_redis.set("end", 1)
-    assert tracking.wait(PATIENT) == {"end"}
+    raw_redis.zadd(SCHEDULE, {"job": 1.0})
+    raw_redis.delete(LEASE)
+    raw_redis.set(END, 1)
+    assert tracking.wait(PATIENT) == {END}
 
 
 def test_invalidations_before_the_reply_are_older_than_the_reply(tracking, raw_redis):
     """Otherwise a thread that moves jobs on this connection would wake itself."""
-    tracking.watch("a", "b")
-    raw_redis.set("a", 1)
-    raw_redis.set("b", 1)
+    tracking.watch(A, B)
+    raw_redis.set(A, 1)
+    raw_redis.set(B, 1)
     wait_for(lambda: tracking._connection.can_read(0))
-    replies = tracking.read(["a"], [("SET", "a", 2), ("LPUSH", "a", 1), ("GET", "a")])
+    replies = tracking.read([A], [("SET", A, 2), ("LPUSH", A, 1), ("GET", A)])
     assert (replies[0], replies[2]) == (b"OK", b"2")
     assert isinstance(replies[1], RedisRefused)
-    assert tracking.changed() == {"b"}
+    assert tracking.changed() == {B}
 
 
 def test_an_emptied_server_has_changed_every_key(tracking, raw_redis):
-    tracking.watch("a", "b")
+    tracking.watch(A, B)
     raw_redis.flushall()
-    assert tracking.wait(PATIENT) == {"a", "b"}
+    assert tracking.wait(PATIENT) == {A, B}
 
 
 def test_keys_have_the_prefix_and_any_name(redis_url, raw_redis):
-    with tracked(redis_url, key_prefix="shop:") as tracking:
+    with tracked(redis_url, key_prefix=SHOP) as tracking:
         assert not tracking.watch_lists(["höh"])
-        raw_redis.lpush("shop:queue:höh", 1)
-        assert tracking.wait(PATIENT) == {"shop:queue:höh"}
+        raw_redis.lpush(f"{SHOP}queue:höh", 1)
+        assert tracking.wait(PATIENT) == {f"{SHOP}queue:höh"}
 
 
 def test_a_watch_that_the_server_refuses_is_an_error(tracking, raw_redis):
-    raw_redis.execute_command("ACL", "SETUSER", "few", "on", ">few", "~a*", "+@all")
+    raw_redis.execute_command("ACL", "SETUSER", "few", "on", ">few", f"~{A}*", "+@all")
     url = f"{tracking._settings.url}"
     with tracked(url, username="few", password="few") as few:
-        few.watch("a")
+        few.watch(A)
         with pytest.raises(RedisRefused) as refused:
-            few.watch("b")
+            few.watch(B)
         assert refused.value.code == "NOPERM"
     raw_redis.execute_command("ACL", "DELUSER", "few")
 
@@ -172,12 +180,12 @@ def test_a_list_is_reported_at_once_if_it_has_jobs_and_else_when_it_gets_some(tr
 
 
 def test_other_watched_keys_are_reported_too(tracking, raw_redis):
-    tracking.watch("paused")
+    tracking.watch(PAUSED)
     assert not tracking.watch_lists(["a"])
-    raw_redis.sadd("paused", "a")
+    raw_redis.sadd(PAUSED, "a")
     wait_for(lambda: tracking._connection.can_read(0))
     assert not tracking.watch_lists(["a"])
-    assert tracking.changed() == {"paused"}
+    assert tracking.changed() == {PAUSED}
 
 
 def test_a_queue_of_the_wrong_type_does_not_count(tracking, raw_redis):
@@ -186,7 +194,7 @@ def test_a_queue_of_the_wrong_type_does_not_count(tracking, raw_redis):
 
 
 def test_lists_that_may_not_be_read_are_an_error(redis_url, raw_redis):
-    raw_redis.execute_command("ACL", "SETUSER", "few", "on", ">few", "~a*", "+@all")
+    raw_redis.execute_command("ACL", "SETUSER", "few", "on", ">few", f"~{A}*", "+@all")
     with tracked(redis_url, username="few", password="few") as few, pytest.raises(RedisRefused):
         few.watch_lists(["b"])
     raw_redis.execute_command("ACL", "DELUSER", "few")
@@ -196,13 +204,13 @@ def test_lists_that_may_not_be_read_are_an_error(redis_url, raw_redis):
 
 
 def test_a_wait_ends_when_its_time_is_over(tracking):
-    tracking.watch("a")
+    tracking.watch(A)
     assert tracking.wait(0.01) == set()
     assert tracking.wait(-1) == set()
 
 
 def test_a_wait_ends_when_another_descriptor_is_readable(tracking):
-    tracking.watch("a")
+    tracking.watch(A)
     reading, writing = socket.socketpair()
     with reading, writing:
         threading.Timer(0.05, writing.send, [b"!"]).start()
@@ -213,11 +221,11 @@ def test_a_wait_ends_when_another_descriptor_is_readable(tracking):
 
 def test_a_wait_sees_data_already_read_from_the_socket(tracking, raw_redis):
     """select() does not see bytes that the parser has already read."""
-    tracking.watch("a", "b")
-    raw_redis.set("a", 1)
-    raw_redis.set("b", 1)
+    tracking.watch(A, B)
+    raw_redis.set(A, 1)
+    raw_redis.set(B, 1)
     reported = tracking.wait(PATIENT)
-    while reported != {"a", "b"}:
+    while reported != {A, B}:
         reported |= tracking.wait(PATIENT)
 
 
@@ -241,7 +249,7 @@ def test_a_user_who_may_not_track_is_refused(redis_url, raw_redis):
     raw_redis.execute_command("ACL", "SETUSER", "blind", "on", ">blind", "~*", "+@all", "-client|tracking")
     with tracked(redis_url, username="blind", password="blind") as blind:
         with pytest.raises(RedisRefused) as refused:
-            blind.watch("a")
+            blind.watch(A)
         assert refused.value.code == "NOPERM"
         assert not blind.is_open
     raw_redis.execute_command("ACL", "DELUSER", "blind")
@@ -267,21 +275,21 @@ def test_a_lost_reply_is_ambiguous(proxied_tracking, proxy, raw_redis):
     proxied_tracking.open()
     proxy.lose_reply(b"SET")
     with pytest.raises(RedisUnavailable) as failure:
-        proxied_tracking.read(["a"], [("SET", "a", 1)])
+        proxied_tracking.read([A], [("SET", A, 1)])
     assert failure.value.ambiguous
-    assert raw_redis.get("a") == b"1"
+    assert raw_redis.get(A) == b"1"
     assert not proxied_tracking.is_open
 
 
 def test_a_connection_lost_while_waiting_is_reported_and_the_next_read_starts_over(proxied_tracking, proxy, raw_redis):
-    proxied_tracking.watch("a")
+    proxied_tracking.watch(A)
     proxy.close()
     with pytest.raises(RedisUnavailable):
         proxied_tracking.wait(PATIENT)
     assert not proxied_tracking.is_open
-    proxied_tracking.watch("a")
-    raw_redis.set("a", 1)
-    assert proxied_tracking.wait(PATIENT) == {"a"}
+    proxied_tracking.watch(A)
+    raw_redis.set(A, 1)
+    assert proxied_tracking.wait(PATIENT) == {A}
 
 
 def test_an_interrupted_read_leaves_no_unread_reply(tracking, monkeypatch):
@@ -292,17 +300,18 @@ def test_an_interrupted_read_leaves_no_unread_reply(tracking, monkeypatch):
 
     monkeypatch.setattr(tracking, "_reply", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        tracking.read(["a"], [("GET", "a")])
+        tracking.read([A], [("GET", A)])
     monkeypatch.undo()
     assert not tracking.is_open
-    assert tracking.read(["a"], [("PING",)]) == [b"PONG"]
+    assert tracking.read([A], [("PING",)]) == [b"PONG"]
 
 
+@pytest.mark.not_on_cluster("REPLICAOF is not allowed on a node")
 def test_a_server_that_became_a_replica_is_left(tracking, raw_redis):
     """The master has changed, and the next connection goes to the new one."""
     raw_redis.replicaof("127.0.0.1", 1)
     try:
-        (reply,) = tracking.read(["a"], [("SET", "a", 1)])
+        (reply,) = tracking.read([A], [("SET", A, 1)])
         assert reply.code == "READONLY"
         assert not tracking.is_open
     finally:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import pytest
-
 from offsider.storage import owners, queues, stats, working
 from offsider.storage.owners import Lists
 from offsider.storage.working import Owner
@@ -18,9 +16,8 @@ def test_jobs_in_queues_and_in_private_lists_are_counted(pool):
     assert stats.count_by_queue(pool) == {"a": 1, "b": 1}
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_jobs_in_lists_of_extensions_are_counted(pool, raw_redis):
-    raw_redis.sadd(pool.keys.places, "offsider:a", "offsider:b")
+    raw_redis.sadd(pool.keys.places, *(f"{pool.keys.prefix}offsider:{name}" for name in "ab"))
     raw_redis.lpush("offsider:a", "1", "2")
     raw_redis.lpush("offsider:b", "3")
     pool.pipeline(queues.push_commands(pool.keys, "a", [b"4"]))

@@ -91,18 +91,16 @@ def test_acknowledging_deletes_the_job(pool, raw_redis, claimed):
     assert snapshot(raw_redis) == {}
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_failed_job_is_due_after_its_delay_by_the_clock_of_the_server(pool, raw_redis, claimed):
-    assert working.postpone(pool, ENTRY, "retry", b"again", 15.25)
+    assert working.postpone(pool, ENTRY, pool.keys.retry, b"again", 15.25)
     stored = snapshot(raw_redis)
     assert set(stored) == {"retry"}
     assert stored["retry"][b"again"] == pytest.approx(now(raw_redis) + 15.25, abs=5)
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 @pytest.mark.parametrize("delay", [0.0, 1e-7, 1e16, 1e300])
 def test_any_delay_can_be_stored(pool, raw_redis, claimed, delay):
-    assert working.postpone(pool, ENTRY, "retry", b"again", delay)
+    assert working.postpone(pool, ENTRY, pool.keys.retry, b"again", delay)
     assert raw_redis.zscore("retry", "again") == pytest.approx(now(raw_redis) + delay, abs=5, rel=1e-9)
 
 
@@ -153,14 +151,13 @@ def test_more_jobs_than_a_batch_are_requeued(pool, raw_redis):
 
 OUTCOMES = {
     "acknowledge": lambda pool: working.acknowledge(pool, ENTRY),
-    "retry": lambda pool: working.postpone(pool, ENTRY, "retry", b"new", 1),
-    "reschedule": lambda pool: working.postpone(pool, ENTRY, "schedule", b"new", 1),
+    "retry": lambda pool: working.postpone(pool, ENTRY, pool.keys.retry, b"new", 1),
+    "reschedule": lambda pool: working.postpone(pool, ENTRY, pool.keys.schedule, b"new", 1),
     "bury": lambda pool: working.bury(pool, ENTRY, b"new", DeadSetLimits()),
     "put back": lambda pool: working.put_back(pool, [(ENTRY, b"new")])[0],
 }
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_an_outcome_is_void_when_the_job_is_no_longer_in_its_list(pool, raw_redis, outcome):
     """Somebody else owns it: no retry, no dead entry, nothing (rule 4)."""
@@ -170,7 +167,6 @@ def test_an_outcome_is_void_when_the_job_is_no_longer_in_its_list(pool, raw_redi
     assert snapshot(raw_redis) == before
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_an_outcome_of_a_fenced_owner_is_refused(pool, raw_redis, claimed, fenced, outcome):
     """Also when its entry has not been moved yet (rule 2)."""
@@ -180,7 +176,6 @@ def test_an_outcome_of_a_fenced_owner_is_refused(pool, raw_redis, claimed, fence
     assert snapshot(raw_redis) == before
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 @pytest.mark.parametrize(
     "outcome, destination",
     [("retry", "retry"), ("reschedule", "schedule"), ("bury", "dead"), ("put back", "queue:low")],
@@ -216,7 +211,6 @@ def test_a_set_of_queues_of_the_wrong_type_does_not_stop_a_job(pool, raw_redis, 
     assert raw_redis.lrange("queue:low", 0, -1) == [b"job"]
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_two_jobs_of_equal_bytes_are_two_jobs(pool, raw_redis, outcome):
     raw_redis.lpush(LIST, "job", "job")
@@ -250,10 +244,9 @@ def test_lists_are_counted_and_read(pool, raw_redis):
     assert working.copies(pool, Entry(ME, "low", b"z")) == 0
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_queue_of_the_wrong_type_is_named(pool, raw_redis):
     raw_redis.set("queue:wrong", "x")
-    with pytest.raises(RedisRefused, match=r"WRONGTYPE .*\(queue:wrong\)"):
+    with pytest.raises(RedisRefused, match=r"WRONGTYPE .*\(\S*queue:wrong\)"):
         working.claim(pool, ME, ["wrong", "low"], 1)
 
 

@@ -6,9 +6,12 @@ import pytest
 
 from offsider.config.installation import Installation
 from offsider.inspector import Queue, RetrySet
+from offsider.storage.cluster import DEFAULT_PREFIX
 from offsider.web.job_lookup import find, find_by_jid, find_in_list, jid_of, queue_key
 from tests.redis.web.stored import WHEN, failed, jid, job, push
 from tests.waiting import wait_for
+
+HELD = f"{DEFAULT_PREFIX}offsider:list"
 
 
 @pytest.fixture
@@ -58,14 +61,13 @@ def test_a_job_of_a_set_is_found_by_its_score_and_id(config, raw_redis):
         assert (found.where, found.key, found.record.raw) == ("retry", entry.key, entry.raw)
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 @pytest.mark.parametrize("key", [f"7|{jid(7)}", f"20|{jid(7)}", jid(7)])
 def test_a_held_job_is_found_by_its_position_and_id(config, raw_redis, key):
-    raw_redis.sadd("offsider:places", "offsider:list")
-    raw_redis.lpush("offsider:list", *(job(number) for number in range(30)))
-    found = find(config, "held:offsider:list", key)
-    assert (found.where, found.key, found.record.jid) == ("held:offsider:list", f"7|{jid(7)}", jid(7))
-    assert find(config, "held:offsider:list", "3|nothing") is find(config, "held:elsewhere", "|") is None
+    raw_redis.sadd("offsider:places", HELD)
+    raw_redis.lpush(HELD, *(job(number) for number in range(30)))
+    found = find(config, f"held:{HELD}", key)
+    assert (found.where, found.key, found.record.jid) == (f"held:{HELD}", f"7|{jid(7)}", jid(7))
+    assert find(config, f"held:{HELD}", "3|nothing") is find(config, "held:elsewhere", "|") is None
 
 
 def test_a_job_is_found_by_its_id_anywhere(config, raw_redis, mail):

@@ -74,11 +74,10 @@ def test_a_scrape_needs_authentication_and_permission(config):
     assert (answer.status, asked[0]) == (403, "metrics.scrape")
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_each_server_has_its_own_metrics(config, raw_redis):
+def test_each_server_has_its_own_metrics(config, raw_redis, tag):
     other = Config()
     other.redis.url = config.redis.url
-    other.redis.key_prefix = "other:"
+    other.redis.key_prefix = f"{tag}other:"
     raw_redis.zadd("other:dead", {"gone": 1})
     app = WebApp(WebOptions({"main": Installation.of(config), "other": Installation.of(other)}))
     for path, dead in (("/metrics", 0), ("/@other/metrics", 1)):

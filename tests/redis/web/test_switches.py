@@ -124,17 +124,15 @@ def test_the_dashboard_and_the_page_of_the_class_show_the_switch(ask, read, conf
     assert 'href="/switches?name=HardJob"' in page
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_a_server_without_the_switch_is_named(ask, config, redis_url):
-    config.add_server("twin", url=redis_url, key_prefix="twin:")
+def test_a_server_without_the_switch_is_named(ask, config, redis_url, tag):
+    config.add_server("twin", url=redis_url, key_prefix=f"{tag}twin:")
     Switches(config).drop("HardJob")
     switches.clear(Installation.of(config, "twin").redis, "HardJob")
     assert "missing on twin: set it again" in ask("/switches").body.decode()
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_a_server_with_a_different_switch_is_named(ask, config, redis_url):
-    config.add_server("twin", url=redis_url, key_prefix="twin:")
+def test_a_server_with_a_different_switch_is_named(ask, config, redis_url, tag):
+    config.add_server("twin", url=redis_url, key_prefix=f"{tag}twin:")
     Switches(config).drop("HardJob")
     switches.put(Installation.of(config, "twin").redis, switches.Switch("HardJob", "defer", delay_seconds=60.0))
     assert "differs on twin: set it again" in ask("/switches").body.decode()

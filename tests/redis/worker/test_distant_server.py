@@ -19,7 +19,7 @@ from tests.redis.worker.crew import Crew, Work, payload, push
 from tests.redis.worker.test_fetcher_rules import SOON_SECONDS, FarAhead, exchanges
 from tests.waiting import wait_for
 
-pytestmark = pytest.mark.not_on_cluster("its nodes redirect clients past a proxy")
+pytestmark = pytest.mark.not_on_cluster("its nodes redirect clients past a proxy that delays")
 
 
 @pytest.fixture

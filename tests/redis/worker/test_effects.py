@@ -15,13 +15,16 @@ from offsider.ext.unique import Unique
 from offsider.inspector import DeadSet, RetrySet, Stats
 from offsider.jobs import registry
 from offsider.storage import effects, working
+from offsider.storage.cluster import DEFAULT_PREFIX
 from offsider.storage.effects import Effect, EffectCalls, at_end, joined
 from offsider.storage.scripts import Script
 from offsider.testing import RunningWorker
 from tests.faults import FaultProxy
 from tests.waiting import wait_for
 
-pytestmark = pytest.mark.not_on_cluster("the test uses keys without the hash tag")
+OUTCOME, END, SUCCEEDED, RETRIED, BROKEN = (
+    f"{DEFAULT_PREFIX}{name}" for name in ("outcome-effect", "end", "succeeded", "retried", "broken")
+)
 
 ADD = Script("add", source="#!lua flags=allow-oom\nreturn redis.call('INCRBY', KEYS[1], ARGV[1])\n")
 
@@ -61,7 +64,7 @@ class Stage:
         def done(reply, outcome):
             self.written.append((reply, type(outcome)))
 
-        job.effects += (Effect(ADD, ["outcome-effect"], [1], done=done), Effect(ADD, ["end"], at_end(1)))
+        job.effects += (Effect(ADD, [OUTCOME], [1], done=done), Effect(ADD, [END], at_end(1)))
         return self.admit(job, call_next)
 
     def act(self):
@@ -77,7 +80,7 @@ def stage(config, declared):
 
 
 def counters(raw_redis):
-    return int(raw_redis.get("outcome-effect") or 0), int(raw_redis.get("end") or 0)
+    return int(raw_redis.get(OUTCOME) or 0), int(raw_redis.get(END) or 0)
 
 
 def raises(error):
@@ -118,8 +121,8 @@ def test_which_outcome_has_which_effects(config, stage, raw_redis, error, ended)
 def test_an_effect_can_depend_on_the_outcome_and_the_destination(config, stage, raw_redis):
     def add(job, call_next):
         job.effects += (
-            Effect(ADD, ["succeeded"], lambda *ended: [1] if ended == (Succeeded(), "gone") else None),
-            Effect(ADD, ["retried"], lambda outcome, goes: [7] if (type(outcome), goes) == (Failed, "retry") else None),
+            Effect(ADD, [SUCCEEDED], lambda *ended: [1] if ended == (Succeeded(), "gone") else None),
+            Effect(ADD, [RETRIED], lambda outcome, goes: [7] if (type(outcome), goes) == (Failed, "retry") else None),
         )
         return call_next(job)
 
@@ -130,7 +133,7 @@ def test_an_effect_can_depend_on_the_outcome_and_the_destination(config, stage, 
         stage.does = raises(ValueError("is retried"))
         stage.push()
         wait_for(lambda: len(stage.written) == 2)
-    assert (raw_redis.get("succeeded"), raw_redis.get("retried")) == (b"1", b"7")
+    assert (raw_redis.get(SUCCEEDED), raw_redis.get(RETRIED)) == (b"1", b"7")
 
 
 def test_arguments_that_cannot_be_made_are_reported_and_the_other_effects_run(config, stage, raw_redis):
@@ -141,7 +144,7 @@ def test_arguments_that_cannot_be_made_are_reported_and_the_other_effects_run(co
         raise LookupError("broken extension")
 
     def add(job, call_next):
-        job.effects += (Effect(ADD, ["broken"], breaks),)
+        job.effects += (Effect(ADD, [BROKEN], breaks),)
         return call_next(job)
 
     config.admissions.append(add)
@@ -211,7 +214,7 @@ def test_acknowledgements_with_effects_travel_together(config, stage, raw_redis,
 def test_a_server_that_refuses_an_effect_is_reported_and_the_job_is_done(config, stage, raw_redis):
     errors = []
     config.error_handlers.append(lambda error, context: errors.append((str(error), context["context"])))
-    raw_redis.lpush("outcome-effect", "no number")
+    raw_redis.lpush(OUTCOME, "no number")
     stage.push()
     with RunningWorker(config):
         wait_for(lambda: stage.written)
@@ -230,7 +233,7 @@ def test_an_error_of_an_extension_after_the_write_is_reported(config, stage, raw
         raise LookupError("broken extension")
 
     def add(job, call_next):
-        job.effects += (Effect(ADD, ["outcome-effect"], [1], done=breaks),)
+        job.effects += (Effect(ADD, [OUTCOME], [1], done=breaks),)
         return call_next(job)
 
     config.admissions.append(add)
@@ -238,7 +241,7 @@ def test_an_error_of_an_extension_after_the_write_is_reported(config, stage, raw
     with RunningWorker(config):
         wait_for(lambda: errors)
     assert errors == ["broken extension"]
-    assert raw_redis.get("outcome-effect") == b"2"
+    assert raw_redis.get(OUTCOME) == b"2"
 
 
 @pytest.mark.parametrize("error", [None, ValueError("is retried")], ids=["done", "retried"])

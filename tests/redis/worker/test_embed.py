@@ -83,9 +83,8 @@ def test_without_a_configuration_it_uses_the_client_s_with_two_threads(redis_url
     assert EmbeddedWorker(concurrency=3).config.worker.concurrency == 3
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 @pytest.mark.usefixtures("no_default_yet")
-def test_without_a_configuration_it_serves_the_default_of_the_process(redis_url, tmp_path, monkeypatch):
+def test_without_a_configuration_it_serves_the_default_of_the_process(redis_url, tmp_path, monkeypatch, tag):
     monkeypatch.chdir(tmp_path)
     ran = threading.Event()
     runs = job(name="Runs", queue="elsewhere")(ran.set)
@@ -93,7 +92,7 @@ def test_without_a_configuration_it_serves_the_default_of_the_process(redis_url,
     @configure_client
     def configure(config: Config) -> None:
         config.redis.url = redis_url
-        config.redis.key_prefix = "shop:"
+        config.redis.key_prefix = f"{tag}shop:"
         config.worker.queues = ["elsewhere"]
 
     with EmbeddedWorker():

@@ -40,7 +40,7 @@ SCRIPTS = (working.ACK_AND_CLAIM, working.POSTPONE, working.PUT_BACK)
 ALL_LISTS = """
 local all = {}
 for _, pattern in ipairs({"queue:*", "offsider:working:*"}) do
-  for _, key in ipairs(redis.call("KEYS", pattern)) do
+  for _, key in ipairs(redis.call("KEYS", ARGV[1] .. pattern)) do
     for _, raw in ipairs(redis.call("LRANGE", key, 0, -1)) do
       all[#all + 1] = raw
     end
@@ -167,7 +167,7 @@ class Machine(RuleBasedStateMachine):
 
     def _left(self) -> list[bytes]:
         """What still waits or is under way. One script, because a job that moves between two reads is in neither."""
-        return self.client.eval(ALL_LISTS, 0)
+        return self.client.eval(ALL_LISTS, 0, self.sweeper.keys.prefix)
 
     def _reckon(self) -> None:
         stored = Counter(

@@ -20,12 +20,13 @@ from offsider.runtime.context import JobContext
 from offsider.runtime.events import ExecutionFinished, JobRemoved
 from offsider.runtime.middleware import Push
 from offsider.runtime.service import Loop
+from offsider.storage.cluster import DEFAULT_PREFIX
 from offsider.storage.scripts import Script
 from offsider.worker.embed import EmbeddedWorker
 from offsider.worker.fetch.reliable import ReliableFetcher
 from tests.waiting import wait_for
 
-TICKED = "everything:ticks"
+TICKED = f"{DEFAULT_PREFIX}everything:ticks"
 
 
 class CountingFetcher(ReliableFetcher):
@@ -114,7 +115,6 @@ def config(redis_url, everything):
     return config
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_one_extension_reaches_through_every_door(config, everything, raw_redis, monkeypatch):
     monkeypatch.setattr(CountingFetcher, "retrieved", 0)
     with registry.isolated():

@@ -23,7 +23,6 @@ from offsider.runtime.service import Loop
 from offsider.worker import launcher as module, watchdog
 from offsider.worker.fetch.basic import BasicFetcher
 from offsider.worker.launcher import Launcher
-from tests.databases import at_database
 from tests.threads import names_of_threads
 from tests.waiting import wait_for
 
@@ -565,11 +564,10 @@ def test_a_worker_with_leader_election_leads_until_its_stop(config, launch, raw_
     assert not Installation.of(config).is_leader
 
 
-def test_the_workers_of_all_servers_elect_one_leader(config, launch, redis_url, raw_redis, tmp_path):
+def test_the_workers_of_all_servers_elect_one_leader(config, launch, raw_redis, tmp_path, other_url):
     file = tmp_path / "offsider.toml"
-    there = at_database(redis_url, 3)
     file.write_text(
-        f'concurrency = 1\n[redis]\nurl = "{redis_url}"\n[servers.bulk]\nurl = "{there}"\n'
+        f'concurrency = 1\n[redis]\nurl = "{config.redis.url}"\n[servers.bulk]\nurl = "{other_url}"\n'
         '[shards.bulk]\nqueues = ["bulk"]\nserver = "bulk"'
     )
     elsewhere = Config.load(file, environ={}, overrides={"shard": "bulk", "leader": "always"})
@@ -581,5 +579,5 @@ def test_the_workers_of_all_servers_elect_one_leader(config, launch, redis_url, 
     assert shown.leader
     assert ProcessSet(elsewhere).leader == ProcessSet(config).leader == launcher.identity
     assert (Installation.of(elsewhere).is_leader, Installation.of(config).is_leader) == (True, False)
-    with redis.Redis.from_url(there) as bulk:
+    with redis.Redis.from_url(other_url) as bulk:
         assert not bulk.exists("dear-leader")

@@ -164,9 +164,10 @@ def test_retries_and_the_schedule_both_progress_when_one_has_many(scheduling, ra
     assert [job["args"] for job in moved(raw_redis)] == [[n] for n in range(150)]
 
 
-@pytest.mark.not_on_cluster("the permissions of the test name keys without the hash tag")
-def test_a_batch_that_could_not_be_moved_is_moved_later(scheduling, raw_redis):
-    raw_redis.execute_command("ACL", "SETUSER", "default", "resetkeys", "~offsider:*", "~schedule", "~retry")
+def test_a_batch_that_could_not_be_moved_is_moved_later(scheduling, raw_redis, tag):
+    raw_redis.execute_command(
+        "ACL", "SETUSER", "default", "resetkeys", *(f"~{tag}{key}" for key in ("offsider:*", "schedule", "retry"))
+    )
     try:
         raw_redis.zadd("schedule", {payload(): LONG_AGO})
         one = scheduling()

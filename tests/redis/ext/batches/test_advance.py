@@ -414,14 +414,13 @@ def test_the_cache_of_lineages_is_bounded(config, redis, monkeypatch):
     assert found.of.cache_info().currsize == 2
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_the_scripts_use_only_declared_keys_and_work_with_a_prefix(redis_url, raw_redis, callbacks):
+def test_the_scripts_use_only_declared_keys_and_work_with_a_prefix(redis_url, raw_redis, callbacks, tag):
     from offsider.client import Client
     from offsider.ext.batches import Batches
 
     config = Config()
     config.redis.url = redis_url
-    config.redis.key_prefix = "app:"
+    config.redis.key_prefix = f"{tag}app:"
     config.use(Batches())
     batch = Batch(config=config).on("success", callbacks["success"])
     with batch:

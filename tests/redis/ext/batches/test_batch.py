@@ -27,7 +27,6 @@ from offsider.ext.batches import Batch, Batches, current_batch
 from offsider.ext.unique import Unique
 from offsider.inspector import Queue, ScheduledSet
 from offsider.testing import fake
-from tests.databases import at_database
 
 X = {"class": "X", "args": []}
 
@@ -184,10 +183,9 @@ def test_middleware_can_stop_members(config, make, client):
     assert batch.status().total == 1
 
 
-@pytest.mark.not_on_cluster("its primaries have replicas")
-def test_a_member_waits_for_replicas(make, client):
+def test_a_member_waits_for_replicas(make, client, replicas):
     with pytest.raises(RedisFailure), make() as batch:
-        client.push(X, wait_replicas=1)
+        client.push(X, wait_replicas=replicas + 1)
     assert batch.status().open_blocks == 1
 
 
@@ -254,8 +252,8 @@ def test_in_fake_mode_a_block_that_raises_records_nothing(config, make):
 
 
 @pytest.fixture
-def two(config, redis_url):
-    config.add_server("bulk", url=at_database(redis_url, 3))
+def two(config, other_url):
+    config.add_server("bulk", url=other_url)
     return config
 
 

@@ -13,7 +13,6 @@ from offsider.core.errors import BatchSpansServers, RedisFailure
 from offsider.ext.batches import RESULT, Batch, chain
 from offsider.inspector import Queue
 from offsider.testing import RunningWorker
-from tests.databases import at_database
 from tests.waiting import wait_for
 
 X = {"class": "X", "args": []}
@@ -227,12 +226,12 @@ def test_an_old_batch_whose_block_raises_after_a_child_is_closed(run, watched, m
     assert pushed() == [("complete", batch.bid)]
 
 
-def test_a_member_that_is_refused_at_the_end_of_the_block_leaves_no_open_batch(config, make, client, redis_url):
+def test_a_member_that_is_refused_at_the_end_of_the_block_leaves_no_open_batch(config, make, client, other_url):
     def moves(push, call_next):
         push.server = "bulk" if push.payload["args"] else push.server
         return call_next(push)
 
-    config.add_server("bulk", url=at_database(redis_url, 3))
+    config.add_server("bulk", url=other_url)
     config.client_middleware.add(moves)
     with make() as batch:
         client.push(X)
@@ -248,11 +247,11 @@ def test_a_member_that_is_refused_at_the_end_of_the_block_leaves_no_open_batch(c
     assert batch.status().open_blocks == 0
 
 
-def test_a_block_that_could_not_store_all_its_jobs_leaves_the_batch_open_for_others(make, client):
+def test_a_block_that_could_not_store_all_its_jobs_leaves_the_batch_open_for_others(make, client, replicas):
     batch = make()
     with batch.jobs():
         with pytest.raises(RedisFailure), batch.jobs():
-            client.push(X, wait_replicas=1)
+            client.push(X, wait_replicas=replicas + 1)
         client.push(X)
     assert batch.status().open_blocks == 1
 

@@ -15,7 +15,6 @@ from offsider.ext.results import Results
 from offsider.ext.unique import Unique
 from offsider.inspector import DeadSet, Queue
 from offsider.testing.running_worker import RunningWorker
-from tests.databases import at_database
 from tests.waiting import wait_for
 
 does = {}
@@ -286,8 +285,8 @@ def test_a_workflow_inside_a_batch_is_its_child(config, jobs):
     assert flow.batch.parent().bid == batch.bid
 
 
-def test_a_step_for_another_server_is_refused(config, jobs, redis_url):
-    config.add_server("other", url=at_database(redis_url, 3))
+def test_a_step_for_another_server_is_refused(config, jobs, other_url):
+    config.add_server("other", url=other_url)
     with pytest.raises(BatchSpansServers):
         chain(jobs.load.call(1), jobs.plain.using(server="other").call(), config=config).enqueue()
 

@@ -166,13 +166,12 @@ def test_aliases_select_a_class_in_every_registry(limits, config, redis, hold, d
 
 
 @pytest.fixture
-def twins(config):
+def twins(config, tag):
     """A second server beside the first."""
-    config.add_server("bulk", url=config.redis.url, key_prefix="bulk:")
+    config.add_server("bulk", url=config.redis.url, key_prefix=f"{tag}bulk:")
     return Limits(config), Limits(Installation.of(config, "bulk"))
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
 def test_a_change_applies_to_all_servers(twins, config):
     main, bulk = twins
     main.pause(NAME)

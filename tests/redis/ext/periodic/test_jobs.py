@@ -18,7 +18,6 @@ from offsider.ext.periodic.registry import registered_in
 from offsider.ext.periodic.service import PeriodicService
 from offsider.ext.periodic.store import PeriodicStore
 from offsider.jobs import registry
-from tests.databases import at_database
 
 
 @pytest.fixture(autouse=True)
@@ -162,7 +161,7 @@ def test_jobs_registered_in_code_cannot_be_changed_or_removed(jobs, make_config)
         jobs["n"].remove()
 
 
-def test_a_periodic_job_is_on_the_server_that_gets_its_jobs(make_config, redis_url, raw_redis):
+def test_a_periodic_job_is_on_the_server_that_gets_its_jobs(make_config, other_url, raw_redis):
     @job(name="Export", urgency="throttled")
     def export() -> None: ...
 
@@ -171,7 +170,7 @@ def test_a_periodic_job_is_on_the_server_that_gets_its_jobs(make_config, redis_u
         periodic.register(cron, "A", name=name, server="" if name == "here" else "bulk")
     periodic.register("@daily", export, name="routed")
     config = make_config(periodic)
-    config.add_server("bulk", url=at_database(redis_url, 3))
+    config.add_server("bulk", url=other_url)
     config.routing.rules = [["urgency=throttled", "later", "bulk"]]
     assert [each.name for each in PeriodicJobs(config, server="main")] == ["here"]
     assert [each.name for each in PeriodicJobs(config, server="bulk")] == ["routed", "there"]
@@ -182,18 +181,18 @@ def test_a_periodic_job_is_on_the_server_that_gets_its_jobs(make_config, redis_u
     jobs["added"].run()
     jobs["there"].run()
     assert not raw_redis.exists("queue:later")
-    with redis.Redis.from_url(at_database(redis_url, 3)) as bulk:
+    with redis.Redis.from_url(other_url) as bulk:
         assert (bulk.llen("queue:later"), bulk.llen("queue:default")) == (1, 1)
 
 
-def test_workers_push_only_ticks_of_their_own_server(make_config, redis_url, raw_redis):
+def test_workers_push_only_ticks_of_their_own_server(make_config, other_url, raw_redis):
     periodic = Periodic()
     periodic.register("* * * * *", "A", name="here")
     periodic.register("* * * * *", "B", name="there", server="bulk")
     config = make_config(periodic)
-    config.add_server("bulk", url=at_database(redis_url, 3))
+    config.add_server("bulk", url=other_url)
     now = int(raw_redis.time()[0])
-    with redis.Redis.from_url(at_database(redis_url, 3)) as bulk:
+    with redis.Redis.from_url(other_url) as bulk:
         for server, name in ((raw_redis, "here"), (bulk, "there")):
             server.hset("offsider:periodic:ticks", name, now // 60 * 60 - 60)
         for name in config.servers:
@@ -205,9 +204,9 @@ def test_workers_push_only_ticks_of_their_own_server(make_config, redis_url, raw
         assert (stored, [json.loads(raw)["class"] for raw in bulk.lrange("queue:default", 0, -1)]) == (["A"], ["B"])
 
 
-def test_a_job_changed_to_another_server_is_only_there(make_config, redis_url):
+def test_a_job_changed_to_another_server_is_only_there(make_config, other_url):
     config = make_config()
-    config.add_server("bulk", url=at_database(redis_url, 3))
+    config.add_server("bulk", url=other_url)
     jobs = PeriodicJobs(config)
     jobs.add("@daily", "A", name="moved", server="bulk")
     jobs.add("@hourly", "A", name="moved", server="main")

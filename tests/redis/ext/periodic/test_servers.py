@@ -13,7 +13,6 @@ from offsider.core.errors import RedisUnavailable
 from offsider.ext.periodic import Periodic, PeriodicJobs
 from offsider.ext.periodic.entry import make
 from offsider.ext.periodic.store import Servers
-from tests.databases import at_database
 
 NOON = int(datetime(2026, 3, 1, 12, 0, tzinfo=UTC).timestamp())
 
@@ -23,8 +22,8 @@ def every_minute():
 
 
 @pytest.fixture
-def bulk_url(redis_url):
-    return at_database(redis_url, 3)
+def bulk_url(other_url):
+    return other_url
 
 
 @pytest.fixture

@@ -135,10 +135,9 @@ def test_registries_of_processes_show_where_they_differ(store, raw_redis):
     assert raw_redis.zcard("offsider:periodic:registers") == 1
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_every_key_has_the_prefix(redis_url, raw_redis, prepared):
+def test_every_key_has_the_prefix(redis_url, raw_redis, prepared, tag):
     config = Config()
-    config.redis.url, config.redis.key_prefix = redis_url, "app:"
+    config.redis.url, config.redis.key_prefix = redis_url, f"{tag}app:"
     store = PeriodicStore(Installation.of(config).redis)
     store.look({"n": 0})
     store.add(make("later", "@daily", "A"))

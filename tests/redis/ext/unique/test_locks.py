@@ -10,7 +10,6 @@ from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError, InvalidArguments
 from offsider.ext.unique import Locks
 from offsider.inspector import Queue, ScheduledSet
-from tests.databases import at_database
 
 
 def test_locks_have_the_data_of_their_jobs(client, config):
@@ -83,8 +82,8 @@ def test_without_the_extension_a_job_has_no_lock(redis_url):
     Installation.of(config).close()
 
 
-def test_the_lock_of_a_job_is_on_its_destination_server(client, config, redis_url):
-    config.add_server("bulk", url=at_database(redis_url, 3))
+def test_the_lock_of_a_job_is_on_its_destination_server(client, config, other_url):
+    config.add_server("bulk", url=other_url)
     with via("bulk"):
         client.push({"class": "Refresh", "args": [1], "unique_for": 60})
         assert Locks(config).locked("Refresh", 1)
@@ -92,8 +91,8 @@ def test_the_lock_of_a_job_is_on_its_destination_server(client, config, redis_ur
     assert (len(Locks(config)), len(Locks(Installation.of(config, "bulk")))) == (0, 1)
 
 
-def test_deleting_a_job_on_another_server_frees_its_lock_there(client, config, redis_url):
-    config.add_server("bulk", url=at_database(redis_url, 3))
+def test_deleting_a_job_on_another_server_frees_its_lock_there(client, config, other_url):
+    config.add_server("bulk", url=other_url)
     bulk = Installation.of(config, "bulk")
     push = {"class": "Refresh", "args": [1], "unique_for": 60, "server": "bulk"}
     assert client.push(push)

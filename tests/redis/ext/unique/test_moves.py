@@ -14,7 +14,6 @@ from offsider.ext.unique.reaper import Reaper
 from offsider.inspector import Migration
 from offsider.inspector.migration import moving
 from offsider.runtime.events import JobMoved, JobMoving
-from tests.databases import at_database
 
 OLD, NEW = [["*", "old"]], [["*", "new"]]
 ELSEWHERE = [["*", "new", "bulk"]]
@@ -29,14 +28,14 @@ def refresh(declared):
 
 
 @pytest.fixture
-def with_rules(redis_url):
+def with_rules(redis_url, other_url):
     """Makes configurations that differ in their rules, as before and after a deploy."""
     made: list[Config] = []
 
     def make(rules, **settings):
         config = Config()
         config.redis.url = redis_url
-        config.add_server("bulk", url=at_database(redis_url, 1))
+        config.add_server("bulk", url=other_url)
         config.routing.rules = rules
         config.use(Unique(**settings))
         made.append(config)
@@ -48,8 +47,8 @@ def with_rules(redis_url):
 
 
 @pytest.fixture
-def bulk(redis_url):
-    with redis_py.Redis.from_url(at_database(redis_url, 1)) as client:
+def bulk(other_url):
+    with redis_py.Redis.from_url(other_url) as client:
         yield client
 
 
@@ -186,7 +185,8 @@ def test_while_a_queue_is_rotated_no_lock_is_freed(refresh, with_rules, raw_redi
     client.push({"class": refresh, "args": [1], "queue": "old"})
     reaper = Reaper(Installation.of(config).redis, age_seconds=-60)
     migration = Migration(config)
-    while Installation.of(config).redis.call("LLEN", "queue:new") < 20:
+    redis = Installation.of(config).redis
+    while redis.call("LLEN", redis.keys.queue("new")) < 20:
         assert migration.run(progress=lambda _: reaper.tick()).moved == 1
         client.push({"class": refresh, "args": [config.clock.now()], "queue": "old"})
     assert set(names(config).values()) >= set(pushed)

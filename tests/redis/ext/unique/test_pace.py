@@ -36,7 +36,6 @@ def waiting(config):
     return [(entry.payload["args"], entry.score) for entry in ScheduledSet(config)]
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_a_throttled_job_is_dropped_until_the_time_is_over(config, client, jobs, redis):
     throttled, _, _ = jobs
     assert throttled.enqueue(1)
@@ -44,7 +43,7 @@ def test_a_throttled_job_is_dropped_until_the_time_is_over(config, client, jobs,
     assert throttled.enqueue(2)  # other arguments
     assert throttled.using(throttle=False).enqueue(1)
     assert client.push_bulk({"class": "Throttled", "args": [[3], [3]], "throttle": 60})[1] is None
-    locks = redis.call("KEYS", "offsider:throttle:*")
+    locks = redis.call("KEYS", f"{redis.keys.prefix}offsider:throttle:*")
     assert len(locks) == 3
     for lock in locks:
         assert 50_000 < redis.call("PTTL", lock) <= 60_000
@@ -71,7 +70,6 @@ def test_neither_does_its_deletion(config, jobs):
     assert throttled.using(throttle=False).enqueue(1)
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 def test_the_last_of_several_pushes_runs_after_a_quiet_time(config, jobs, redis):
     _, debounced, _ = jobs
     first, second = debounced.enqueue("a"), debounced.enqueue("b")
@@ -88,7 +86,7 @@ def test_the_last_of_several_pushes_runs_after_a_quiet_time(config, jobs, redis)
     ((args, due),) = waiting(config)
     assert args == ["c"]
     assert before + 59 < due < before + 61
-    assert b"idempotency_key" not in redis.call("ZRANGE", "schedule", 0, -1)[0]
+    assert b"idempotency_key" not in redis.call("ZRANGE", redis.keys.schedule, 0, -1)[0]
     debounced.using(debounce=False).enqueue("now")
     (job_now,) = Queue("default", config)
     assert job_now.payload["args"] == ["now"]

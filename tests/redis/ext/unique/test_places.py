@@ -8,10 +8,11 @@ import pytest
 
 from offsider.ext.unique import places
 from offsider.storage import owners
+from offsider.storage.cluster import DEFAULT_PREFIX
 from offsider.storage.owners import Lists
 from tests.redis.ext.unique.travels import Traveller
 
-pytestmark = pytest.mark.not_on_cluster("the test uses keys without the hash tag")
+HELD = f"{DEFAULT_PREFIX}offsider:held"
 
 
 def met(redis, step=places.STEP):
@@ -35,8 +36,8 @@ def test_the_walk_finds_jobs_in_every_list_and_set(redis, raw_redis):
 
 
 def test_the_walk_finds_jobs_in_lists_of_extensions(redis, raw_redis):
-    raw_redis.sadd(redis.keys.places, "offsider:held")
-    raw_redis.lpush("offsider:held", *(payload(f"j{number}") for number in range(2500)))
+    raw_redis.sadd(redis.keys.places, HELD)
+    raw_redis.lpush(HELD, *(payload(f"j{number}") for number in range(2500)))
     assert met(redis, 100) == {f"j{number}" for number in range(2500)}
 
 
@@ -62,8 +63,8 @@ def test_the_walk_reads_a_list_added_during_its_last_step(redis, raw_redis, monk
         known = noted(given)
         if not calls:
             calls.append(1)
-            raw_redis.sadd(redis.keys.places, "offsider:held")
-            raw_redis.lpush("offsider:held", payload("held"))
+            raw_redis.sadd(redis.keys.places, HELD)
+            raw_redis.lpush(HELD, payload("held"))
         return known
 
     monkeypatch.setattr(places.queues, "extension_lists", late)
@@ -139,7 +140,7 @@ def test_the_walk_finds_a_job_that_is_claimed_and_put_off(redis, raw_redis, at, 
 @pytest.mark.parametrize("at", range(8))
 def test_the_walk_finds_a_job_that_becomes_due(redis, first, at):
     traveller = Traveller(redis)
-    traveller._move(first)
+    traveller._move(redis.keys.prefix + first)
     seen = set()
     for number, step in enumerate(places.walk(redis, 10)):
         seen |= step

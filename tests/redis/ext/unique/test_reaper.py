@@ -113,7 +113,6 @@ def among_others(raw_redis, redis):
     return traveller
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(before=st.lists(STEPS, max_size=6), plan=st.lists(st.lists(STEPS, max_size=4), min_size=1, max_size=24))
 def test_no_sequence_of_moves_loses_the_lock(redis, raw_redis, before, plan):
@@ -124,7 +123,6 @@ def test_no_sequence_of_moves_loses_the_lock(redis, raw_redis, before, plan):
     assert store.read(redis, ["lock-traveller"]) != [None]
 
 
-@pytest.mark.not_on_cluster("the test uses keys without the hash tag")
 @pytest.mark.parametrize(
     "moves",
     [

@@ -18,7 +18,6 @@ from offsider.ext.unique.store import STORE
 from offsider.jobs import registry
 from offsider.runtime.context import JobContext
 from offsider.storage.effects import run_alone
-from tests.databases import at_database
 from tests.faults import FaultProxy
 from tests.waiting import wait_for
 
@@ -230,8 +229,8 @@ def test_a_large_job_that_runs_once_more_is_compressed_again(config, client, raw
     assert again["jid"] != first
 
 
-def test_a_job_of_another_server_runs_once_more_there(client, config, redis_url, raw_redis):
-    config.add_server("bulk", url=at_database(redis_url, 3))
+def test_a_job_of_another_server_runs_once_more_there(client, config, other_url, raw_redis):
+    config.add_server("bulk", url=other_url)
     jid = client.push({**AGAIN, "server": "bulk"})
     assert not client.push({**AGAIN, "server": "bulk"})
     bulk = Installation.of(config, "bulk").redis

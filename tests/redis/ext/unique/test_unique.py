@@ -88,11 +88,10 @@ def test_the_payload_has_the_same_keys_as_in_ruby(client, raw_redis):
     assert (payload["unique_for"], payload["unique_until"]) == (60, "start")
 
 
-@pytest.mark.not_on_cluster("a key prefix needs a hash tag")
-def test_keys_have_the_prefix(redis_url, raw_redis):
+def test_keys_have_the_prefix(redis_url, raw_redis, tag):
     config = Config()
     config.redis.url = redis_url
-    config.redis.key_prefix = "shop:"
+    config.redis.key_prefix = f"{tag}shop:"
     config.use(Unique())
     Client(config).push({"class": "A", "args": [], "unique_for": 60})
     keys = {key.decode().rpartition("unique")[0] for key in raw_redis.keys("*unique*")}

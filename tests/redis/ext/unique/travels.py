@@ -6,11 +6,12 @@ import json
 
 from offsider.ext.unique import store
 from offsider.storage import owners
+from offsider.storage.cluster import DEFAULT_PREFIX
 from offsider.storage.owners import Lists
 
 QUEUES = ("default", "low")
 IDENTITY = "host:1:0123456789ab"
-HELD = "offsider:of_an_extension"
+HELD = f"{DEFAULT_PREFIX}offsider:of_an_extension"
 
 
 class Traveller:
@@ -32,14 +33,14 @@ class Traveller:
         redis.call("SADD", redis.keys.queues, *QUEUES)
         redis.call("SET", store.lock_key(redis.keys, f"lock-{jid}"), store.text(jid, "Hard", 1000))
         redis.call("SADD", store.index_key(redis.keys), f"lock-{jid}")
-        self._put("queue:default")
+        self._put(self.redis.keys.queue("default"))
 
     # Each step is one atomic move, and possible from some places only.
 
     def claim(self):
         """A worker takes it, and does not run it yet."""
-        if self.place.startswith("queue:"):
-            queue = self.place.removeprefix("queue:")
+        if self._is_queued():
+            queue = self.place.rpartition(":")[2]
             self._move(self.redis.keys.working(IDENTITY, "default", queue))
 
     def begin(self):
@@ -51,7 +52,7 @@ class Traveller:
     def give_back(self):
         """It returns to the head of its queue."""
         if self._is_claimed():
-            self._move(f"queue:{self.place.rpartition(':')[2]}")
+            self._move(self.redis.keys.queue(self.place.rpartition(":")[2]))
 
     def hold(self):
         """It may not run yet, and an extension keeps it in a list of its own."""
@@ -62,27 +63,27 @@ class Traveller:
     def put_off(self):
         """A switch puts it off, or no worker can run it yet: its run does not begin."""
         if self._is_claimed() and not self.running:
-            self._move("schedule")
+            self._move(self.redis.keys.schedule)
 
     def resume(self):
         """It may run now."""
         if self.place == HELD:
-            self._move("queue:default", head=True)
+            self._move(self.redis.keys.queue("default"), head=True)
             self.resumed = True
 
     def fail(self):
         """Its run ends, and it waits in the retry set."""
         if self._is_claimed() and self.running:
-            self._move("retry")
+            self._move(self.redis.keys.retry)
 
     def reschedule(self):
         if self._is_claimed() and self.running:
-            self._move("schedule")
+            self._move(self.redis.keys.schedule)
 
     def enqueue(self, queue="default"):
         """The scheduler moves it to a queue."""
-        if self.place in {"retry", "schedule"}:
-            self._move(f"queue:{queue}")
+        if self.place in self._sets():
+            self._move(self.redis.keys.queue(queue))
 
     def finish(self):
         """It is done, and its lock is not released."""
@@ -91,6 +92,12 @@ class Traveller:
             self.exists = False
 
     running = resumed = False
+
+    def _sets(self):
+        return self.redis.keys.retry, self.redis.keys.schedule
+
+    def _is_queued(self):
+        return self.place.startswith(self.redis.keys.queue(""))
 
     def _is_claimed(self):
         return ":working:" in self.place
@@ -103,7 +110,7 @@ class Traveller:
             self.running = False
 
     def _put(self, place, *, head=False):
-        if place in {"retry", "schedule"}:
+        if place in self._sets():
             self.redis.call("ZADD", place, 1, self.raw)
         else:
             self.redis.call("RPUSH" if head else "LPUSH", place, self.raw)
@@ -111,7 +118,7 @@ class Traveller:
 
     def _take(self, place=""):
         place = place or self.place
-        if place in {"retry", "schedule"}:
+        if place in self._sets():
             self.redis.call("ZREM", place, self.raw)
         else:
             self.redis.call("LREM", place, 1, self.raw)
