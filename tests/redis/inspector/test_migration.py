@@ -12,13 +12,15 @@ import redis as redis_py
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError, QueueFull, RedisUnavailable
+from offsider.inspector import Queue, ScheduledSet, Stats
 from offsider.inspector.migration import Migration, Relocation, moving
 from offsider.jobs import registry
 from offsider.storage import migration
 from offsider.storage.cluster import DEFAULT_PREFIX
 from offsider.storage.migration import Step
-from tests.redis.inspector.migrating import JOBS, every_job, in_queue, in_set, push, raw_job, two_servers
+from tests.redis.inspector.migrating import JOBS, RULES, every_job, in_queue, in_set, push, raw_job, two_servers
 from tests.snapshot import snapshot
+from tests.tagged import client_of
 
 HELD = f"{DEFAULT_PREFIX}offsider:limits:jobs:A"
 
@@ -191,6 +193,24 @@ def test_progress_is_reported_page_by_page(config, filled):
     Migration(config).preview(progress=lambda report: seen.append(report.looked_at))
     assert seen == sorted(seen)
     assert len(seen) >= 1_504 / 200
+
+
+def test_jobs_move_between_two_hash_tags_of_one_cluster(cluster):
+    """The servers have different primaries, and each keeps to its own."""
+    assert cluster.primary("offsider") is not cluster.primary("bulk")
+    config = Config()
+    config.redis.url = cluster.url
+    config.add_server("bulk", url=cluster.url, key_prefix="{bulk}:")
+    with client_of(cluster.url) as client:
+        push(client, "old", [raw_job("shop.report", n) for n in range(50)])
+        client.zadd("schedule", {raw_job("shop.report", 50): 2e9})
+    config.routing.rules = RULES
+    assert Migration(config).run().moved == 51
+    bulk = Installation.of(config, "bulk")
+    assert [job.args[0] for job in Queue("slow", bulk)] == [*range(50)]
+    assert [(job.args[0], job.score) for job in ScheduledSet(bulk)] == [(50, 2e9)]
+    assert Stats.read(config).enqueued == 0
+    Installation.of(config).close()
 
 
 def leave(config, server, *numbers):
