@@ -7,7 +7,7 @@
                                           tests and those of Django (with 6) on CPython 3.14
     python3 dev.py test PATH... [-k x]    pytest alone, in parallel, with these arguments (`--` before them is allowed)
     python3 dev.py full                   `test`, the redis and process tests on Clusters of six nodes, and then each
-                                          row of the scoreboard in full, which takes hours
+                                          row of the scoreboard in full, which takes hours; also after a failure
     python3 dev.py full --python PATH     the unit, redis and process tests on another CPython
     python3 dev.py quick [REVISION]       lint, types and the tests nearest to your change (since REVISION), in 90 s
     python3 dev.py lint [--fix]           ruff, its formatter, and the layers (import-linter)
@@ -31,6 +31,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -57,6 +58,8 @@ PARALLEL = ("-n", str(WORKERS), "--dist", "worksteal")
 MEASURED = ("tests/unit", "tests/redis", "tests/contract")
 # Options that decide how many processes pytest uses; without them `test PATH` runs in parallel.
 SEQUENTIAL = ("-n", "--numprocesses", "--pdb", "--trace", "-s", "--capture=no", "-h", "--help", "--collect-only")
+# Tests note here what they skipped, for the last line of `test` and `full`.
+SKIPS = VENV / "skipped"
 # Exit code of scripts/python314.py if the interpreter is not available.
 SKIPPED = 77
 
@@ -73,7 +76,8 @@ def run(*command: str | Path) -> int:
 
 def _environ() -> dict[str, str]:
     """Return the environment with .venv first on PATH."""
-    return os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}", "VIRTUAL_ENV": str(VENV)}
+    path = f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"
+    return os.environ | {"PATH": path, "VIRTUAL_ENV": str(VENV), "OFFSIDER_TEST_SKIPS": str(SKIPS)}
 
 
 def must(*command: str | Path) -> None:
@@ -171,6 +175,7 @@ def test(words: Sequence[str]) -> int:
         sequential = any(word.startswith(SEQUENTIAL) for word in words)
         return run("pytest", *(() if sequential else PARALLEL), *words)
     os.environ.setdefault("OFFSIDER_TEST_SERVERS", "redis7 valkey")
+    SKIPS.unlink(missing_ok=True)
     steps: dict[str, Callable[[], int]] = {"lint": lambda: lint([]), "types": lambda: types([])}
     tests = ("python", "scripts/run_tests.py", *PARALLEL)
     # Measuring coverage costs CPU time: tests that start programs, and those with the second server, run without it.
@@ -197,12 +202,22 @@ def test(words: Sequence[str]) -> int:
         results["scoreboard"] = scoreboard([])
         results |= {name: other.result() for name, other in others.items()}
     print(f"dev.py: scoreboard, {' and '.join(others)} took {time.monotonic() - began:.0f} s", flush=True)
-    skipped = [name for name, code in results.items() if code == SKIPPED]
+    return _summary(results)
+
+
+def _summary(results: dict[str, int]) -> int:
+    """Print the failed or passed steps, and what was skipped, in one line; return the exit code."""
     failed = [name for name, code in results.items() if code not in {0, SKIPPED}]
     passed = [name for name, code in results.items() if code == 0]
-    if skipped:
-        print(f"dev.py: skipped: {', '.join(skipped)} (the reason is above)")
-    print(f"dev.py: {'failed: ' + ', '.join(failed) if failed else 'passed: ' + ', '.join(passed)}", flush=True)
+    skipped = [name for name, code in results.items() if code == SKIPPED]
+    if SKIPS.exists():
+        reasons = Counter[str]()
+        for line in SKIPS.read_text().splitlines():
+            count, _, reason = line.partition(" x ")
+            reasons[reason] += int(count)
+        skipped += [f"{count} x {reason}" for reason, count in reasons.most_common()]
+    line = f"failed: {', '.join(failed)}" if failed else f"passed: {', '.join(passed)}"
+    print(f"dev.py: {line}{'; skipped: ' + '; '.join(skipped) if skipped else ''}", flush=True)
     return 1 if failed else 0
 
 
@@ -210,16 +225,19 @@ def full(words: Sequence[str]) -> int:
     prepare("dev")
     if words and words[0] == "--python":
         return run("python", "scripts/python314.py", *words)
-    return test(words) or on_clusters() or scoreboard(["--tier", "full"])
+    results = {"test": test(words)}
+    results |= {kind: on_cluster(kind) for kind in ("redis7-cluster", "valkey-cluster")}
+    results["scoreboard in full"] = scoreboard(["--tier", "full"])
+    return _summary(results)
 
 
-def on_clusters() -> int:
-    """Run the tests with a server on Clusters of six nodes. The last line of each run counts what was skipped there."""
-    codes: list[int] = []
-    for kind in ("redis7-cluster", "valkey-cluster"):
-        os.environ["OFFSIDER_TEST_SERVERS"] = kind
-        codes.append(run("python", "scripts/run_tests.py", *PARALLEL, "tests/redis", "tests/process"))
-    return max(codes)
+def on_cluster(kind: str) -> int:
+    """Run the tests with a server on Clusters of six nodes."""
+    began = time.monotonic()
+    tests = ("python", "scripts/run_tests.py", *PARALLEL, "tests/redis", "tests/process")
+    code = run("env", f"OFFSIDER_TEST_SERVERS={kind}", *tests)
+    print(f"dev.py: {kind} took {time.monotonic() - began:.0f} s", flush=True)
+    return code
 
 
 def quick(words: Sequence[str]) -> int:

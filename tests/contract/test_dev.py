@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import signal
@@ -51,6 +52,20 @@ def test_ci_prints_why_it_skips_an_unavailable_interpreter(tmp_path):
     assert ended.returncode == 77
     assert "SKIPPED the tests on CPython 3.14: apt-get is not installed" in ended.stdout
     assert "SKIPPED = 77" in (ROOT / "dev.py").read_text()
+
+
+def test_the_last_line_counts_skipped_tests_of_all_steps(tmp_path, monkeypatch, capsys):
+    program = importlib.import_module("dev")
+    monkeypatch.setattr(program, "SKIPS", tmp_path / "skips")
+    assert program._summary({"lint": 0, "python 3.14": program.SKIPPED}) == 0
+    (tmp_path / "skips").write_text(
+        "2 x needs puma: install it\n3 x on a Cluster: a reason\n1 x needs puma: install it\n"
+    )
+    assert program._summary({"lint": 0, "types": 1}) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "dev.py: passed: lint; skipped: python 3.14",
+        "dev.py: failed: types; skipped: 3 x needs puma: install it; 3 x on a Cluster: a reason",
+    ]
 
 
 TESTS = """

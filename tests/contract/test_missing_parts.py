@@ -27,10 +27,14 @@ def test_a_missing_part_is_seen(tmp_path, ci, outcome):
     (tmp_path / "test_travel.py").write_text(TEST)
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path, "-rsE", tmp_path],
-        env=os.environ | {"CI": ci, "PYTHONPATH": str(ROOT)},
+        env=os.environ | {"CI": ci, "PYTHONPATH": str(ROOT), "OFFSIDER_TEST_SKIPS": str(tmp_path / "skips")},
         capture_output=True,
         text=True,
         check=False,
     )
     assert outcome in ended.stdout
     assert "apt-get install warp-drive" in ended.stdout
+    if "skipped" in outcome:
+        skip = "1 x needs warp-drive: apt-get install warp-drive"
+        assert ended.stdout.splitlines()[-1] == f"skipped: {skip}"
+        assert (tmp_path / "skips").read_text() == f"{skip}\n"
