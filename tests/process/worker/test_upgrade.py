@@ -178,6 +178,7 @@ def ended_of(ledger: Ledger, kind: str) -> Callable[[], int]:
     return ended
 
 
+@pytest.mark.not_on_cluster("the earlier revision does not know Clusters")
 @pytest.mark.parametrize("direction", ["upgrade", "rollback"])
 def test_two_revisions_side_by_side_lose_no_job_during_a_takeover(workers, stored, earlier_source, direction):
     ledger = workers.ledger
