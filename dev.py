@@ -8,7 +8,8 @@
     python3 dev.py test PATH... [-k x]    pytest alone, in parallel, with these arguments (`--` before them is allowed)
     python3 dev.py full                   `test`, the redis and process tests on Clusters of six nodes, and then each
                                           row of the scoreboard in full, which takes hours; also after a failure
-    python3 dev.py full --python PATH     the unit, redis and process tests on another CPython
+    python3 dev.py full --python 3.13|3.14|PATH [TEST ...]
+                                          the unit, redis and process tests on another CPython, or only some
     python3 dev.py quick [REVISION]       lint, types and the tests nearest to your change (since REVISION), in 90 s
     python3 dev.py lint [--fix]           ruff, its formatter, and the layers (import-linter)
     python3 dev.py types                  mypy and pyright, both strict
@@ -60,7 +61,7 @@ MEASURED = ("tests/unit", "tests/redis", "tests/contract")
 SEQUENTIAL = ("-n", "--numprocesses", "--pdb", "--trace", "-s", "--capture=no", "-h", "--help", "--collect-only")
 # Tests note here what they skipped, for the last line of `test` and `full`.
 SKIPS = VENV / "skipped"
-# Exit code of scripts/python314.py if the interpreter is not available.
+# Exit code of scripts/another_python.py if the interpreter is not available.
 SKIPPED = 77
 
 
@@ -197,7 +198,7 @@ def test(words: Sequence[str]) -> int:
     with ThreadPoolExecutor(1) as beside:
         others = {
             name: beside.submit(_shown_at_its_end, "python", f"scripts/{script}.py")
-            for name, script in (("oldest frameworks", "oldest"), ("python 3.14", "python314"))
+            for name, script in (("oldest frameworks", "oldest"), ("python 3.14", "another_python"))
         }
         results["scoreboard"] = scoreboard([])
         results |= {name: other.result() for name, other in others.items()}
@@ -224,7 +225,7 @@ def _summary(results: dict[str, int]) -> int:
 def full(words: Sequence[str]) -> int:
     prepare("dev")
     if words and words[0] == "--python":
-        return run("python", "scripts/python314.py", *words)
+        return run("python", "scripts/another_python.py", *words)
     results = {"test": test(words)}
     results |= {kind: on_cluster(kind) for kind in ("redis7-cluster", "valkey-cluster")}
     results["scoreboard in full"] = scoreboard(["--tier", "full"])

@@ -1,7 +1,7 @@
 """Run the tests of frameworks with their oldest supported versions: `python scripts/oldest.py [PYTEST ARGUMENTS ...]`.
 
 requirements/oldest.txt is installed (checked by hash) into `.oldest`. The tests import from that folder first, then
-from `.venv`, which has all other packages, and newer versions of these. python314.py tests with Django 6.
+from `.venv`, which has all other packages, and newer versions of these. another_python.py tests with Django 6.
 Standard library only.
 """
 

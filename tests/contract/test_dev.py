@@ -47,7 +47,7 @@ def test_ci_runs_the_same_word_as_people_do():
 def test_ci_prints_why_it_skips_an_unavailable_interpreter(tmp_path):
     """No apt, no python3.14, nothing in the cache."""
     environ = os.environ | {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
-    command = [sys.executable, "scripts/python314.py"]
+    command = [sys.executable, "scripts/another_python.py"]
     ended = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
     assert ended.returncode == 77
     assert "SKIPPED the tests on CPython 3.14: apt-get is not installed" in ended.stdout

@@ -1,14 +1,14 @@
-"""Run tests on another CPython: `python scripts/python314.py [--python PATH] [PYTEST ARGUMENTS ...]`. By default 3.14.
+"""Run tests on another CPython: `python scripts/another_python.py [--python 3.13|3.14|PATH] [PYTEST ARGUMENTS ...]`.
 
-With ``--python`` that interpreter is used, all unit, redis and process tests run, and steps 1 and 2 do not apply.
-Standard library only.
+Without ``--python``: CPython 3.14, the unit tests, and those of storage, client, worker and Django (6). With it: all
+unit, redis and process tests, on one server. Standard library only.
 
-1. Use a `python3.14` on PATH if there is one.
+1. Find the interpreter: the path, or `python3.14` on PATH.
 2. Otherwise download the packages of Debian's `forky` from the mirror of this machine's apt into a cache folder, and
    unpack them there with their own libc. This installs nothing and needs no root.
-3. Install requirements/dev.txt (checked by hash) and this project into `.venv-3.14` or similar.
-4. Run scripts/run_tests.py there; without arguments the unit tests, and those of storage, client, worker and Django (6)
-   on one server.
+3. Install requirements/dev.txt (checked by hash) and this project into `.venv-3.14` or similar. On a free-threaded
+   CPython some packages are left out, with a message (`LEFT_OUT`).
+4. Run scripts/run_tests.py there.
 
 If the interpreter is not available, the last line contains SKIPPED and the reason, and the exit code is SKIPPED.
 """
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "offsider" / "python3.14"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "offsider"
 SKIPPED = 77
 TESTS = (
     "tests/unit",
@@ -36,8 +37,10 @@ TESTS = (
 )
 EVERY_TEST = ("tests/unit", "tests/redis", "tests/process")
 TAG = "import sys; print('%d.%d' % sys.version_info[:2] + sys.abiflags, end='')"
-#: Exits with 0 if the interpreter is complete and has the GIL; the tests do not cover free-threaded builds.
-WHOLE = "import ctypes, sqlite3, ssl, sys, venv; sys.exit(sys.version_info[:2] != (3, 14) or not sys._is_gil_enabled())"
+#: Exits with 0 if the interpreter is complete and has the GIL. Debian has no free-threaded builds.
+WHOLE = "import ctypes, sqlite3, ssl, sys, venv; sys.exit(not getattr(sys, '_is_gil_enabled', lambda: True)())"
+#: Packages of requirements/dev.txt that are not installed on a free-threaded CPython, and why.
+LEFT_OUT = {"psycopg-binary": "there is no wheel", "hiredis": "it turns the GIL on, and tests import redis-py first"}
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 #: Time limit of a step; the download is the longest.
 PATIENCE_SECONDS = 300
@@ -47,16 +50,17 @@ class Missing(Exception):
     """The interpreter is not available; the message has the reason."""
 
 
-def interpreter() -> Path:
-    """Return the path of a CPython 3.14 with the GIL."""
-    found = shutil.which("python3.14")
+def interpreter(version: str) -> Path:
+    """Return the path of a CPython of this version with the GIL."""
+    found = shutil.which(f"python{version}")
     if found is not None and is_whole(Path(found)):
         return Path(found)
-    cached = CACHE / "usr" / "bin" / "python3.14"
+    folder = CACHE / f"python{version}"
+    cached = folder / "usr" / "bin" / f"python{version}"
     if not is_whole(cached):
-        download()
+        download(version, folder)
     if not is_whole(cached):
-        raise Missing(f"the interpreter in {CACHE} does not run")
+        raise Missing(f"the interpreter in {folder} does not run")
     return cached
 
 
@@ -64,19 +68,19 @@ def is_whole(python: Path) -> bool:
     return python.exists() and subprocess.run([python, "-c", WHOLE], check=False, capture_output=True).returncode == 0
 
 
-def download() -> None:
+def download(version: str, folder: Path) -> None:
     for program in ("apt-get", "dpkg-deb", "patchelf"):
         if shutil.which(program) is None:
             raise Missing(f"{program} is not installed")
     mirror = debian_mirror()
-    print(f"python314.py: downloading CPython 3.14 into {CACHE}", flush=True)
-    shutil.rmtree(CACHE, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix="offsider-apt-") as folder:
-        fetch_packages(Path(folder), mirror)
-        CACHE.mkdir(parents=True)
-        for package in Path(folder, "cache", "archives").glob("*.deb"):
-            must("dpkg-deb", "-x", str(package), str(CACHE))
-    use_own_libraries()
+    print(f"another_python.py: downloading CPython {version} into {folder}", flush=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="offsider-apt-") as apt:
+        fetch_packages(version, Path(apt), mirror)
+        folder.mkdir(parents=True)
+        for package in Path(apt, "cache", "archives").glob("*.deb"):
+            must("dpkg-deb", "-x", str(package), str(folder))
+    use_own_libraries(version, folder)
 
 
 def debian_mirror() -> str:
@@ -89,7 +93,7 @@ def debian_mirror() -> str:
     raise Missing("apt has no Debian mirror configured")
 
 
-def fetch_packages(folder: Path, mirror: str) -> None:
+def fetch_packages(version: str, folder: Path, mirror: str) -> None:
     """Download the interpreter and all its dependencies, including installed ones."""
     for part in ("lists/partial", "cache/archives/partial"):
         folder.joinpath(part).mkdir(parents=True)
@@ -110,18 +114,18 @@ def fetch_packages(folder: Path, mirror: str) -> None:
     }
     options = [word for name, value in places.items() for word in ("-o", f"{name}={value}")]
     must("apt-get", *options, "--quiet", "update")
-    wanted = ("--yes", "--quiet", "--download-only", "--no-install-recommends", "install", "python3.14-venv")
+    wanted = ("--yes", "--quiet", "--download-only", "--no-install-recommends", "install", f"python{version}-venv")
     must("apt-get", *options, *wanted)
 
 
-def use_own_libraries() -> None:
+def use_own_libraries(version: str, folder: Path) -> None:
     """Make the interpreter load every library from its folder, because those of this machine are older."""
-    library = next(CACHE.glob("usr/lib/*/libc.so.6")).parent
-    loader = next(path for path in (*library.glob("ld-linux*"), *CACHE.glob("usr/lib*/ld-linux*")) if path.exists())
+    library = next(folder.glob("usr/lib/*/libc.so.6")).parent
+    loader = next(path for path in (*library.glob("ld-linux*"), *folder.glob("usr/lib*/ld-linux*")) if path.exists())
     # RPATH, unlike RUNPATH, also applies to indirect dependencies.
     patch = ("patchelf", "--force-rpath", "--set-rpath", str(library))
-    must(*patch, "--set-interpreter", str(loader), str(CACHE / "usr" / "bin" / "python3.14"))
-    for module in CACHE.glob("usr/lib/python3.14/lib-dynload/*.so"):
+    must(*patch, "--set-interpreter", str(loader), str(folder / "usr" / "bin" / f"python{version}"))
+    for module in folder.glob(f"usr/lib/python{version}/lib-dynload/*.so"):
         must(*patch, str(module))
 
 
@@ -139,37 +143,50 @@ def must(*command: str) -> str:
 
 def prepare(python: Path) -> Path:
     """Install requirements/dev.txt into the environment of this interpreter, and return its folder."""
-    venv = ROOT / f".venv-{must(str(python), '-c', TAG)}"
+    tag = must(str(python), "-c", TAG)
+    venv = ROOT / f".venv-{tag}"
+    left_out = LEFT_OUT if tag.endswith("t") else {}
+    for package, reason in left_out.items():
+        print(f"another_python.py: CPython {tag} runs without {package}: {reason}", flush=True)
     mark = venv / "installed"
-    parts = (str(python), *((ROOT / name).read_text() for name in ("requirements/dev.txt", "pyproject.toml")))
+    parts = (
+        str(python),
+        *left_out,
+        *((ROOT / name).read_text() for name in ("requirements/dev.txt", "pyproject.toml")),
+    )
     wanted = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     if mark.exists() and mark.read_text() == wanted:
         return venv
-    print(f"python314.py: installing requirements/dev.txt into {venv.name}", flush=True)
+    print(f"another_python.py: installing requirements/dev.txt into {venv.name}", flush=True)
     subprocess.run([python, "-m", "venv", "--clear", "--without-pip", venv], check=True)
-    # With the pip of the current environment, because the new one has none.
-    pip: list[str | Path] = [
+    excluded = venv / "left-out.txt"
+    excluded.write_text("\n".join(left_out))
+    # With uv: an older pip chooses the wheels of the ordinary CPython for a free-threaded one.
+    uv: list[str | Path] = [
         sys.executable,
         "-m",
+        "uv",
         "pip",
+        "install",
+        "--quiet",
         "--python",
         venv / "bin" / "python",
-        "--disable-pip-version-check",
-        "--quiet",
     ]
-    subprocess.run([*pip, "install", "--require-hashes", "-r", ROOT / "requirements" / "dev.txt"], check=True)
-    subprocess.run([*pip, "install", "--no-deps", "--no-build-isolation", "--editable", ROOT], check=True)
+    requirements = ROOT / "requirements" / "dev.txt"
+    subprocess.run([*uv, "--require-hashes", "--excludes", excluded, "--requirements", requirements], check=True)
+    subprocess.run([*uv, "--no-deps", "--no-build-isolation", "--editable", ROOT], check=True)
     mark.write_text(wanted)
     return venv
 
 
 def main(words: list[str]) -> int:
-    given = Path(words[1]) if words[:1] == ["--python"] and len(words) > 1 else None
+    given = words[1] if words[:1] == ["--python"] and len(words) > 1 else ""
     words = words[2:] if given else words
+    version = given or "3.14"
     try:
-        python = given or interpreter()
+        python = interpreter(version) if re.fullmatch(r"3\.\d+", version) else Path(version)
     except Missing as reason:
-        print(f"python314.py: SKIPPED the tests on CPython 3.14: {reason}", flush=True)
+        print(f"another_python.py: SKIPPED the tests on CPython {version}: {reason}", flush=True)
         return SKIPPED
     venv = prepare(python)
     one_server = ("-n", os.environ.get("OFFSIDER_TEST_WORKERS", "6"), "--dist", "worksteal", "-k", "not redis7")
