@@ -10,8 +10,6 @@ import socket
 from contextlib import suppress
 from typing import Any
 
-import hiredis
-
 from tests.faults import FaultProxy
 
 
@@ -28,14 +26,15 @@ class NarrowProxy(FaultProxy):
         self._missing = {name.encode() for name in missing}
 
     def _requests(self, client: socket.socket, server: socket.socket, *_: Any) -> None:
-        reader = hiredis.Reader()
-        with suppress(OSError):
-            while data := client.recv(1 << 16):
-                reader.feed(data)
-                while (command := reader.gets()) is not False:
-                    if command[:2] == [b"CLUSTER", b"SLOTS"]:
-                        self._show_slots(client)
-                        continue
-                    known = command[0].upper() not in self._missing
-                    server.sendall(hiredis.pack_command(tuple(command) if known else (b"MISSING",)))
+        with suppress(OSError, ValueError), client.makefile("rb") as requests:
+            while header := requests.readline():  # *2\r\n, then $3\r\n GET\r\n $1\r\n k\r\n
+                parts = list[bytes]()
+                for _ in range(int(header[1:])):
+                    size = requests.readline()
+                    parts += [size, requests.read(int(size[1:]) + 2)]
+                if parts[1::2][:2] == [b"CLUSTER\r\n", b"SLOTS\r\n"]:
+                    self._show_slots(client)
+                    continue
+                known = parts[1].strip().upper() not in self._missing
+                server.sendall(b"".join((header, *parts)) if known else b"*1\r\n$7\r\nMISSING\r\n")
         self._end(client, server)
