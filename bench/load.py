@@ -113,6 +113,8 @@ def start_worker(
     url: str,
     further: Mapping[str, str] = MappingProxyType({}),
     app: str = "bench.load_app",
+    *,
+    python: str = sys.executable,
 ) -> subprocess.Popen[bytes]:
     environ = os.environ | {
         "OFFSIDER_BENCH_SLOTS": str(folder / "slots"),
@@ -123,7 +125,7 @@ def start_worker(
         **further,
     }
     command = [
-        sys.executable,
+        python,
         "-m",
         "offsider",
         "worker",

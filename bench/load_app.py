@@ -29,3 +29,13 @@ async def anoop(number: int, *_rest: object) -> None:
     if _job_seconds:
         await asyncio.sleep(_job_seconds)
     _slots.ended(number)
+
+
+@job(name="bench.spin")
+def spin(number: int, loops: int) -> None:
+    """Compute in pure Python."""
+    _slots.started(number)
+    value = number
+    for step in range(loops):
+        value = (value * 31 + step) & 0xFFFF
+    _slots.ended(number)
