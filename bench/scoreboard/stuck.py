@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from offsider.worker.run.interrupt import OBSTACLE
+
 SECONDS = 40.0
 #: C code that keeps the GIL returns after a few seconds, because it cannot be interrupted.
 C_STEPS = 60_000_000
@@ -85,7 +87,7 @@ WAYS: dict[str, Callable[[], None]] = {
 }
 ALL_KINDS = ("asyncio", *(kind for kind in WAYS if kind != "long"))
 SOME_KINDS = ("asyncio", "python", "recv", "bare_except")
-#: Ways in which an exception can interrupt the job: between bytecodes of Python, or in an await.
-REACHED = {"python", "finally", "asyncio"}
+#: Ways in which an exception can interrupt the job: in an await, and between bytecodes of Python if this CPython can.
+REACHED = {"asyncio"} if OBSTACLE else {"python", "finally", "asyncio"}
 #: It depends on the machine whether the limit is detected before this one has ended.
 ENDS_ITSELF = {"c_code"}
