@@ -29,7 +29,7 @@ class NarrowProxy(FaultProxy):
         with suppress(OSError, ValueError), client.makefile("rb") as requests:
             while header := requests.readline():  # *2\r\n, then $3\r\n GET\r\n $1\r\n k\r\n
                 parts = list[bytes]()
-                for _ in range(int(header[1:])):
+                for _part in range(int(header[1:])):
                     size = requests.readline()
                     parts += [size, requests.read(int(size[1:]) + 2)]
                 if parts[1::2][:2] == [b"CLUSTER\r\n", b"SLOTS\r\n"]:

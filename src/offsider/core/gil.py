@@ -6,9 +6,12 @@ that does not declare that it works without: https://docs.python.org/3/howto/fre
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from typing import Any
+
+logger = logging.getLogger("offsider")
 
 # Not `sysconfig.get_config_var("Py_GIL_DISABLED")`, which takes half a megabyte.
 FREE_THREADED = "t" in getattr(sys, "abiflags", "")
@@ -34,7 +37,7 @@ def state() -> str:
 
 
 def watch() -> None:
-    """Note which module turns the GIL on from now on: CPython names it in a warning."""
+    """Note and log which module turns the GIL on from now on, also during a job: CPython names it in a warning."""
     if not FREE_THREADED:
         return
     show = warnings.showwarning
@@ -42,7 +45,9 @@ def watch() -> None:
     def note(message: Warning | str, *place: Any) -> None:
         text = str(message)
         if text.startswith(_WARNING):
-            _enabled_by.append(text.removeprefix(_WARNING).partition("'")[0])
+            module = text.removeprefix(_WARNING).partition("'")[0]
+            _enabled_by.append(module)
+            logger.warning("the import of %s turned the GIL on: all threads share one core now", module)
         else:
             show(message, *place)
 

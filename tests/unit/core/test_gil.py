@@ -28,7 +28,7 @@ def test_an_ordinary_build_has_nothing_to_tell(monkeypatch):
     assert (gil.is_on(), gil.state(), warnings.showwarning) == (True, "", shown)
 
 
-def test_the_state_names_the_module_that_turned_the_gil_on(on, monkeypatch):
+def test_the_state_and_the_log_name_the_module_that_turned_the_gil_on(on, monkeypatch, caplog):
     shown = []
     monkeypatch.setattr(warnings, "showwarning", lambda message, *_: shown.append(str(message)))
     assert gil.state() == "GIL off"
@@ -41,6 +41,7 @@ def test_the_state_names_the_module_that_turned_the_gil_on(on, monkeypatch):
         warnings.warn("another", RuntimeWarning, stacklevel=1)
     assert gil.state() == "GIL on, because of slow._c"
     assert shown == ["another"]
+    assert caplog.messages == ["the import of slow._c turned the GIL on: all threads share one core now"]
 
 
 def test_a_module_that_would_turn_the_gil_on_is_hidden(on, monkeypatch):
