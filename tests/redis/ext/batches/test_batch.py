@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from contextvars import Context, copy_context
 
 import pytest
 
@@ -39,7 +39,8 @@ def test_pushes_of_a_block_are_stored_when_it_ends(make, client, config):
     with make(description="import", tags=["a"], data={"n": 1}) as batch:
         jids = [client.push(X), *client.push_bulk({**X, "args": [[n] for n in range(1_500)]})]
         jids.append(client.push({**X, "at": 4_102_444_800}))
-        outside = threading.Thread(target=client.push, args=({**X, "queue": "other"},))
+        # In an empty context: without the GIL, a thread inherits the context in which it starts.
+        outside = threading.Thread(target=Context().run, args=(client.push, {**X, "queue": "other"}))
         outside.start()
         outside.join()
         assert stored(config) == []

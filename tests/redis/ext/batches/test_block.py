@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 
 import pytest
@@ -40,7 +41,7 @@ def run(request):
     """Runs a function, in a job or directly."""
     if request.param == "in a job":
         return request.getfixturevalue("in_job")
-    return lambda function: asyncio.run(function()) if asyncio.iscoroutinefunction(function) else function()
+    return lambda function: asyncio.run(function()) if inspect.iscoroutinefunction(function) else function()
 
 
 def test_a_child_whose_block_ends_does_not_close_the_block_of_its_parent(run, watched, client, tell, pushed):
