@@ -56,7 +56,7 @@ class AsyncClient(BaseClient):
         """
         payload, wait_replicas = take_replicas(payload, wait_replicas)
         payload, defer = self._take_hook(payload, wait_replicas)
-        push = self.build(payload)
+        push = self._preparer.builder.build(payload)
         if defer is None:
             return await self.store(push, wait_replicas)
         return (await self._defer(defer, [push], wait_replicas))[0]
@@ -100,7 +100,7 @@ class AsyncClient(BaseClient):
         if prepared is None:
             return None
         stopped = await self._store([prepared], wait_replicas)
-        return None if stopped else self._job_ids([prepared.jid], prepared.server)[0]
+        return None if stopped else JobId.at(self._there(prepared.server), prepared.jid)
 
     async def _defer(
         self, hook: AfterCommit | Collector, pushes: Pushes, wait_replicas: int

@@ -67,8 +67,12 @@ class BaseClient:
 
     def _job_ids(self, jids: Iterable[str | None], server: str) -> list[JobId[Any] | None]:
         """Return the ids of stored jobs of this server, or of the client's own; None for a canceled or refused push."""
-        here = self.installation.for_server(server) if server else self.installation
-        return [None if jid is None else JobId.at(here, jid) for jid in jids]
+        there = self._there(server)
+        return [None if jid is None else JobId.at(there, jid) for jid in jids]
+
+    def _there(self, server: str) -> Installation:
+        """Return this server, or the client's own if the name is empty."""
+        return self.installation.for_server(server) if server else self.installation
 
     def _take_hook(
         self, payload: Mapping[str, Any], wait_replicas: int

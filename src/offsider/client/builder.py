@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, NamedTuple, cast
 
@@ -19,7 +19,7 @@ from offsider.core.payload import JobPayload, new_jid, stamp
 from offsider.runtime.middleware import Push
 from offsider.runtime.propagation import stamps
 
-_SHARED = frozenset({"tags", "profiler_options"})
+_SHARED = ("tags", "profiler_options")
 _TEXT = {str}
 DEFAULTS: dict[str, Any] = {"retry": True, "queue": "default"}
 
@@ -48,16 +48,18 @@ class Builder:
         Raises:
             InvalidJob: the class is missing, arguments are not a list or do not match, or an option is invalid.
         """
-        merged, job, server = self._merge(item)
-        _place_arguments(merged, job)
+        own, job = _own(item)
+        base = self._base(job)
+        _place_arguments(own, job)
         now = self._config.clock.now()
-        _place_time(merged, now)
-        return self._complete(merged, job, server, now)
+        if "at" in own:
+            _place_time(own, now)
+        return self._complete(own, job, base, now)
 
     def build_template(self, item: Mapping[str, Any]) -> Push:
         """Build the template of a bulk push, without arguments, time and jid."""
-        merged, job, server = self._merge({**item, "args": []})
-        return self._complete(merged, job, server, self._config.clock.now())
+        own, job = _own({**item, "args": []})
+        return self._complete(own, job, self._base(job), self._config.clock.now())
 
     def complete_stored(self, payload: JobPayload) -> JobPayload:
         """Return a copy of a stored job with its missing defaults and a queue."""
@@ -69,26 +71,19 @@ class Builder:
         """Return the wire version of a server of the configuration; "" is the client's own."""
         return (self._config.servers[server] if server else self._here.settings).wire_version
 
-    def _merge(self, item: Mapping[str, Any]) -> tuple[dict[str, Any], DeclaredJob | None, str]:
-        payload = dict(item)
-        job = _name_class(payload)
-        if "extra" in payload:
-            payload.update(_extra(payload.pop("extra"), payload["class"]))
-        if isinstance(payload.get("jid"), JobId):  # of an earlier push
-            payload["jid"] = str(payload["jid"])
-        check_known(payload, job_name=payload["class"])
-        base = self._base(job)
-        server = payload.pop("server", "") or chosen_server() or base.server
-        return _on_base(base, payload), job, "" if server == self._here.server else self._known(server)
-
-    def _complete(self, payload: dict[str, Any], job: DeclaredJob | None, server: str, now: float) -> Push:
-        payload.setdefault("jid", new_jid())
-        payload.setdefault("created_at", stamp(now, self.wire_version(server)))
+    def _complete(self, own: dict[str, Any], job: DeclaredJob | None, base: _Base, now: float) -> Push:
+        chosen = own.pop("server", "") or chosen_server() or base.server
+        server = "" if chosen == self._here.server else self._known(chosen)
+        check_keys(own)
+        check_shape(own)  # the options of the job were checked when it was declared
+        payload: Any = _on_base(base, own)
+        if "jid" not in payload:
+            payload["jid"] = new_jid()
+        if "created_at" not in payload:
+            payload["created_at"] = stamp(now, self.wire_version(server))
         for key, value in stamps().items():
             payload.setdefault(key, value)
-        check_keys(payload)
-        check_shape(payload)
-        return Push(payload=cast(JobPayload, payload), reason="push", job=job, server=server)
+        return Push(payload, "push", job, server)
 
     def _known(self, server: str) -> str:
         """Return the name; raise ConfigurationError if the configuration has no such server."""
@@ -111,6 +106,18 @@ class Builder:
                 options["queue"] = routed.queue
         base = self._bases[job] = _Base(defaults, rules, options, server)
         return base
+
+
+def _own(item: Mapping[str, Any]) -> tuple[dict[str, Any], DeclaredJob | None]:
+    """Return the payload keys of the push itself, and its declared job."""
+    payload = dict(item)
+    job = _name_class(payload)
+    if "extra" in payload:
+        payload.update(_extra(payload.pop("extra"), payload["class"]))
+    if isinstance(payload.get("jid"), JobId):  # of an earlier push
+        payload["jid"] = str(payload["jid"])
+    check_known(payload, job_name=payload["class"])
+    return payload, job
 
 
 def _name_class(payload: dict[str, Any]) -> DeclaredJob | None:
@@ -136,17 +143,17 @@ def _extra(extra: object, name: str) -> Mapping[str, Any]:
 
 def _on_base(base: _Base, payload: Mapping[str, Any]) -> dict[str, Any]:
     merged = merge_options(base.options, payload)
-    for key in _SHARED.intersection(merged):
-        # Middleware may modify it in place, which must not affect the declaration or the caller's list.
-        merged[key] = copy(merged[key])
+    for key in _SHARED:
+        if key in merged:
+            # Middleware may modify it in place, which must not affect the declaration or the caller's list.
+            merged[key] = copy(merged[key])
     return merged
 
 
 def _place_arguments(payload: dict[str, Any], job: DeclaredJob | None) -> None:
-    args = payload.get("args")
-    if not isinstance(args, list | tuple):
-        raise InvalidArguments(f"{payload['class']}: args must be a list, got {type(args).__name__}")
-    arguments = cast("list[Any]", args)
+    if not isinstance(payload.get("args"), (list, tuple)):
+        raise InvalidArguments(f"{payload['class']}: args must be a list, got {type(payload.get('args')).__name__}")
+    arguments: Sequence[Any] = payload["args"]
     if job is None:
         payload["args"] = list(arguments)
         return
@@ -156,11 +163,10 @@ def _place_arguments(payload: dict[str, Any], job: DeclaredJob | None) -> None:
 
 
 def _place_time(payload: dict[str, Any], now: float) -> None:
-    at = payload.pop("at", None)
-    if at is not None:
-        due = due_at(at, now)
-        if due is not None:
-            payload["at"] = due
+    at = payload.pop("at")
+    due = None if at is None else due_at(at, now)
+    if due is not None:
+        payload["at"] = due
 
 
 def check_keys(payload: Mapping[str, Any]) -> None:

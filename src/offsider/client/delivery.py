@@ -34,12 +34,13 @@ class _Part(NamedTuple):
     """The jobs of one queue, or all scheduled jobs. The last command stores them.
 
     Attributes:
+        last: the last job.
         jobs: the jobs, if a script stores them.
         call: the script call.
     """
 
     commands: list[Command]
-    last_jid: str
+    last: Prepared
     jobs: Sequence[Prepared] = ()
     call: Call | None = None
 
@@ -78,7 +79,7 @@ class Delivery:
             end = start + len(part.commands)
             if part.call is not None and _is_unknown(replies[end - 1]):
                 script, names, arguments = part.call
-                refused.append(_Part([script.by_text(names, arguments)], part.last_jid, part.jobs))
+                refused.append(_Part([script.by_text(names, arguments)], part.last, part.jobs))
             elif self._is_refused(replies[start:end], part):
                 refused.append(part)
             elif part.jobs:
@@ -88,7 +89,7 @@ class Delivery:
         if not refused and self._wait_replicas:
             self._check_replicas(replies[start])
         self._unsent = refused
-        self.commands = self._flatten()
+        self.commands = self._flatten() if refused else []
 
     def _flatten(self) -> list[Command]:
         commands = [command for part in self._unsent for command in part.commands]
@@ -107,7 +108,7 @@ class Delivery:
                 logger.error(
                     "the job is stored, but its queue could not be added to the set of queues: %s",
                     reply,
-                    extra={"fields": {"jid": part.last_jid}},
+                    extra={"fields": {"jid": part.last.jid}},
                 )
         return False
 
@@ -119,7 +120,7 @@ class Delivery:
     def _check_replicas(self, reply: Any) -> None:
         reached = 0 if isinstance(reply, OffsiderError) else int(reply)
         if reached < self._wait_replicas:
-            raise NotReplicated(self._unsent[-1].last_jid, wanted=self._wait_replicas, reached=reached)
+            raise NotReplicated(self._unsent[-1].last.jid, wanted=self._wait_replicas, reached=reached)
 
 
 def _is_unknown(reply: Any) -> bool:
@@ -144,12 +145,12 @@ def _part_of(keys: Keys, jobs: Sequence[Prepared], guard: PushGuard | None) -> _
     first = jobs[0]
     if first.by_script:
         script, names, arguments = call = storing_call(keys, jobs, guard)
-        return _Part([script.by_hash(names, arguments)], jobs[-1].jid, jobs, call)
+        return _Part([script.by_hash(names, arguments)], jobs[-1], jobs, call)
     if first.at is None:
         commands = push_commands(keys, first.queue, [job.raw for job in jobs])
     else:
         commands = schedule_commands(keys, [(job.at or 0.0, job.raw) for job in jobs])
-    return _Part(commands, jobs[-1].jid)
+    return _Part(commands, jobs[-1])
 
 
 def storing_call(keys: Keys, jobs: Sequence[Prepared], guard: PushGuard | None) -> Call:

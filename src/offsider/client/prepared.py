@@ -137,6 +137,6 @@ def declared_of(job: object) -> DeclaredJob | None:
     """Return the declaration of a job function, a job class, or a declaration itself; None for a name."""
     if isinstance(job, str):
         return None
-    declared = getattr(job, "declared", job)
+    declared: Any = getattr(job, "declared", job)
     # Not isinstance: for a Protocol it checks every attribute, which is slow.
-    return cast(DeclaredJob, declared) if hasattr(declared, "stored_options") else None
+    return declared if hasattr(declared, "stored_options") else None

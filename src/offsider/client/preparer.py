@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
 
 from offsider.client.alike import Alike, Pushes
@@ -48,9 +48,9 @@ class Preparer:
             InvalidJob: after middleware it is not a job, or its arguments are not JSON.
             Exception: exceptions of middleware.
         """
-        if push.reason == "push":
-            self._resolve_queue(push)
-        passed = self._through_middleware(push)
+        if push.reason == "push" and self.config.queue_resolver is not None:
+            _resolve_queue(push, self.config.queue_resolver)
+        passed = self._through_middleware(push) if len(self._middleware) else push
         return None if passed is None else self._finish(passed)
 
     @property
@@ -74,7 +74,7 @@ class Preparer:
         template = pushes.template
         now = stamp(self.config.clock.now(), self.builder.wire_version(template.server))
         shared = cast(JobPayload, {**template.payload, "enqueued_at": now})
-        _set_expiry(cast("dict[str, Any]", shared), self.config.clock.now())
+        _set_expiry(shared, self.config.clock.now())
         self._encode(shared)
         self._strict.check_own_keys(shared)
         bytes_of, job, server = PayloadTemplate(shared), template.job, template.server
@@ -137,15 +137,7 @@ class Preparer:
             if encodes:
                 self._large.check(push.payload, self._encode(push.payload), push.job)
 
-    def _resolve_queue(self, push: Push) -> None:
-        resolver = self.config.queue_resolver
-        chosen = resolver(push) if resolver is not None else None
-        if chosen is not None:
-            push.payload["queue"] = check_queue_name(chosen, what="the queue that queue_resolver chose")
-
     def _through_middleware(self, push: Push) -> Push | None:
-        if not len(self._middleware):
-            return push
         passed = self._middleware.compose(_last)(push)
         if passed is not None:
             if passed is not push:
@@ -170,9 +162,9 @@ class Preparer:
         else:
             payload.pop("enqueued_at", None)
         if push.reason == "push":
-            _set_expiry(cast("dict[str, Any]", payload), now if at is None else at)
-            self._strict.check(push.payload, push.job)
-        guarded = self._is_guarded(push, at)
+            _set_expiry(payload, now if at is None else at)
+            self._strict.check(payload, push.job)
+        guarded = guard is not None and push.reason == "push" and guard.take(push, at)
         raw = self._encode(payload)
         entries = self.config.push_effects
         effects = effects_of(entries, push, at) if entries and push.reason == "push" else ()
@@ -181,10 +173,6 @@ class Preparer:
             if len(raw) > SMALL_BYTES:
                 raw = self._large.looked_at(payload, raw, push.job)
         return Prepared(payload, raw, payload.get("queue", "default"), at, guarded, push.server, effects)
-
-    def _is_guarded(self, push: Push, at: float | None) -> bool:
-        guard = self.config.push_guard
-        return guard is not None and push.reason == "push" and guard.take(push, at)
 
     def _encode(self, payload: JobPayload) -> bytes:
         try:
@@ -208,7 +196,13 @@ class Preparer:
         return raw
 
 
-def _set_expiry(payload: dict[str, Any], start: float) -> None:
+def _resolve_queue(push: Push, resolver: Callable[[Push], str | None]) -> None:
+    chosen = resolver(push)
+    if chosen is not None:
+        push.payload["queue"] = check_queue_name(chosen, what="the queue that queue_resolver chose")
+
+
+def _set_expiry(payload: JobPayload, start: float) -> None:
     seconds = payload.get("expires_in")
     if seconds is not None:
         payload.setdefault("expiry", start + seconds)

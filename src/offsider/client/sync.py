@@ -68,7 +68,7 @@ class Client(BaseClient):
         """
         payload, wait_replicas = take_replicas(payload, wait_replicas)
         payload, defer = self._take_hook(payload, wait_replicas)
-        push = self.build(payload)
+        push = self._preparer.builder.build(payload)
         if defer is None:
             warn_on_event_loop(self.config)
             return self.store(push, wait_replicas)
@@ -123,7 +123,9 @@ class Client(BaseClient):
     @property
     def redis(self) -> Redis:
         """The pool for the server of its configuration."""
-        return self.installation.redis if self._redis is None else self._redis
+        if self._redis is None:
+            self._redis = self.installation.redis
+        return self._redis
 
     def close(self) -> None:
         """Close the idle connections to all servers; the client may be used again."""
@@ -136,7 +138,7 @@ class Client(BaseClient):
         if prepared is None:
             return None
         stopped = self.store_prepared([prepared], wait_replicas)
-        return None if stopped else self._job_ids([prepared.jid], prepared.server)[0]
+        return None if stopped else JobId.at(self._there(prepared.server), prepared.jid)
 
     def store_all(self, pushes: Pushes, wait_replicas: int = 0) -> list[str | None]:
         """As `store`, for the pushes of one job in one round trip; returns their jids."""

@@ -73,21 +73,21 @@ def pushing_with(clients: Clients) -> Generator[None, None, None]:
 def client_for(job: Declared, via: ClientSource | None) -> Client:
     """Return the client for ``job``, in the order of the module docstring."""
     chosen = _chosen(job, via)
-    if isinstance(chosen, AsyncClient):
-        chosen = Clients.of(chosen.installation)
-    return chosen.blocking if isinstance(chosen, Clients) else chosen
+    if isinstance(chosen, Client):
+        return chosen
+    return chosen.blocking if isinstance(chosen, Clients) else Clients.of(chosen.installation).blocking
 
 
 def async_client_for(job: Declared, via: ClientSource | None) -> AsyncClient:
     """Like `client_for`, for code on an event loop; a blocking client is replaced by one of its configuration."""
     chosen = _chosen(job, via)
-    if isinstance(chosen, Client):
-        chosen = Clients.of(chosen.installation)
-    return chosen.asynchronous if isinstance(chosen, Clients) else chosen
+    if isinstance(chosen, AsyncClient):
+        return chosen
+    return chosen.asynchronous if isinstance(chosen, Clients) else Clients.of(chosen.installation).asynchronous
 
 
 def _chosen(job: Declared, via: ClientSource | None) -> AnyClient | Clients:
     source: ClientSource | None = via if via is not None else job.client
     if source is not None:
-        return source if isinstance(source, Client | AsyncClient) else source()
+        return source if isinstance(source, (Client, AsyncClient)) else source()
     return _of_capsule.get() or Clients.of()
