@@ -80,7 +80,7 @@ class AsyncClient(BaseClient):
             return jids
         for batch in planned.batches(self._preparer):
             stopped = await self._store([job for job in batch if job is not None], wait_replicas)
-            stored = [None if job is None or job.jid in stopped else job.jid for job in batch]
+            stored = [None if job is None or (stopped and job.jid in stopped) else job.jid for job in batch]
             jids += self._job_ids(stored, planned.template.server)
         return jids
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice, repeat
 from random import Random
+from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
 from offsider.client.alike import Alike, Pushes, push_like
@@ -24,6 +25,7 @@ BATCH_SIZE = 1_000
 SCHEDULED_BATCH_SIZE = 100  # a long ZADD blocks the server, a long LPUSH does not
 MIN_SPREAD_SECONDS = 5.0  # as in Sidekiq, whose scheduler polls about this often
 _NO_MORE = object()
+_NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 Arguments: TypeAlias = tuple[list[Any], dict[str, Any]]
 
 
@@ -57,7 +59,7 @@ class Bulk:
         """Yield batches before client middleware, for pushes that wait for a commit."""
         ahead: list[Any] = []
         while calls := [*ahead, *islice(self.calls, self.batch_size - len(ahead))]:
-            pushes = self._pushes([self._arguments(call) for call in calls], now)
+            pushes = self._pushes(self._arguments(calls), now)
             if self.timed_singly:  # report surplus times before the last batch is stored
                 ahead = list(islice(self.calls, 1))
                 self._refuse_times_left(ahead)
@@ -80,20 +82,23 @@ class Bulk:
             push.payload["at"] = due
         return push
 
-    def _arguments(self, call: object) -> tuple[list[Any], dict[str, Any]]:
-        args: Sequence[Any]
-        kwargs: Mapping[str, Any] = {}
-        if isinstance(call, list | tuple):
-            args = cast("Sequence[Any]", call)
-        elif hasattr(call, "kwargs"):  # not isinstance: for a Protocol that is slow
-            args, kwargs = cast(CallLike, call).args, cast(CallLike, call).kwargs
-        else:
-            raise InvalidArguments(
-                f"{self.template.payload['class']}: bulk arguments must be a list for each job, "
-                f"like [[1], [2]], got {type(call).__name__}"
-            )
+    def _arguments(self, calls: Sequence[Any]) -> list[Arguments]:
         job = cast("DeclaredJob | None", self.template.job)
-        return (list(args), {}) if job is None else job.bind(args, kwargs)
+        found: list[Arguments] = []
+        for call in calls:
+            args, kwargs = call, _NO_KWARGS
+            if not isinstance(call, (list, tuple)):
+                args, kwargs = self._of_call(call)
+            found.append((list(args), {}) if job is None else job.bind(args, kwargs))
+        return found
+
+    def _of_call(self, call: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        if hasattr(call, "kwargs"):  # not isinstance: for a Protocol that is slow
+            return cast(CallLike, call).args, cast(CallLike, call).kwargs
+        raise InvalidArguments(
+            f"{self.template.payload['class']}: bulk arguments must be a list for each job, "
+            f"like [[1], [2]], got {type(call).__name__}"
+        )
 
     def _next_time(self, now: float) -> float | None:
         when = next(self.times, _NO_MORE)

@@ -116,7 +116,7 @@ class Client(BaseClient):
         warn_on_event_loop(self.config)
         for batch in planned.batches(self._preparer):
             stopped = self.store_prepared([job for job in batch if job is not None], wait_replicas)
-            stored = [None if job is None or job.jid in stopped else job.jid for job in batch]
+            stored = [None if job is None or (stopped and job.jid in stopped) else job.jid for job in batch]
             jids += self._job_ids(stored, planned.template.server)
         return jids
 
@@ -144,7 +144,7 @@ class Client(BaseClient):
         """As `store`, for the pushes of one job in one round trip; returns their jids."""
         batch = self.prepare_all(pushes)
         stopped = self.store_prepared([job for job in batch if job is not None], wait_replicas)
-        return [None if job is None or job.jid in stopped else job.jid for job in batch]
+        return [None if job is None or (stopped and job.jid in stopped) else job.jid for job in batch]
 
     def _defer(self, hook: AfterCommit | Collector, pushes: Pushes, wait_replicas: int) -> list[JobId[Any] | None]:
         deferred = self._deferred(self, pushes, wait_replicas)

@@ -210,8 +210,8 @@ class Declared:
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments in stored form. Raises InvalidArguments."""
-        bound, by_name = self.signature.bind(args, kwargs)
-        return (bound, by_name) if self._codec is None else self._codec.encode(bound, by_name)
+        bound = self.signature.bind(args, kwargs)
+        return bound if self._codec is None else self._codec.encode(*bound)
 
     def parameter_name(self, position: int) -> str:
         return self.signature.parameter_name(position)
