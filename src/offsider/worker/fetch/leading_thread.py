@@ -26,7 +26,7 @@ class LeadingThread:
     `hurry` and `resting`.
 
     Args:
-        wake_ticker: called after jobs have arrived, or a request was written.
+        wake_ticker: called if jobs remain that the caller does not take itself, and after a request was written.
 
     Attributes:
         line: its round trips.
@@ -77,11 +77,12 @@ class LeadingThread:
             takes: number of ready jobs that the caller takes itself, right afterwards.
         """
         self._idle.release_lead()
-        if self._idle.listening:
-            prefetched = self._state.prefetched
-            ready = len(prefetched.ready)
-            if not (prefetched.rapid and ready >= MANY):
-                self._idle.ring(1 + max(0, ready - takes))
+        prefetched = self._state.prefetched
+        ready = len(prefetched.ready)
+        if ready > takes or (ready and self._state.unacknowledged.stuck):
+            self._wake_ticker()
+        if self._idle.listening and not (prefetched.rapid and ready >= MANY):
+            self._idle.ring(1 + max(0, ready - takes))
 
     def fetch(self) -> None:
         """Wait until a thread has work: a job, or replies to report."""
@@ -211,7 +212,6 @@ class LeadingThread:
     def _offer(self, units: Sequence[UnitOfWork]) -> None:
         self._wait.found()
         self._state.prefetched.ready.extend(units)
-        self._wake_ticker()
 
     def _allowed(self, units: list[UnitOfWork], paused: frozenset[str], order: Sequence[str]) -> list[UnitOfWork]:
         """Return the jobs that may start now, by priority; the rest is surplus.

@@ -237,6 +237,8 @@ class ReliableFetcher(Fetcher):
         if self._idle.leave():
             # Requeue jobs that arrived with a claim that was still pending.
             self._settle_the_rest()
+        elif self._prefetched.ready:
+            self._wake_ticker()
 
     def _settle_the_rest(self) -> None:
         """Leave no pop waiting, no finished job unacknowledged and no job ready. The last thread calls it."""
