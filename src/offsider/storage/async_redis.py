@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused, RedisUnavailable
@@ -17,6 +17,7 @@ from offsider.storage.redis import (
     check_kind,
     connection_options,
     login_options,
+    packer,
     pool_exhausted,
     sentinel_addresses,
     sentinel_clients,
@@ -55,6 +56,7 @@ class AsyncRedis:
         self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopPool] = weakref.WeakKeyDictionary()
         self._adding = threading.Lock()
         self._is_checked = False
+        self._packer: Callable[[Sequence[Command]], Sequence[bytes]] | None = None
 
     async def call(self, *command: Argument) -> Any:
         return (await self.pipeline([command]))[0]
@@ -77,12 +79,7 @@ class AsyncRedis:
     ) -> list[Any]:
         """Run several commands in one round trip; see ``storage.redis.Redis.pipeline``."""
         pool = self._pool()
-        wait_seconds = self.settings.pool_wait_seconds if deadline is None else time_left(deadline)
-        try:
-            async with asyncio.timeout(wait_seconds):
-                await pool.slots.acquire()
-        except TimeoutError:
-            raise pool_exhausted(self.settings, self.size, wait_seconds) from None
+        await self._take_slot(pool, deadline)
         try:
             connection = pool.free.pop() if pool.free else self._make(pool)
             replies = await self._exchange(connection, commands, deadline)
@@ -96,6 +93,17 @@ class AsyncRedis:
                 if isinstance(reply, OffsiderError):
                     raise reply
         return replies
+
+    async def _take_slot(self, pool: _LoopPool, deadline: float | None) -> None:
+        if not pool.slots.locked():  # most calls: it does not wait
+            await pool.slots.acquire()
+            return
+        wait_seconds = self.settings.pool_wait_seconds if deadline is None else time_left(deadline)
+        try:
+            async with asyncio.timeout(wait_seconds):
+                await pool.slots.acquire()
+        except TimeoutError:
+            raise pool_exhausted(self.settings, self.size, wait_seconds) from None
 
     async def _reroute(
         self, connection: Any, commands: Sequence[Command], replies: list[Any], deadline: float | None
@@ -126,38 +134,44 @@ class AsyncRedis:
         from redis.exceptions import RedisError
 
         settings = self.settings
-        server, answer_in, sent = settings.redacted_url, settings.socket_timeout_seconds, False
-
-        def within(seconds: float) -> asyncio.Timeout:
-            return asyncio.timeout(seconds if deadline is None else time_left(deadline))
-
+        answer_in, sent = settings.socket_timeout_seconds, False
+        replies: list[Any] = []
         try:
-            if connection.is_connected and await self._is_stale(connection, RedisError):
-                await connection.disconnect(nowait=True)
-            if not connection.is_connected:
-                async with within(settings.connect_timeout_seconds + answer_in):
+            # One timeout, which is set anew for each reply: each costs as much as packing the commands of a push.
+            first = settings.connect_timeout_seconds + answer_in
+            async with asyncio.timeout(first if deadline is None else time_left(deadline)) as limit:
+                if connection.is_connected and await self._is_stale(connection, RedisError):
+                    await connection.disconnect(nowait=True)
+                if not connection.is_connected:
                     await connection.connect()  # type: ignore[no-untyped-call]
-            sent = True
-            async with within(answer_in):
-                await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
-            replies: list[Any] = []
-            for _ in commands:
-                async with within(answer_in):
+                sent = True
+                await connection.send_packed_command(self._pack(connection, commands), check_health=False)
+                for _ in commands:
+                    if deadline is None:
+                        limit.reschedule(asyncio.get_running_loop().time() + answer_in)
                     replies.append(await self._reply(connection))
         except TimeoutError as error:
             await connection.disconnect(nowait=True)
-            limit = f"within {answer_in:g} s" if deadline is None else "in time"
-            raise RedisUnavailable(f"{server} cannot be reached: no reply {limit}", ambiguous=sent) from error
+            within = f"within {answer_in:g} s" if deadline is None else "in time"
+            message = f"{settings.redacted_url} cannot be reached: no reply {within}"
+            raise RedisUnavailable(message, ambiguous=sent) from error
         except RedisError as error:
             await connection.disconnect(nowait=True)
-            raise translate(error, sent=sent, server=server) from error
+            raise translate(error, sent=sent, server=settings.redacted_url) from error
         except BaseException:
             # After a cancellation, an unread reply would be taken for the next command's.
             await connection.disconnect(nowait=True)
             raise
-        if any(isinstance(reply, RedisRefused) and reply.code in REROUTE for reply in replies):
-            await connection.disconnect(nowait=True)
+        for reply in replies:  # as in ``storage.redis``
+            if isinstance(reply, RedisRefused) and reply.code in REROUTE:
+                await connection.disconnect(nowait=True)
+                break
         return replies
+
+    def _pack(self, connection: AbstractConnection, commands: Sequence[Command]) -> Sequence[bytes]:
+        if self._packer is None:
+            self._packer = packer(connection)
+        return self._packer(commands)
 
     async def _is_stale(self, connection: AbstractConnection, redis_error: type[Exception]) -> bool:
         """Whether the server closed the idle connection, which is not a failure; see ``storage.redis.Wire``."""

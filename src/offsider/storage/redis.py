@@ -241,7 +241,7 @@ def time_left(deadline: float) -> float:
     return left if left > 0.001 else 0.001  # noqa: FURB136  # `max` costs each push a call
 
 
-def _packer(connection: Any) -> Callable[[Sequence[Command]], Sequence[bytes]]:
+def packer(connection: Any) -> Callable[[Sequence[Command]], Sequence[bytes]]:
     """The function that packs commands: hiredis' if installed, which is faster than redis-py's."""
     try:
         hiredis: Any = importlib.import_module("hiredis")
@@ -266,7 +266,7 @@ class Wire:
         self._response_error: type[Exception] = ResponseError
         self._make = make
         self._connection = make()
-        self._pack = _packer(self._connection)
+        self._pack = packer(self._connection)
         self._server = server
         self._report_trouble = report_trouble
         self._connections = 0
