@@ -14,7 +14,7 @@ its own except the ticker.
    pops can start without one.
 5. A finished job of less than a millisecond is acknowledged with the next round trip. After a longer job, its thread
    first has the acknowledgement written (`Acknowledger`, rule 19). Neither waits for a sleeping leader (rule 18).
-6. While jobs are ready or unacknowledged, the `Ticker` runs every 20 ms. It requeues jobs that have been ready for
+6. While jobs stay ready or unacknowledged, the `Ticker` runs every 20 ms. It requeues jobs that have been ready for
    longer and that no idle thread is about to take, so that other processes find them, and it writes acknowledgements.
 7. After a lost reply the private lists are compared with the jobs in flight (`Reconciler`) before the next claim.
 
