@@ -17,7 +17,7 @@ from offsider.storage.scripts import Argument, Command, Script
 HEARTBEAT = Script("heartbeat")
 
 EXPIRY_SECONDS = 60
-_CLEANUP_SECONDS = 60
+PRUNE_SECONDS = 60
 #: Fields of the process hash that offsider reads.
 SHOWN = ("info", "concurrency", "busy", "beat", "quiet", "rtt_us", "rss", activity.FIELD)
 
@@ -106,7 +106,7 @@ def rubys(redis: Redis) -> list[str]:
 
 def prune(redis: Redis) -> int:
     """Remove identities whose hash has expired or has the wrong type, once a minute. Returns the number removed."""
-    if not redis.call("SET", redis.keys.process_cleanup, "1", "NX", "EX", _CLEANUP_SECONDS):
+    if not redis.call("SET", redis.keys.process_cleanup, "1", "NX", "EX", PRUNE_SECONDS):
         return 0
     listed = identities(redis)
     if not listed:

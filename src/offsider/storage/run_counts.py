@@ -52,7 +52,6 @@ def add(
     Raises:
         RedisFailure: nothing was written, unless the error is ``ambiguous``.
     """
-    store.trim(redis, (RUNS, SLO, SHARDS), now)  # first: its failure leaves nothing half written
     keys, at = redis.keys, datetime.fromtimestamp(now, UTC)
     loads = [] if load is None else [({"shard": shard}, _micros(load.run_seconds, load.thread_seconds))]
     commands = execution_metrics.commands_of(keys, counted, at, wire_version=wire_version)
@@ -61,6 +60,7 @@ def add(
     commands += store.commands_of(keys, SHARDS, loads, now)
     if not commands:
         return
+    store.trim(redis, (RUNS, SLO, SHARDS), now)  # first: its failure leaves nothing half written
     replies = redis.pipeline([("MULTI",), *commands, ("EXEC",)])[-1]
     # Redis does not roll back. Written counts must not be counted again, so a refusal is only logged.
     for command, reply in zip(commands, replies, strict=True):

@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from offsider import __version__
@@ -31,6 +32,7 @@ from offsider.jobs import registry
 from offsider.runtime.service import LoopService
 from offsider.storage import processes, run_counts, stats
 from offsider.storage.processes import Beat
+from offsider.storage.series import MINUTE
 from offsider.worker.activity import ActivityReport
 from offsider.worker.outage import Outage
 from offsider.worker.resident_memory import resident_kilobytes
@@ -103,7 +105,7 @@ class Heartbeat(LoopService):
         self._writing = threading.Lock()
         self._left = False
         self._outage = Outage("heartbeat", config)
-        self._beat_due = self._look_due = 0.0
+        self._beat_due = self._look_due = self._prune_due = 0.0
         self._beat_asked = False
         super().__init__("offsider-heartbeat", self._beat_or_look, config.handle_error)
 
@@ -140,8 +142,9 @@ class Heartbeat(LoopService):
     def tick(self) -> float:
         """Beat once."""
         well = True
+        pause_seconds = PAUSE_SECONDS_OF_6 if self._wire_version == 6 else PAUSE_SECONDS
         # A full server refuses counters but accepts the rest, so the process must not disappear from the pages.
-        for step in (self.flush_counters, self.flush_metrics, self._beat):
+        for step in (self.flush_counters, partial(self.flush_metrics, wait_seconds=pause_seconds), self._beat):
             try:
                 step()
             except RedisFailure as error:
@@ -149,7 +152,7 @@ class Heartbeat(LoopService):
                 self._outage.noticed(error)
         if well:
             self._outage.over()
-        return PAUSE_SECONDS_OF_6 if self._wire_version == 6 else PAUSE_SECONDS
+        return pause_seconds
 
     def flush_counters(self) -> None:
         """Write the counts since the last call, or keep them for the next one."""
@@ -162,13 +165,22 @@ class Heartbeat(LoopService):
             raise
         self._activity.rates.note(processed, failed)
 
-    def flush_metrics(self) -> None:
-        """Write the counts of each class. Counts that were certainly not written are kept for the next call."""
+    def flush_metrics(self, *, wait_seconds: float = 0.0) -> None:
+        """Write the counts of each class. Counts that were certainly not written are kept for the next call.
+
+        Args:
+            wait_seconds: time until the next call; 0 for the last call. Within the same minute, the step of its
+                series, the time of idle threads waits for that call: an idle worker writes it once a minute.
+        """
         counted, now = self._work_state.run_counts, self._config.clock.now()
         taken = counted.take()
         # Our own labels are last, so that labels of extensions cannot replace them.
         series: Sequence[Series] = taken.series((*self._config.metric_labels, self._targets.labels))
         load = self._take_load(taken, now)
+        same_minute = wait_seconds and now // MINUTE.seconds == (now + wait_seconds) // MINUTE.seconds
+        if same_minute and not series and not load.run_seconds:
+            self._thread_time.restore(load)
+            load = Load()
         shard = self._config.worker.shard
         try:
             run_counts.add(
@@ -216,7 +228,10 @@ class Heartbeat(LoopService):
         self._config.events.emit("beat")
         if self._beaten is not None:
             self._beaten()
-        processes.prune(self._redis)
+        now = self._config.clock.monotonic()
+        if now >= self._prune_due:
+            self._prune_due = now + processes.PRUNE_SECONDS
+            processes.prune(self._redis)
 
     def _write(self) -> Beat:
         identity = self._ownership.identity

@@ -299,6 +299,52 @@ def test_the_work_of_its_threads_is_reported_for_its_shard(make, config):
     assert run_counts.load_totals(beating.redis) == {"urgent": Load(26.0, 110.0)}
 
 
+def test_the_time_of_idle_threads_is_written_once_a_minute_and_to_that_minute(make, config):
+    minute = 1_800_000_000.0
+    config.clock = clock = FakeClock(minute)
+    beating = make()
+    written: list[Load] = []
+    for _ in range(7):
+        clock.advance(10)
+        beating.tick()
+        written.append(run_counts.load_totals(beating.redis).get("", Load()))
+    assert written == [*[Load()] * 4, *[Load(0.0, 250.0)] * 3]
+    assert run_counts.load_minutes(beating.redis, minute, minute) == {"": [Load(0.0, 250.0)]}
+
+
+def test_the_time_of_busy_threads_is_written_at_each_beat(make, config):
+    config.clock = clock = FakeClock(1_800_000_000.0)
+    beating = make()
+    clock.advance(10)
+    beating.tick()
+    beating.state.begin("tid", *begun("low", b"x", clock.now()))
+    clock.advance(10)
+    beating.tick()
+    assert run_counts.load_totals(beating.redis) == {"": Load(10.0, 100.0)}
+
+
+def test_a_process_that_leaves_writes_the_time_of_its_idle_threads(make, config):
+    config.clock = clock = FakeClock(1_800_000_000.0)
+    beating = make()
+    clock.advance(10)
+    beating.tick()
+    beating.heartbeat.flush_metrics()
+    assert run_counts.load_totals(beating.redis) == {"": Load(0.0, 50.0)}
+
+
+def test_a_process_prunes_the_registry_once_a_minute(make, config, raw_redis):
+    config.clock = clock = FakeClock(1_800_000_000.0)
+    beating = make()
+    beating.tick()
+    raw_redis.delete("process_cleanup")
+    clock.advance(50)
+    beating.tick()
+    assert not raw_redis.exists("process_cleanup")
+    clock.advance(10)
+    beating.tick()
+    assert raw_redis.exists("process_cleanup")
+
+
 def test_a_process_reports_why_it_cannot_interrupt_its_threads(make, config, raw_redis, monkeypatch):
     monkeypatch.setattr(heartbeat_module, "OBSTACLE", "")
     assert "uninterruptible" not in make().heartbeat.info(IDENTITY)
