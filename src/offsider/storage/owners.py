@@ -57,10 +57,18 @@ def beat(redis: Redis, lists: Lists, life_ms: int) -> None:
     _beat(redis, lists.identity, life_ms, json.dumps(lists.queues))
 
 
+def renew(redis: Redis, identity: str, life_ms: int) -> bool:
+    """Renew the liveness key of an owner. False if there is none: it has expired, or the owner has left or was fenced.
+
+    An owner that has the key is registered and not fenced, because one script writes or deletes both.
+    """
+    return bool(redis.call("PEXPIRE", redis.keys.alive(identity), life_ms))
+
+
 def prolong(redis: Redis, identity: str, life_ms: int) -> bool:
     """Renew the liveness key of a registered owner on its behalf. False if it has left or was fenced."""
     try:
-        return _beat(redis, identity, life_ms)
+        return renew(redis, identity, life_ms) or _beat(redis, identity, life_ms)
     except Fenced:
         return False
 
@@ -89,6 +97,11 @@ def _parse_lists(identity: bytes, queues: bytes) -> Lists | None:
         return Lists(identity.decode(), {capsule: tuple(names) for capsule, names in json.loads(queues).items()})
     except (ValueError, TypeError, AttributeError):
         return None
+
+
+def count(redis: Redis) -> int:
+    """Return the number of owners in the registry."""
+    return int(redis.call("HLEN", redis.keys.owners))
 
 
 def hold_lease(redis: Redis, holder: str, life_ms: int) -> bool:

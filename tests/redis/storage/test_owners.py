@@ -49,6 +49,14 @@ def test_a_beat_of_a_fenced_owner_writes_nothing(pool, raw_redis):
 
 def test_a_beat_on_behalf_of_an_owner_prolongs_its_life_and_leaves_its_registration(pool, raw_redis):
     owners.beat(pool, LISTS, 5000)
+    assert owners.prolong(pool, IDENTITY, LIFE_MS)
+    assert LIFE_MS - 5000 < raw_redis.pttl(ALIVE) <= LIFE_MS
+    assert owners.lists_of(pool, IDENTITY) == LISTS
+
+
+def test_a_beat_on_behalf_of_a_suspected_owner_clears_the_suspicion(pool, raw_redis):
+    owners.beat(pool, LISTS, LIFE_MS)
+    raw_redis.delete(ALIVE)
     raw_redis.hset("offsider:suspects", mapping={IDENTITY: "1:2:3", f"{IDENTITY} empty": 1})
     assert owners.prolong(pool, IDENTITY, LIFE_MS)
     assert LIFE_MS - 5000 < raw_redis.pttl(ALIVE) <= LIFE_MS

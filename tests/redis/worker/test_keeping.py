@@ -109,6 +109,24 @@ def test_it_beats_for_a_worker_that_has_registered_itself(keeper, worker, parts,
     assert 0 < keeper._pause_seconds() <= LIFE_MS / 1000 / 9
 
 
+def test_it_does_not_beat_while_the_worker_does(keeper, worker, parts, raw_redis, monkeypatch):
+    monkeypatch.setattr(keeping, "POLL_SECONDS", 60)
+    owners.beat(parts.redis, worker.lists, 1000)
+    keeper._channel.send(worker.report(beaten=True))
+    keeper.run_once()
+    assert raw_redis.pttl(worker.alive_key) <= 1000
+    assert keeper.health.ready() == [], "the beat of the worker counts"
+    assert LIFE_MS / 1000 / 9 < keeper._pause_seconds() <= 2 * LIFE_MS / 1000 / 9
+
+
+def test_it_beats_for_a_worker_that_has_missed_a_beat(keeper, worker, parts, raw_redis, monkeypatch):
+    monkeypatch.setattr(keeping, "BEATS_PER_LIFE", 9000)
+    owners.beat(parts.redis, worker.lists, 1000)
+    keeper._channel.send(worker.report(beaten=True))
+    keeper._channel.send(worker.report())  # it has failed to beat, or its state has changed
+    wait_for(lambda: keeper.run_once() and raw_redis.pttl(worker.alive_key) > 8000)
+
+
 def test_it_beats_at_once_under_a_new_identity(keeper, worker, parts, raw_redis):
     owners.beat(parts.redis, worker.lists, LIFE_MS)
     keeper._channel.send(worker.report())

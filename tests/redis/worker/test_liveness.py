@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from offsider.storage import owners
 from offsider.worker.alive.liveness import Liveness
 from tests.waiting import wait_for
 
@@ -31,7 +32,7 @@ def test_a_beat_that_was_not_written_is_tried_again_within_a_second_and_reported
 def test_a_fenced_beat_registers_a_new_identity(parts, raw_redis):
     parts.ownership.register()
     old = parts.ownership.identity
-    raw_redis.set(parts.redis.keys.fenced(old), 1)
+    assert owners.fence(parts.redis, owners.Lists(old, {}), proven=True)
     Liveness(parts.config, parts.ownership, []).tick()
     assert parts.ownership.identity != old
     assert raw_redis.exists(parts.redis.keys.alive(parts.ownership.identity))

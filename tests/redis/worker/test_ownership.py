@@ -7,11 +7,13 @@ import os
 import re
 import socket
 import threading
+import time
 
 import pytest
 
 from offsider.core.errors import RedisUnavailable
 from offsider.storage import owners
+from offsider.worker.alive import ownership
 from offsider.worker.alive.ownership import new_identity
 from tests.snapshot import snapshot
 
@@ -49,6 +51,29 @@ def test_registering_names_the_lists_and_beats(parts, raw_redis):
         "offsider:owners": {identity.encode(): b'{"default": ["default"]}'},
     }
     assert 40_000 < raw_redis.pttl(f"offsider:alive:{identity}") <= 45_000
+
+
+def test_a_later_beat_only_extends_the_period(parts, raw_redis):
+    parts.ownership.register()
+    raw_redis.pexpire(parts.redis.keys.alive(parts.ownership.identity), 1000)
+    raw_redis.config_resetstat()
+    parts.ownership.register()
+    assert raw_redis.pttl(parts.redis.keys.alive(parts.ownership.identity)) > 40_000
+    calls = {name for name, stats in raw_redis.info("commandstats").items() if stats["calls"]}
+    assert calls == {"cmdstat_pexpire", "cmdstat_pttl", "cmdstat_config|resetstat"}
+
+
+@pytest.mark.parametrize("lost", ["alive", "owners"])
+def test_a_registration_that_the_server_has_lost_is_written_again(parts, raw_redis, monkeypatch, lost):
+    parts.ownership.register()
+    identity = parts.ownership.identity
+    raw_redis.delete(parts.redis.keys.alive(identity) if lost == "alive" else parts.redis.keys.owners)
+    if lost == "owners":  # it is written once in each liveness period
+        now = time.monotonic()
+        monkeypatch.setattr(ownership.time, "monotonic", lambda: now + 45)
+    parts.ownership.register()
+    assert raw_redis.exists(parts.redis.keys.alive(identity))
+    assert list(registered(raw_redis)) == [identity]
 
 
 def test_leaving_with_empty_lists_leaves_nothing(parts, raw_redis):

@@ -220,7 +220,20 @@ def test_one_process_sweeps_at_a_time(sweeper, corpse, raw_redis):
     assert corpse.fenced
 
 
-def test_the_lease_outlasts_the_pause_between_checks(sweeper, raw_redis):
+def test_the_only_owner_counts_the_owners_and_sweeps_less_often(sweeper, raw_redis, parts):
+    raw_redis.config_resetstat()
+    assert sweeper.tick() == pytest.approx(LIFE / 3)
+    calls = {name for name, stats in raw_redis.info("commandstats").items() if stats["calls"]}
+    assert calls == {"cmdstat_hlen", "cmdstat_config|resetstat"}
+    Corpse(raw_redis, parts.redis.keys)
+    assert sweeper.tick() == pytest.approx(LIFE / 12)
+
+
+def test_the_only_owner_looks_for_reclaimed_jobs_that_the_application_wants_to_know(sweeper, reclaimed):
+    assert sweeper.tick() == pytest.approx(LIFE / 12)
+
+
+def test_the_lease_outlasts_the_pause_between_checks(sweeper, corpse, raw_redis):
     pause = sweeper.tick()
     assert pause == pytest.approx(LIFE / 12)
     assert raw_redis.pttl("offsider:sweep") > 2 * pause * 1000

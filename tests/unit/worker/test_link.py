@@ -40,7 +40,7 @@ def test_each_report_is_complete_and_has_the_current_state(channel):
     link.owns(LISTS, 9000, REDIS)
     link.repeat()
     assert reported(channel) == [
-        Report(os.getpid(), LISTS, 9000, REDIS, "ready"),
+        Report(os.getpid(), LISTS, 9000, REDIS, "ready", beaten=True),
         Report(os.getpid(), LISTS, 9000, REDIS, "quiet", ("its fetch loop stands still",), 5),
     ]
 

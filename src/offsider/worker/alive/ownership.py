@@ -2,7 +2,7 @@
 
 1. A launcher creates an identity ``host:pid:nonce``; the nonce is new for every launcher and fork.
 2. `register` beats once, so that the registry lists every private list before the first claim fills one.
-3. Each later beat rewrites the registration and extends the liveness period.
+3. Each later beat extends the liveness period. One in each period, and one after a change, rewrites the registration.
 4. The keeper, if there is one, receives each registration and a clean exit.
 5. If the server replies FENCED, another process has declared this owner dead: `renew` creates a new nonce. Jobs that
    were claimed under the old one are settled under the old one, and their outcomes are void.
@@ -60,6 +60,9 @@ class Ownership:
         self._lock = threading.RLock()
         self._left = False
         self._keeper = keeper
+        #: The registration that the server has, until when it need not be written again.
+        self._written: Lists | None = None
+        self._written_until = 0.0
         #: Time of the last successful beat in monotonic seconds; None before the first.
         self.beaten_at: float | None = None
         self.identity = new_identity()
@@ -122,8 +125,11 @@ class Ownership:
             return left
 
     def _beat(self, identity: str) -> None:
-        lists = self._lists(identity)
-        owners.beat(self._redis, lists, self._life_ms)
+        lists, now = self._lists(identity), time.monotonic()
+        is_written = lists == self._written and now < self._written_until
+        if not (is_written and owners.renew(self._redis, identity, self._life_ms)):
+            owners.beat(self._redis, lists, self._life_ms)
+            self._written, self._written_until = lists, now + self._life_ms / 1000
         self.beaten_at = time.monotonic()
         if self._keeper is not None:
             self._keeper.owns(lists, self._life_ms, self._redis.settings)

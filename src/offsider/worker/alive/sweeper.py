@@ -1,7 +1,7 @@
 """Finds dead owners and requeues their jobs. Every live process can do it, one at a time.
 
-1. Acquire the lease, or leave the work to the process that has it.
-2. Check every owner once. An owner that was silent in three checks, over a third of a liveness period and without a
+1. Acquire the lease, or leave the work to the process that has it. A process that is the only owner needs no lease.
+2. Check every other owner once. An owner that was silent in three checks, over a third of a liveness period and without a
    gap, may be declared dead (by the server's clock).
 3. Fence it and requeue its jobs; see `reclaim`. An owner that is already fenced needs no checks.
 4. Remove it from the registry once its lists were empty in two checks a minute apart.
@@ -37,6 +37,8 @@ logger = logging.getLogger("offsider")
 
 LOOKS_PER_LIFE = 12
 LEASE_LOOKS = 3
+#: The only owner counts the owners after this many looks: a new one cannot be dead before the end of its first life.
+LONELY_LOOKS = 4
 SCAN_SECONDS = 3600.0
 
 
@@ -58,14 +60,22 @@ class Sweeper(LoopService):
 
     def tick(self) -> float:
         """Sweep once."""
+        alone = False
         try:
-            self._sweep()
+            alone = self._is_alone()
+            if not alone:
+                self._sweep()
         except RedisFailure as error:
             self._outage.noticed(error)
         else:
             self._outage.over()
         self._mind_trouble()
-        return self._pause_seconds
+        return self._pause_seconds * (LONELY_LOOKS if alone else 1)
+
+    def _is_alone(self) -> bool:
+        """Return whether nothing is to be done, because no other owner is registered."""
+        announces = self._config.events.listened("job_reclaimed")
+        return not announces and time.monotonic() < self._scan_at and owners.count(self._redis) < 2
 
     def _sweep(self) -> None:
         if self._config.events.listened("job_reclaimed"):

@@ -21,6 +21,9 @@ class InFlight:
     def __init__(self) -> None:
         self._units: set[UnitOfWork] = set()
 
+    def __len__(self) -> int:
+        return len(self._units)
+
     def add(self, units: Iterable[UnitOfWork]) -> None:
         self._units.update(units)
 

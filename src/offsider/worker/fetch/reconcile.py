@@ -31,6 +31,8 @@ logger = logging.getLogger("offsider")
 
 #: Number of consecutive beats with more jobs listed than held that triggers a comparison.
 MISMATCHES = 2
+#: Interval of the counts while nothing is in flight: lost replies are found by `doubt`, not by them.
+IDLE_SECONDS = 60.0
 
 
 class Reconciler:
@@ -47,6 +49,7 @@ class Reconciler:
         self._at: tuple[float, ...] = ()
         self._scheduling = threading.Lock()
         self._mismatches = 0
+        self._idle_until = 0.0
 
     @property
     def due(self) -> bool:
@@ -60,8 +63,14 @@ class Reconciler:
             self._at = (now, max((now + again_after_seconds, *self._at)))
 
     def mismatch(self) -> bool:
-        """Count the listed jobs; True if two consecutive calls found more than are held. Called at each beat."""
-        owner = self._ownership.owner(self._capsule.name)
+        """Count the listed jobs; True if two consecutive counts found more than are held.
+
+        Called at each beat. While no job is held and the last count agreed, it counts once a minute.
+        """
+        owner, now = self._ownership.owner(self._capsule.name), time.monotonic()
+        if not (self._in_flight or self._mismatches) and now < self._idle_until:
+            return False
+        self._idle_until = now + IDLE_SECONDS
         listed = working.count(self._redis, owner, self._ownership.registered(self._capsule.name))
         self._mismatches = self._mismatches + 1 if listed > self._in_flight.of(owner.identity).total() else 0
         if self._mismatches < MISMATCHES:

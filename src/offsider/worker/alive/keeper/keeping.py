@@ -4,7 +4,8 @@
 2. A worker whose process has ended, or runs another program now (`os.execv`), is proven dead unless it has left the
    registries. Fence it and requeue its jobs within a second, without the repeated checks that a silent worker needs.
    Repeat this a second later, for jobs that the server delivered last.
-3. Beat for every other worker, nine times per liveness period (`worker.liveness_seconds`).
+3. Beat for a worker that has reported no beat of its own for two of its intervals; from then on, nine times per
+   liveness period (`worker.liveness_seconds`).
 4. Exit when nothing is left to do and the starting program has ended, or has announced that no more workers start.
 
 Failed commands are retried while Redis is unavailable. If the jobs of a dead worker cannot be requeued for two
@@ -154,13 +155,17 @@ class Keeper:
         elif kept.report.lists.identity != report.lists.identity:
             kept.beat_at = 0.0
         kept.report = report
+        now = time.monotonic()
+        if report.beaten:
+            kept.beat_at = now + 2 * _interval_seconds(report)
         before = self.health.workers.get(report.pid) or WorkerHealth(report.pid)
         told = replace(
             before,
             identity=report.lists.identity,
             state=report.state,
             life_seconds=report.life_ms / 1000,
-            told_at=time.monotonic(),
+            told_at=now,
+            beaten_at=now if report.beaten else before.beaten_at,
             stuck=report.stuck,
         )
         self.health.workers = {**self.health.workers, report.pid: told}
@@ -220,7 +225,7 @@ class Keeper:
             report = kept.report
             if report.state == LEFT or now < kept.beat_at:
                 continue
-            pause_seconds = report.life_ms / 1000 / BEATS_PER_LIFE
+            pause_seconds = _interval_seconds(report)
             try:
                 taken = owners.prolong(self._redis(report.redis), report.lists.identity, report.life_ms)
             except RedisFailure as error:
@@ -248,3 +253,8 @@ class Keeper:
         if any(watch.needs_polling for watch in watched):
             due.append(now + POLL_SECONDS)
         return max(0.0, min(due) - now)
+
+
+def _interval_seconds(report: Report) -> float:
+    """The time between two beats."""
+    return report.life_ms / 1000 / BEATS_PER_LIFE

@@ -72,11 +72,11 @@ class KeeperLink:
         return self._gone
 
     def owns(self, lists: Lists, life_ms: int, redis: RedisSettings) -> None:
-        """Report that the worker owns these lists from now on."""
+        """Report that the worker owns these lists from now on, and has just sent a liveness beat."""
         with self._lock:
             self._last = (lists, life_ms, redis)
             self._life_seconds = life_ms / 1000
-            self._report()
+            self._report(beaten=True)
 
     def repeat(self) -> None:
         """Repeat the report with the current state. Does nothing before the first `owns` and after `left`."""
@@ -101,12 +101,12 @@ class KeeperLink:
                 if not rest:
                     return
 
-    def _report(self, state: str = "") -> None:
+    def _report(self, state: str = "", *, beaten: bool = False) -> None:
         if self._last is None or self._gone:
             return
         lists, life_ms, redis = self._last
         now = self._status()
-        report = Report(os.getpid(), lists, life_ms, redis, state or now.state, now.stuck, now.max_strikes)
+        report = Report(os.getpid(), lists, life_ms, redis, state or now.state, now.stuck, now.max_strikes, beaten)
         self._send(encode(report))
 
     def _send(self, datagram: bytes) -> bool:

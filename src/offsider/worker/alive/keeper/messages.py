@@ -32,6 +32,7 @@ class Report:
         state: a state of `health_state`, or ``"left"``.
         stuck: faults that the worker has detected in itself.
         max_strikes: ``worker.max_strikes`` after the application's configuration.
+        beaten: the worker has just sent a liveness beat.
     """
 
     pid: int
@@ -41,6 +42,7 @@ class Report:
     state: str = READY
     stuck: tuple[str, ...] = ()
     max_strikes: int = 3
+    beaten: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ def encode(message: Report | Orders | Counted) -> bytes:
         "state": message.state,
         "stuck": message.stuck,
         "max_strikes": message.max_strikes,
+        "beaten": message.beaten,
     }
     return json.dumps({"report": told}).encode()
 
@@ -121,4 +124,5 @@ def _report(told: Mapping[str, Any]) -> Report:
         told["state"],
         tuple(told["stuck"]),
         told["max_strikes"],
+        told["beaten"],
     )
