@@ -2,8 +2,9 @@
 
 1. The first commands move the batch that the last round trip read, and the scheduler has prepared since.
 2. One script then acquires or renews the lease, which limits the work to one scheduler at a time, and reads a batch of
-   each set. Without the lease, the script returns its remaining time and reads nothing.
-3. At the end, `release_lease` releases the lease; schedulers that watch ``offsider:schedule:free`` wake.
+   each set. Without the lease it reads nothing.
+3. While no set changes, `renewal` renews the lease; other schedulers wait for `lease_ends_in` seconds.
+4. At the end, `release_lease` releases the lease; schedulers that watch ``offsider:schedule:free`` wake.
 
 Losing the lease is harmless: it only saves work, and each move checks that the job is still in its set.
 """
@@ -51,12 +52,10 @@ class DueJobs:
     Attributes:
         held: this scheduler has the lease.
         sets: due jobs of each set, or the error of reading it; empty without the lease.
-        free_in_seconds: time until the lease of another scheduler ends.
     """
 
     held: bool
     sets: Sequence[Due | RedisRefused]
-    free_in_seconds: float = 0.0
 
     @property
     def is_due(self) -> bool:
@@ -85,6 +84,19 @@ def move_and_look(
     if isinstance(answer, OffsiderError):
         raise answer
     return [_moved(reply) for reply in moved], _due_jobs(answer)
+
+
+def renewal(keys: Keys, lease: Lease) -> Command:
+    """Return the command with which the holder renews the lease; its reply is 0 if the lease has ended."""
+    return ("PEXPIRE", keys.schedule_lease, lease.life_ms)
+
+
+def lease_ends_in(redis: Redis) -> float:
+    """Return the seconds until the lease of another scheduler ends unless it is renewed; 0 if nobody has it."""
+    left_ms: int = redis.call("PTTL", redis.keys.schedule_lease)
+    if left_ms == -1:  # written by another program: it would never end
+        redis.call("DEL", redis.keys.schedule_lease)
+    return max(0, left_ms) / 1000
 
 
 def release_lease(redis: Redis, holder: str) -> bool:
@@ -116,7 +128,7 @@ def _moved(reply: Any) -> list[MoveResult] | OffsiderError:
 def _due_jobs(answer: list[Any]) -> DueJobs:
     held, *rest = answer
     if held != b"1":
-        return DueJobs(held=False, sets=(), free_in_seconds=float(rest[0]))
+        return DueJobs(held=False, sets=())
     return DueJobs(held=True, sets=[_due(reply) for reply in rest])
 
 

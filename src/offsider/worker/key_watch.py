@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from offsider.core.errors import RedisRefused, RedisUnavailable
+from offsider.core.errors import OffsiderError, RedisRefused, RedisUnavailable
 from offsider.runtime.wake_pipe import WakePipe
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command
@@ -53,8 +53,8 @@ class KeyWatch:
 
     @property
     def is_told(self) -> bool:
-        """Whether the server will notify this connection of changes to the keys."""
-        return self._tracking.is_open
+        """Whether the server will notify this connection of the next change of each key."""
+        return all(map(self._tracking.watches, (*self._keys, self._signal)))
 
     def exchange(self, commands: Sequence[Command]) -> list[Any]:
         """Run commands, the last of which reads the keys; error replies are elements of the list.
@@ -69,6 +69,19 @@ class KeyWatch:
                 self._tracking.watch(self._signal)
             return self._tracking.read(self._keys, commands)
         return self._redis.pipeline(commands, raise_errors=False)
+
+    def write(self, command: Command) -> Any:
+        """Run a command that reads no key. Its reply proves that the connection still receives notifications.
+
+        Raises:
+            RedisFailure: it failed.
+        """
+        if not self.is_told:
+            return self._redis.call(*command)
+        [reply] = self._tracking.read((), [command])
+        if isinstance(reply, OffsiderError):
+            raise reply
+        return reply
 
     def _may_track(self) -> bool:
         if self._tracking.is_open:

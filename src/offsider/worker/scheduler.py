@@ -5,8 +5,8 @@
 2. Prepare each payload: run client middleware (with the reason), and set a new ``enqueued_at``.
 3. One script per set moves its batch. It skips a member that was removed, or that was given a later score. The same
    round trip reads the next batches.
-4. Sleep until the next score. The server notifies the lease holder when a set changes, so an earlier job wakes it;
-   without notifications it polls each second.
+4. Sleep until the next score. The server notifies the lease holder when a set changes, so an earlier job wakes it, and
+   until then the holder only renews the lease. Without notifications it polls each second.
 5. When quiet or stopped, release the lease: another process wakes and acquires it.
 
 The lease only avoids duplicate work. Ruby processes move jobs as well, and two of ours may do so briefly: only one of
@@ -17,8 +17,10 @@ moves to the dead set, wrapped, and a job whose middleware raises is postponed b
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
+import time
 from typing import TYPE_CHECKING, Literal, cast
 
 from offsider.core.errors import InvalidJob, MalformedPayload, OffsiderError, RedisFailure
@@ -47,6 +49,8 @@ logger = logging.getLogger("offsider")
 BATCH = 100
 LEASE_SECONDS = 5.0
 RENEW_SECONDS = LEASE_SECONDS / 2
+#: Maximum time between two reads: the clocks of this process and of the server may drift apart.
+LOOK_SECONDS = 60.0
 #: Maximum sleep of the lease holder if the server sends no notifications.
 POLL_SECONDS = 1.0
 #: Random delay of processes that wait for the lease, so that not all of them request it at once when it expires.
@@ -73,6 +77,9 @@ class Scheduler(LoopService):
         self._sets: tuple[tuple[str, Reason], ...] = ((keys.retry, "retry"), (keys.schedule, "schedule"))
         self._lease = Lease(new_identity(), int(LEASE_SECONDS * 1000))
         self._holds = False
+        #: Until then the lease is all there is to care for, unless a set changes. Monotonic seconds.
+        self._quiet_until = 0.0
+        self._renewed_at = 0.0
         self._ahead: DueJobs | None = None
         self._watch = KeyWatch(redis, [keys.retry, keys.schedule], keys.schedule_free)
         self._outage = Outage("scheduler", config)
@@ -86,7 +93,7 @@ class Scheduler(LoopService):
 
     def _run_once(self) -> float | None:
         if not self._ending.is_set():
-            pause_seconds = self.tick()
+            pause_seconds = self._keep_lease() or self.tick()
             if pause_seconds > 0:
                 self._watch.sleep(pause_seconds)
         if not self._ending.is_set():
@@ -94,9 +101,31 @@ class Scheduler(LoopService):
         self._give_back()
         return None
 
+    def _keep_lease(self) -> float:
+        """Renew the lease, or wait for the one of another process. Returns the pause; 0 if a `tick` is due."""
+        now = time.monotonic()
+        if not self._watch.is_told or now >= self._quiet_until:
+            return 0.0
+        try:
+            if not self._holds:
+                return self._pause_of_others()
+            if now - self._renewed_at < LEASE_SECONDS and self._watch.write(
+                due_jobs.renewal(self._redis.keys, self._lease)
+            ):
+                self._renewed_at = now
+                return min(RENEW_SECONDS, self._quiet_until - now)
+        except RedisFailure:
+            pass  # the tick reports it
+        return 0.0
+
+    def _pause_of_others(self) -> float:
+        left_seconds = due_jobs.lease_ends_in(self._redis)
+        return left_seconds + random.uniform(0, SPREAD_SECONDS) if left_seconds else 0.0
+
     def tick(self) -> float:
         """Move a batch of due jobs out of each set, and return the seconds until the next call."""
         ahead, self._ahead = self._ahead, None
+        self._quiet_until = 0.0
         try:
             return self._work(ahead or self._exchange([]))
         except RedisFailure as error:
@@ -116,6 +145,7 @@ class Scheduler(LoopService):
         return 0.0 if self._ahead.is_due else self._pause(self._ahead)
 
     def _exchange(self, batches: Sequence[tuple[str, Sequence[Move]]]) -> DueJobs:
+        self._renewed_at = time.monotonic()
         results, now = due_jobs.move_and_look(self._watch.exchange, self._redis.keys, self._lease, batches, BATCH)
         self._holds = now.held
         for (sorted_set, moves), result in zip(batches, results, strict=True):
@@ -139,8 +169,9 @@ class Scheduler(LoopService):
         self._ahead = None
         if not now.held:
             self._outage.over()
-            return now.free_in_seconds + random.uniform(0, SPREAD_SECONDS)
-        pause_seconds = RENEW_SECONDS if self._watch.is_told else POLL_SECONDS
+            self._quiet_until = math.inf
+            return self._pause_of_others()
+        pause_seconds = LOOK_SECONDS if self._watch.is_told else POLL_SECONDS
         failure: OffsiderError | None = None
         for due in now.sets:
             if isinstance(due, OffsiderError):
@@ -149,9 +180,10 @@ class Scheduler(LoopService):
                 pause_seconds = min(pause_seconds, due.next_in_seconds)
         if failure is None:
             self._outage.over()
+            self._quiet_until = time.monotonic() + pause_seconds
         else:
             self._outage.noticed(failure)
-        return max(0.0, pause_seconds)
+        return max(0.0, min(pause_seconds, RENEW_SECONDS))
 
     def _give_back(self) -> None:
         try:

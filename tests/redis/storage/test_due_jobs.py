@@ -114,14 +114,28 @@ def test_a_failed_read_raises(pool, raw_redis):
 # ------------------------------------------------------------------------------------ the lease
 
 
-def test_without_the_lease_a_process_gets_its_remaining_time_and_reads_nothing(pool, raw_redis):
+def test_without_the_lease_a_process_reads_nothing_and_can_ask_when_it_ends(pool, raw_redis):
     raw_redis.zadd("schedule", {"job": 1.0})
     assert look(pool).held
     seen = look(pool, lease=OTHER)
     assert not seen.held
     assert not seen.is_due
-    assert 50 < seen.free_in_seconds <= 60
-    assert raw_redis.get("offsider:schedule").startswith(b"host:1:a ")
+    assert 50 < due_jobs.lease_ends_in(pool) <= 60
+    assert raw_redis.get("offsider:schedule") == b"host:1:a"
+
+
+def test_a_lease_without_an_end_is_deleted(pool, raw_redis):
+    raw_redis.set("offsider:schedule", "someone")
+    assert due_jobs.lease_ends_in(pool) == 0
+    assert look(pool).held
+
+
+def test_the_holder_renews_the_lease_with_one_command(pool, raw_redis):
+    assert not pool.call(*due_jobs.renewal(pool.keys, LEASE))
+    look(pool)
+    raw_redis.pexpire("offsider:schedule", 1000)
+    assert pool.call(*due_jobs.renewal(pool.keys, LEASE))
+    assert raw_redis.pttl("offsider:schedule") > 50_000
 
 
 def test_each_read_renews_the_lease_and_a_short_lease_expires(pool, raw_redis):

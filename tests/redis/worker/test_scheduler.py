@@ -306,8 +306,66 @@ def test_the_lease_of_one_that_died_ends_by_itself(running, scheduling, raw_redi
 def test_a_corrupt_lease_blocks_no_process(scheduling, raw_redis, foreign):
     raw_redis.set("offsider:schedule", foreign)
     raw_redis.zadd("schedule", {payload(): LONG_AGO})
-    scheduling().tick()
+    one = scheduling()
+    assert one.tick() == 0.0
+    one.tick()
     assert moved(raw_redis)
+
+
+def test_while_nothing_changes_the_holder_only_renews_its_lease(scheduling, raw_redis):
+    one = scheduling()
+    one.tick()
+    raw_redis.pexpire("offsider:schedule", 1000)
+    raw_redis.config_resetstat()
+    assert one.scheduler._keep_lease() == RENEW_SECONDS
+    calls = {name for name, stats in raw_redis.info("commandstats").items() if stats["calls"]}
+    assert calls == {"cmdstat_pexpire", "cmdstat_config|resetstat"}
+    assert raw_redis.pttl("offsider:schedule") > 4000
+
+
+@pytest.mark.parametrize("ended", ["by itself", "long ago"])
+def test_a_lease_that_has_ended_is_not_renewed(scheduling, raw_redis, monkeypatch, ended):
+    one = scheduling()
+    one.tick()
+    raw_redis.set("offsider:schedule", "another", px=5000)
+    if ended == "by itself":
+        raw_redis.delete("offsider:schedule")
+    else:
+        monkeypatch.setattr(module, "LEASE_SECONDS", 0.0)
+    assert one.scheduler._keep_lease() == 0.0
+    assert raw_redis.pttl("offsider:schedule") <= 5000
+
+
+def test_a_changed_set_and_the_next_score_are_read(scheduling, raw_redis):
+    one = scheduling()
+    raw_redis.zadd("schedule", {payload(): now(raw_redis) + 0.05})
+    one.tick()
+    wait_for(lambda: one.scheduler._keep_lease() == 0.0)
+    raw_redis.delete("schedule")
+    one.tick()
+    assert one.scheduler._keep_lease() == RENEW_SECONDS
+    raw_redis.zadd("retry", {payload(): now(raw_redis) + 3600})
+    one.scheduler._watch.sleep(3600)
+    assert one.scheduler._keep_lease() == 0.0
+
+
+def test_a_waiting_scheduler_asks_for_the_end_of_the_lease(scheduling, raw_redis):
+    one, other = scheduling(), scheduling()
+    one.tick()
+    other.tick()
+    raw_redis.config_resetstat()
+    assert 4 < other.scheduler._keep_lease() <= 5.5
+    calls = {name for name, stats in raw_redis.info("commandstats").items() if stats["calls"]}
+    assert calls == {"cmdstat_pttl", "cmdstat_config|resetstat"}
+    raw_redis.delete("offsider:schedule")
+    assert other.scheduler._keep_lease() == 0.0
+
+
+def test_an_outage_during_a_renewal_leads_to_a_read(scheduling, proxied_config, proxy):
+    one = scheduling(proxied_config)
+    one.tick()
+    proxy.refuse()
+    assert one.scheduler._keep_lease() == 0.0
 
 
 def test_a_lost_lease_is_not_released_for_its_new_holder(scheduling, raw_redis):

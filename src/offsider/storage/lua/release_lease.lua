@@ -4,8 +4,7 @@
 -- KEYS[2] written to wake the other schedulers
 -- ARGV[1] holder
 -- returns 1, or 0 if another scheduler has the lease
-local held = redis.call('GET', KEYS[1])
-if not held or string.match(held, '^(.*) %S+$') ~= ARGV[1] then return 0 end
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('DEL', KEYS[1])
 -- The write itself wakes the watchers; no value is needed.
 redis.call('SET', KEYS[2], ARGV[1])
