@@ -24,8 +24,8 @@ from offsider.storage.redis import RedisSettings, make_factory, sentinel_clients
 from offsider.storage.redis_errors import REROUTE, translate
 from offsider.storage.scripts import Command
 
-#: A server that disappears without closing the connection is noticed by the next read, so watched keys are read again.
-TRUSTED_SECONDS = 20.0
+#: A server that disappears without closing the connection is noticed by the next exchange, so one is made.
+TRUSTED_SECONDS = 18.0
 
 
 class HasFileno(Protocol):
@@ -133,6 +133,15 @@ class Tracking:
         if not self.is_open:
             return True  # redirected to another node of the Cluster: the caller looks, and watches there
         return any(_is_filled(length) for length in lengths)
+
+    def prove(self) -> None:
+        """Ping the server if it has sent no reply for a while: a connection that broke silently reports no changes.
+
+        Raises:
+            RedisRefused, RedisUnavailable: see `read`.
+        """
+        if time.monotonic() - self._answered_at >= TRUSTED_SECONDS:
+            self.read((), [("PING",)])
 
     def watches(self, key: str) -> bool:
         """Whether this key is watched."""

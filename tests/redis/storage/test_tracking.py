@@ -148,6 +148,35 @@ def test_a_watch_that_the_server_refuses_is_an_error(tracking, raw_redis):
     raw_redis.execute_command("ACL", "DELUSER", "few")
 
 
+def test_a_connection_is_pinged_only_after_a_silence(tracking, raw_redis, monkeypatch):
+    tracking.watch("a")
+    raw_redis.config_resetstat()
+    tracking.prove()
+    assert "cmdstat_ping" not in raw_redis.info("commandstats")
+    monkeypatch.setattr(module, "TRUSTED_SECONDS", 0.0)
+    tracking.prove()
+    assert raw_redis.info("commandstats")["cmdstat_ping"]["calls"] == 1
+    assert tracking.watches("a")
+
+
+def test_a_change_that_precedes_the_reply_to_a_ping_is_heard(tracking, raw_redis, monkeypatch):
+    monkeypatch.setattr(module, "TRUSTED_SECONDS", 0.0)
+    tracking.watch("a")
+    raw_redis.set("a", 1)
+    tracking.prove()
+    assert not tracking.watches("a")
+    assert tracking.changed() == {"a"}
+
+
+def test_a_ping_detects_a_lost_connection(tracking, raw_redis, monkeypatch):
+    monkeypatch.setattr(module, "TRUSTED_SECONDS", 0.0)
+    tracking.watch("a")
+    raw_redis.client_kill_filter(_type="normal", skipme=True)
+    with pytest.raises(RedisUnavailable):
+        tracking.prove()
+    assert not tracking.watches("a")
+
+
 # ---------------------------------------------------------------------------------------- lists
 
 

@@ -11,6 +11,7 @@ import pytest
 import redis as redis_py
 
 from offsider.core.errors import RedisRefused, RedisUnavailable
+from offsider.storage import tracking
 from offsider.storage.redis import Redis, RedisSettings
 from offsider.storage.tracking import Tracking
 from offsider.storage.working import NOT_PAUSED, Owner
@@ -236,6 +237,19 @@ def test_a_pause_is_noticed_at_once(leader, raw_redis):
     raw_redis.sadd("paused", "low")
     thread.join(10)
     assert not leader.waiting.knows_pauses
+
+
+def test_a_sleeping_leader_proves_that_it_still_hears_of_pauses(leader, raw_redis, monkeypatch):
+    monkeypatch.setattr(tracking, "TRUSTED_SECONDS", 0.0)
+    leader.waiting._pop_seconds = 0.05
+    thread = leader.sleep("low")
+    raw_redis.config_resetstat()
+    wait_for(lambda: raw_redis.info("commandstats").get("cmdstat_ping", {}).get("calls", 0) >= 3)
+    assert thread.is_alive()
+    assert "cmdstat_exists" not in raw_redis.info("commandstats")
+    leader.waiting.wake()
+    thread.join(10)
+    assert leader.waiting.knows_pauses
 
 
 def test_without_pause_notifications_pauses_are_unknown(leader, raw_redis, monkeypatch):

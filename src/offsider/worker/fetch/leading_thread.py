@@ -167,7 +167,9 @@ class LeadingThread:
         context = self._context
         # In their fixed order: in random order, each queue would eventually get its own connection.
         queues = context.capsule.queues if context.claims_allowed() else ()
-        self._wait.sleep(self.line.owner(), queues, result.paused, self._may_sleep)
+        owner = self.line.owner()
+        # A pop cannot notice that its owner was fenced, so it is not renewed for another identity.
+        self._wait.sleep(owner, queues, result.paused, lambda: self._may_sleep() and self.line.owner() == owner)
         self._heed_pops()
 
     def _heed_pops(self) -> None:

@@ -56,8 +56,8 @@ PAUSED_SECONDS = 1.0
 REFUSED_SECONDS = 1.0
 POLL_FIRST_SECONDS = 0.001
 POLL_MOST_SECONDS = 0.05
-#: Maximum sleep. The watchdog considers a leader stuck that shows no activity for twice the timeout of a blocking pop.
-LONGEST_SECONDS = 25.0
+#: Maximum sleep; then the next round trip reads the paused queues and checks the fence.
+LONGEST_SECONDS = 60.0
 
 
 class ServerWait:
@@ -79,7 +79,6 @@ class ServerWait:
         self._tracking = Tracking(redis.settings)
         self._tracking_fileno = -1
         self._may_track = True
-        self._pauses_read_at = 0.0
         self.knows_pauses = False
         self._strategy: WaitStrategy | None = None
         self._pop_seconds = min(MOST_POP_SECONDS, liveness_seconds * POP_LIVES)
@@ -166,13 +165,13 @@ class ServerWait:
             if self._watch(rest):
                 return
             now = time.monotonic()
-            deadline = self.pops.next_deadline()
-            until = wake_at if deadline is None else min(wake_at, deadline)
-            if self._select(max(0.0, until - now)):
+            # The watchdog considers a leader stuck that shows no activity for twice the timeout of a pop.
+            deadline = self.pops.next_deadline() or now + TRUSTED_SECONDS
+            if self._select(max(0.0, min(wake_at, deadline) - now)):
                 return
             self.stirred = time.monotonic()
             self.pops.drop_overdue()
-            if self.pops.doubtful or self.stirred >= wake_at:
+            if self.pops.doubtful or self.stirred >= wake_at or (blocking and not self._hears_of_pauses()):
                 return
 
     def _hears_of_pauses(self) -> bool:
@@ -182,21 +181,20 @@ class ServerWait:
         """
         if not self._may_track:
             return True
-        heard = (
-            self.knows_pauses
-            and self._tracking.watches(self._tracking.keys.paused)
-            and time.monotonic() - self._pauses_read_at < TRUSTED_SECONDS
-        )
-        if not heard:
-            try:
-                self._tracking.watch(self._tracking.keys.paused)
-            except RedisRefused:
-                self._may_track = False
-            else:
-                self.knows_pauses, self._pauses_read_at = True, time.monotonic()
-            finally:
-                self._register_tracking()
-        return heard
+        paused = self._tracking.keys.paused
+        try:
+            if self.knows_pauses and self._tracking.is_open:
+                self._tracking.prove()
+                if self._tracking.watches(paused):
+                    return True
+            self._tracking.watch(paused)
+        except RedisRefused:
+            self._may_track = False
+        else:
+            self.knows_pauses = True
+        finally:
+            self._register_tracking()
+        return False
 
     def _divided(self, queues: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
         """Divide the queues into those to block on, and the rest."""
