@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from offsider.core.errors import OffsiderError
@@ -22,33 +21,32 @@ PRUNE_SECONDS = 60
 SHOWN = ("info", "concurrency", "busy", "beat", "quiet", "rtt_us", "rss", activity.FIELD)
 
 
-@dataclass(frozen=True, slots=True)
-class Beat:
-    """The reply to a heartbeat: whether the process was registered before, and a pending signal."""
-
-    known: bool
-    signal: str | None
-
-
 def heartbeat(
-    redis: Redis, identity: str, fields: Mapping[str, Argument], work: Mapping[str, str], *, wire_version: int
-) -> Beat:
-    """Write the process and its running jobs, with an expiry of a minute.
+    redis: Redis,
+    identity: str,
+    fields: Mapping[str, Argument],
+    work: Mapping[str, str],
+    *,
+    wire_version: int,
+    clear: bool = True,
+) -> bool:
+    """Write the process and its running jobs, with an expiry of a minute. Returns whether it was registered before.
 
     Args:
         fields: the process hash: info, concurrency, busy, beat, rtt_us, quiet, rss.
         work: thread id -> JSON of queue, payload and run_at.
+        clear: the last heartbeat may have written jobs.
     """
     keys = redis.keys
     work_key = keys.workers(identity) if wire_version == 6 else keys.work(identity)
     flat = [item for pair in fields.items() for item in pair]
     running = [item for pair in work.items() for item in pair]
-    known, signal = redis.run(
+    known = redis.run(
         HEARTBEAT,
-        [keys.processes, keys.process(identity), work_key, keys.signals(identity)],
-        [identity, EXPIRY_SECONDS, len(flat), *flat, *running],
+        [keys.processes, keys.process(identity), work_key],
+        [identity, EXPIRY_SECONDS, len(flat), int(clear), *flat, *running],
     )
-    return Beat(bool(known), signal.decode() if signal else None)
+    return bool(known)
 
 
 def leave(redis: Redis, identity: str) -> None:
@@ -63,13 +61,18 @@ def leave(redis: Redis, identity: str) -> None:
 
 
 def publish_jobs(redis: Redis, identity: str, signatures: Mapping[str, str]) -> None:
-    """Publish the jobs that a process can run. Expires after a minute, so repeat it at each heartbeat.
+    """Publish the jobs that a process can run. Expires after a minute; prolong it at each heartbeat.
 
     Args:
         signatures: name -> digest of the job's signature.
     """
     encoded = json.dumps(signatures, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     redis.call("SET", redis.keys.registered(identity), encoded, "EX", EXPIRY_SECONDS)
+
+
+def keep_published(redis: Redis, identity: str) -> bool:
+    """Prolong what `publish_jobs` has written. False if it has expired."""
+    return bool(redis.call("EXPIRE", redis.keys.registered(identity), EXPIRY_SECONDS))
 
 
 def published_jobs(redis: Redis, identities: Sequence[str]) -> dict[str, Mapping[str, str]]:
@@ -82,13 +85,13 @@ def published_jobs(redis: Redis, identities: Sequence[str]) -> dict[str, Mapping
 
 
 def send_signal(redis: Redis, identity: str, signal: str) -> None:
-    """Leave a signal (``TSTP`` quiet, ``TERM`` stop, ``TTIN`` dump) for the next heartbeat of a process."""
+    """Leave a signal (``TSTP`` quiet, ``TERM`` stop, ``TTIN`` dump) for a process."""
     key = redis.keys.signals(identity)
     run_together(redis, ("LPUSH", key, signal), ("EXPIRE", key, EXPIRY_SECONDS))
 
 
 def take_signal(redis: Redis, identity: str) -> str | None:
-    """Remove and return a pending signal, without a heartbeat."""
+    """Remove and return a pending signal."""
     signal = redis.call("RPOP", redis.keys.signals(identity))
     return signal.decode() if signal else None
 

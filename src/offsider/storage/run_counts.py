@@ -55,12 +55,18 @@ def add(
     keys, at = redis.keys, datetime.fromtimestamp(now, UTC)
     loads = [] if load is None else [({"shard": shard}, _micros(load.run_seconds, load.thread_seconds))]
     commands = execution_metrics.commands_of(keys, counted, at, wire_version=wire_version)
-    commands += store.commands_of(keys, RUNS, ((one.labels, one.cells()) for one in series), now)
-    commands += store.commands_of(keys, SLO, _scored(series), now)
-    commands += store.commands_of(keys, SHARDS, loads, now)
+    of_metrics = {
+        RUNS: store.commands_of(keys, RUNS, ((one.labels, one.cells()) for one in series), now),
+        SLO: store.commands_of(keys, SLO, _scored(series), now),
+        SHARDS: store.commands_of(keys, SHARDS, loads, now),
+    }
+    grown = [metric for metric, added in of_metrics.items() if added]
+    for metric in grown:
+        commands += of_metrics[metric]
     if not commands:
         return
-    store.trim(redis, (RUNS, SLO, SHARDS), now)  # first: its failure leaves nothing half written
+    if grown:
+        store.trim(redis, grown, now)  # first: its failure leaves nothing half written
     replies = redis.pipeline([("MULTI",), *commands, ("EXEC",)])[-1]
     # Redis does not roll back. Written counts must not be counted again, so a refusal is only logged.
     for command, reply in zip(commands, replies, strict=True):

@@ -54,7 +54,7 @@ class Board:
     Attributes:
         on: the active switches, by class.
         over: class -> stored value of each expired switch.
-        now: time of the snapshot in epoch seconds, by the server's clock.
+        now: time of the snapshot in epoch seconds, by the server's clock; 0 if there are none.
     """
 
     on: Mapping[str, Switch]
@@ -101,18 +101,17 @@ def forget(redis: Redis, name: str, stored: bytes) -> bool:
 
 def read(redis: Redis) -> Board:
     """Read all switches."""
-    return board(redis.pipeline(look(redis.keys)))
+    return board(redis, redis.call(*look(redis.keys)))
 
 
-def look(keys: Keys) -> list[Command]:
-    """Return the commands whose replies `board` parses."""
-    return [("TIME",), ("HGETALL", keys.switches)]
+def look(keys: Keys) -> Command:
+    """Return the command whose reply `board` parses."""
+    return ("HGETALL", keys.switches)
 
 
-def board(replies: list[Any]) -> Board:
-    """Parse the replies to `look`. Unreadable entries are ignored."""
-    time, stored = replies
-    now = _now(time)
+def board(redis: Redis, stored: Any) -> Board:
+    """Parse the reply to `look`. Unreadable entries are ignored. Without switches the time is not read."""
+    now = _now(redis.call("TIME")) if stored else 0.0
     on: dict[str, Switch] = {}
     over: dict[str, bytes] = {}
     for field, value in hashes.pairs(stored):

@@ -108,8 +108,6 @@ class Assembly:
 
         stranded = StrandedJobs(config, redis)
         switchboard = Switchboard()
-        switches = Switches(config, redis, switchboard)
-        switches.tick()
         rescue = StrandedRescue(config, redis, quiet=lambda: lifecycle.quieted)
         time_limits = TimeLimits(config)
         isolation = Isolation(
@@ -141,6 +139,14 @@ class Assembly:
             count=self._count if config.worker.health else None,
             beaten=rescue.beaten,
         )
+        switches = Switches(
+            config,
+            redis,
+            switchboard,
+            signals_key=None if embedded else lambda: self.heartbeat.signals_key,
+            take_signal=(lambda: None) if embedded else self.heartbeat.take_signal,
+        )
+        switches.tick()  # before the first claim
         self.watchdog = Watchdog(config, redis, self._fetchers, None if embedded else lifecycle.give_up)
         self.scheduler = Scheduler(config, redis, Client(config, redis))
         self.services: list[Service] = [

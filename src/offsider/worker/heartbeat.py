@@ -1,12 +1,11 @@
-"""Publishes this process in Sidekiq's registry, flushes the counters, and receives signals from web pages.
+"""Publishes this process in Sidekiq's registry, and flushes the counters.
 
 1. Add the jobs processed and failed since the last beat to the counters; counts that cannot be written are kept.
 2. Do the same for the counts of each job class.
-3. Time a PING.
-4. Write the process and its running jobs, and read a pending signal: one script.
+3. Prolong the list of jobs that this process can run; the time of this round trip is shown.
+4. Write the process and its running jobs: one script.
 5. Emit events: ``heartbeat`` at the first beat and after a partition, ``beat`` at each beat.
-6. Between two beats, poll for a signal, so that ``offsider stop`` takes effect sooner.
-7. Each second, if anything has changed, add to the counters, and report jobs per second and running jobs.
+6. Each second, if anything has changed, add to the counters, and report jobs per second and running jobs.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from offsider.core.series import Load
 from offsider.jobs import registry
 from offsider.runtime.service import LoopService
 from offsider.storage import processes, run_counts, stats
-from offsider.storage.processes import Beat
 from offsider.storage.series import MINUTE
 from offsider.worker.activity import ActivityReport
 from offsider.worker.outage import Outage
@@ -53,7 +51,6 @@ logger = logging.getLogger("offsider")
 
 PAUSE_SECONDS = 10.0
 PAUSE_SECONDS_OF_6 = 5.0
-LOOK_SECONDS = 2.5
 REPORT_SECONDS = 1.0
 SLOW_MICROSECONDS = 50_000
 ROUND_TRIPS = 5
@@ -64,8 +61,8 @@ class Heartbeat(LoopService):
 
     Args:
         quiet: returns whether the worker is quiet.
-        on_signal: called with ``TSTP``, ``TERM`` or ``TTIN``.
-        embedded: the worker runs inside another program, and ignores such signals.
+        on_signal: called with ``TSTP``, ``TERM`` or ``TTIN`` by `take_signal`.
+        embedded: the worker runs inside another program.
         coroutines: returns how many running jobs occupy no thread.
         count: receives the counts for a health endpoint that serves them to a monitoring system.
         beaten: called after each beat, when the registry contains the jobs that this process can run.
@@ -105,32 +102,39 @@ class Heartbeat(LoopService):
         self._writing = threading.Lock()
         self._left = False
         self._outage = Outage("heartbeat", config)
-        self._beat_due = self._look_due = self._prune_due = 0.0
+        self._beat_due = self._prune_due = 0.0
+        self._published: Mapping[str, str] | None = None
+        self._wrote_work = False
         self._beat_asked = False
-        super().__init__("offsider-heartbeat", self._beat_or_look, config.handle_error)
+        super().__init__("offsider-heartbeat", self._beat_or_report, config.handle_error)
 
     def wake(self) -> None:
         """Beat now."""
         self._beat_asked = True
         self._loop.wake()
 
-    def _beat_or_look(self) -> float:
+    def _beat_or_report(self) -> float:
         now = time.monotonic()
         if self._beat_asked or now >= self._beat_due:
             self._beat_asked = False
             self._beat_due = now + self.tick()
-        elif now >= self._look_due and not self._embedded:
-            self._look_due = now + LOOK_SECONDS
-            self.look()
         self.report()
         return min(REPORT_SECONDS, max(0.0, self._beat_due - now))
 
-    def look(self) -> None:
-        """Receive a signal that was sent since the last beat; ignore Redis failures."""
-        with suppress(RedisFailure):
-            signal = processes.take_signal(self._redis, self._shown_as or self._ownership.identity)
-            if signal:
-                self._on_signal(signal)
+    @property
+    def signals_key(self) -> str:
+        """The key to which web pages and ``offsider stop`` write signals for this process."""
+        return self._redis.keys.signals(self._shown_as or self._ownership.identity)
+
+    def take_signal(self) -> None:
+        """Act on a signal, if there is one.
+
+        Raises:
+            RedisFailure: it could not be read.
+        """
+        signal = processes.take_signal(self._redis, self._shown_as or self._ownership.identity)
+        if signal:
+            self._on_signal(signal)
 
     def report(self) -> None:
         """Write changes since the last report. On failure they are kept, and the next beat reports the error."""
@@ -217,12 +221,10 @@ class Heartbeat(LoopService):
     def _beat(self) -> None:
         with self._writing:
             # A late beat must not register a process again that has left.
-            beat = None if self._left else self._write()
-        if beat is None:
+            known = None if self._left else self._write()
+        if known is None:
             return
-        if beat.signal and not self._embedded:
-            self._on_signal(beat.signal)
-        if not beat.known:
+        if not known:
             self._activity.forget()
             self._config.events.emit("heartbeat")
         self._config.events.emit("beat")
@@ -233,21 +235,33 @@ class Heartbeat(LoopService):
             self._prune_due = now + processes.PRUNE_SECONDS
             processes.prune(self._redis)
 
-    def _write(self) -> Beat:
+    def _write(self) -> bool:
         identity = self._ownership.identity
         if self._shown_as not in ("", identity):
             processes.leave(self._redis, self._shown_as)
         self._shown_as = identity
-        self._time_round_trip()
-        with suppress(RedisRefused):  # a full server: publish the process nevertheless
-            processes.publish_jobs(self._redis, identity, registry.signatures())
-        return processes.heartbeat(
+        self._publish_jobs(identity)
+        work = self._work_state.as_sidekiq_shows()
+        known = processes.heartbeat(
             self._redis,
             identity,
             self._fields(identity),
-            self._work_state.as_sidekiq_shows(),
+            work,
             wire_version=self._wire_version,
+            clear=self._wrote_work,
         )
+        self._wrote_work = bool(work)
+        return known
+
+    def _publish_jobs(self, identity: str) -> None:
+        started = time.perf_counter()
+        kept = processes.keep_published(self._redis, identity)
+        self._note_round_trip(int((time.perf_counter() - started) * 1_000_000))
+        signatures = registry.signatures()
+        if not kept or signatures != self._published:
+            with suppress(RedisRefused):  # a full server: publish the process nevertheless
+                processes.publish_jobs(self._redis, identity, signatures)
+                self._published = signatures
 
     def _fields(self, identity: str) -> dict[str, Argument]:
         fields: dict[str, Argument] = {
@@ -321,10 +335,8 @@ class Heartbeat(LoopService):
     def _threads(self) -> int:
         return sum(capsule.concurrency for capsule in self._config.capsules.values())
 
-    def _time_round_trip(self) -> None:
-        started = time.perf_counter()
-        self._redis.call("PING")
-        self._round_trips.append(int((time.perf_counter() - started) * 1_000_000))
+    def _note_round_trip(self, microseconds: int) -> None:
+        self._round_trips.append(microseconds)
         if len(self._round_trips) == ROUND_TRIPS and min(self._round_trips) > SLOW_MICROSECONDS:
             logger.warning(
                 "a round trip to Redis takes %d us (the last five: %s); above %d us jobs are delayed: "

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from offsider.core.errors import OffsiderError, RedisRefused, RedisUnavailable
@@ -34,12 +34,12 @@ class KeyWatch:
     Args:
         redis: the pool to use while no connection tracks keys.
         keys: keys that `exchange` reads; their changes end a sleep.
-        signal: a key that `exchange` does not read; its changes end a sleep as well.
+        signal: returns a key that `exchange` does not read; its changes end a sleep as well.
         tells: completes "the server sends no notifications ..." in the log.
     """
 
     def __init__(
-        self, redis: Redis, keys: Sequence[str], signal: str, *, tells: str = "when jobs are scheduled"
+        self, redis: Redis, keys: Sequence[str], signal: Callable[[], str], *, tells: str = "when jobs are scheduled"
     ) -> None:
         self._redis = redis
         self._keys = keys
@@ -54,7 +54,7 @@ class KeyWatch:
     @property
     def is_told(self) -> bool:
         """Whether the server will notify this connection of the next change of each key."""
-        return all(map(self._tracking.watches, (*self._keys, self._signal)))
+        return all(map(self._tracking.watches, (*self._keys, self._signal())))
 
     def exchange(self, commands: Sequence[Command]) -> list[Any]:
         """Run commands, the last of which reads the keys; error replies are elements of the list.
@@ -65,8 +65,9 @@ class KeyWatch:
         """
         self._looked_at = time.monotonic()
         if self._may_track():
-            if not self._tracking.watches(self._signal):
-                self._tracking.watch(self._signal)
+            signal = self._signal()
+            if not self._tracking.watches(signal):
+                self._tracking.watch(signal)
             return self._tracking.read(self._keys, commands)
         return self._redis.pipeline(commands, raise_errors=False)
 
@@ -117,7 +118,7 @@ class KeyWatch:
         until = time.monotonic() + seconds
         # Redis 7.0 tracks all keys of a script that reads one, including the queues and the lease.
         while changed := self._tracking.wait(until - time.monotonic(), pipe):
-            if not changed.isdisjoint((*self._keys, self._signal)):
+            if not changed.isdisjoint((*self._keys, self._signal())):
                 return True
         return False
 

@@ -48,7 +48,8 @@ logger = logging.getLogger("offsider")
 
 BATCH = 100
 LEASE_SECONDS = 5.0
-RENEW_SECONDS = LEASE_SECONDS / 2
+#: A holder that renews its lease too late, because a job blocks the interpreter, loses it, which is harmless.
+RENEW_SECONDS = 3.0
 #: Maximum time between two reads: the clocks of this process and of the server may drift apart.
 LOOK_SECONDS = 60.0
 #: Maximum sleep of the lease holder if the server sends no notifications.
@@ -81,7 +82,7 @@ class Scheduler(LoopService):
         self._quiet_until = 0.0
         self._renewed_at = 0.0
         self._ahead: DueJobs | None = None
-        self._watch = KeyWatch(redis, [keys.retry, keys.schedule], keys.schedule_free)
+        self._watch = KeyWatch(redis, [keys.retry, keys.schedule], lambda: keys.schedule_free)
         self._outage = Outage("scheduler", config)
         self._ending = threading.Event()
         super().__init__("offsider-scheduler", self._run_once, config.handle_error)

@@ -87,8 +87,8 @@ def walk(redis: Redis) -> None:
     run_alone(redis, [stats.counting_expired(keys, "HardJob")])
     assert stats.expired_counts(redis) == {"HardJob": 1}
     error_groups.note(redis, [Noted("group", 1, LONG_AGO, "{}", "jid")])
-    beat = processes.heartbeat(redis, OWNER.identity, {"info": "{}"}, {"1": "{}"}, wire_version=8)
-    assert (beat.known, beat.signal) == (False, "TSTP")
+    assert not processes.heartbeat(redis, OWNER.identity, {"info": "{}"}, {"1": "{}"}, wire_version=8)
+    assert processes.take_signal(redis, OWNER.identity) == "TSTP"
     assert activity.report(redis, OWNER.identity, Activity(), busy=1)
     processes.send_signal(redis, OWNER.identity, "TERM")
     assert processes.take_signal(redis, OWNER.identity) == "TERM"

@@ -17,8 +17,8 @@ STORED = {b"info": b'{"a":1}', b"busy": b"1", b"quiet": b"false"}
 def test_a_heartbeat_shows_the_process_and_its_jobs_for_a_minute(pool, raw_redis, wire_version, work):
     key = f"{IDENTITY}:{work}"
     raw_redis.hset(key, "old thread", "{}")
-    beat = processes.heartbeat(pool, IDENTITY, FIELDS, {"tid": '{"queue":"low"}'}, wire_version=wire_version)
-    assert (beat.known, beat.signal) == (False, None)
+    work = {"tid": '{"queue":"low"}'}
+    assert not processes.heartbeat(pool, IDENTITY, FIELDS, work, wire_version=wire_version)
     assert snapshot(raw_redis) == {
         "processes": {IDENTITY.encode()},
         IDENTITY: STORED,
@@ -30,8 +30,7 @@ def test_a_heartbeat_shows_the_process_and_its_jobs_for_a_minute(pool, raw_redis
 
 def test_the_second_heartbeat_is_recognized_and_idle_threads_are_removed(pool, raw_redis):
     processes.heartbeat(pool, IDENTITY, FIELDS, {"tid": "{}"}, wire_version=8)
-    beat = processes.heartbeat(pool, IDENTITY, {"info": "{}", "busy": 0, "quiet": "true"}, {}, wire_version=8)
-    assert beat.known
+    assert processes.heartbeat(pool, IDENTITY, {"info": "{}", "busy": 0, "quiet": "true"}, {}, wire_version=8)
     stored = snapshot(raw_redis)
     assert set(stored) == {"processes", IDENTITY}
     assert stored[IDENTITY][b"quiet"] == b"true"
@@ -41,14 +40,23 @@ def test_signals_are_received_one_at_a_time_in_order(pool, raw_redis):
     processes.send_signal(pool, IDENTITY, "TSTP")
     processes.send_signal(pool, IDENTITY, "TERM")
     assert 50 < raw_redis.ttl(f"{IDENTITY}-signals") <= 60
-    got = [processes.heartbeat(pool, IDENTITY, FIELDS, {}, wire_version=8).signal for _ in range(3)]
-    assert got == ["TSTP", "TERM", None]
+    assert [processes.take_signal(pool, IDENTITY) for _ in range(3)] == ["TSTP", "TERM", None]
 
 
-def test_a_signal_can_be_received_between_two_heartbeats(pool, raw_redis):
-    processes.send_signal(pool, IDENTITY, "TSTP")
-    assert processes.take_signal(pool, IDENTITY) == "TSTP"
-    assert processes.take_signal(pool, IDENTITY) is None
+def test_a_heartbeat_of_an_idle_process_leaves_its_jobs_alone(pool, raw_redis):
+    raw_redis.hset(f"{IDENTITY}:work", "tid", "{}")
+    processes.heartbeat(pool, IDENTITY, FIELDS, {}, wire_version=8, clear=False)
+    assert raw_redis.exists(f"{IDENTITY}:work")
+    processes.heartbeat(pool, IDENTITY, FIELDS, {}, wire_version=8)
+    assert not raw_redis.exists(f"{IDENTITY}:work")
+
+
+def test_published_jobs_are_prolonged_unless_they_have_expired(pool, raw_redis):
+    assert not processes.keep_published(pool, IDENTITY)
+    processes.publish_jobs(pool, IDENTITY, {"a": "1"})
+    raw_redis.expire(f"offsider:classes:{IDENTITY}", 5)
+    assert processes.keep_published(pool, IDENTITY)
+    assert 50 < raw_redis.ttl(f"offsider:classes:{IDENTITY}") <= 60
 
 
 @pytest.mark.parametrize("wire_version", [6, 8])

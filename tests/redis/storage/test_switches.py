@@ -57,7 +57,7 @@ def test_switches_are_read_alike_over_a_tracking_connection(pool, redis_url):
     switches.put(pool, DROP)
     tracking = Tracking(RedisSettings(url=redis_url))
     try:
-        board = switches.board(tracking.read([pool.keys.switches], switches.look(pool.keys)))
+        board = switches.board(pool, *tracking.read([pool.keys.switches], [switches.look(pool.keys)]))
     finally:
         tracking.close()
     assert board.on == switches.read(pool).on

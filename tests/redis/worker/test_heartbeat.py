@@ -1,4 +1,4 @@
-"""A process publishes itself at each heartbeat, counts its runs, and receives its signals."""
+"""A process publishes itself at each heartbeat, and counts its runs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from offsider import job
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import QueueFull, RedisUnavailable
 from offsider.core.outcome import Succeeded
 from offsider.core.series import Load
 from offsider.inspector import FleetMetrics, JobMetrics, ProcessSet
+from offsider.jobs import registry
 from offsider.runtime.context import JobContext
 from offsider.storage import run_counts
 from offsider.storage.activity import digest_of
@@ -131,14 +133,21 @@ def test_the_first_heartbeat_and_the_first_after_a_partition_are_distinguished(m
     assert beating.events[3:] == ["heartbeat", "beat"]
 
 
-@pytest.mark.parametrize("embedded", [False, True])
-def test_a_signal_is_received_at_each_heartbeat_and_obeyed_unless_embedded(make, raw_redis, embedded):
-    raw_redis.lpush(f"{IDENTITY}-signals", "TSTP", "TERM")
-    beating = make(embedded=embedded)
+def test_the_jobs_that_it_can_run_are_published_again_only_if_they_have_changed(make, raw_redis):
+    beating = make()
     beating.tick()
+    key = f"offsider:classes:{IDENTITY}"
+    raw_redis.set(key, "{}", ex=5)
     beating.tick()
-    assert beating.signals == ([] if embedded else ["TSTP", "TERM"])
-    assert not raw_redis.exists(f"{IDENTITY}-signals")
+    assert raw_redis.get(key) == b"{}"
+    assert raw_redis.ttl(key) > 50
+    with registry.isolated():
+        job(name="New")(lambda: None)
+        beating.tick()
+        assert "New" in json.loads(raw_redis.get(key))
+    raw_redis.delete(key)
+    beating.tick()
+    assert raw_redis.exists(key)
 
 
 def test_five_slow_round_trips_in_a_row_are_warned_about_once(make, monkeypatch, caplog):
@@ -147,7 +156,7 @@ def test_five_slow_round_trips_in_a_row_are_warned_about_once(make, monkeypatch,
     now = [0.0]
 
     def clock():
-        # Called twice a beat: before the PING, and after it.
+        # Called twice a beat: before the first command, and after it.
         if clock.before:
             now[0] += next(trips) / 1_000_000
         clock.before = not clock.before
@@ -197,40 +206,25 @@ def test_an_outage_is_reported_once_and_the_process_is_published_again(make, pro
     assert raw_redis.exists(IDENTITY)
 
 
-def test_a_signal_need_not_wait_for_the_next_beat(make, raw_redis, monkeypatch):
-    monkeypatch.setattr(heartbeat_module, "LOOK_SECONDS", 0.02)
+def test_a_beat_can_be_requested(make):
     beating = make()
     beating.heartbeat.start()
     wait_for(lambda: beating.events == ["heartbeat", "beat"])
-    raw_redis.lpush(f"{IDENTITY}-signals", "TSTP", "TERM")
-    wait_for(lambda: beating.signals == ["TSTP", "TERM"])
-    assert beating.events == ["heartbeat", "beat"]
     beating.heartbeat.wake()
     wait_for(lambda: beating.events == ["heartbeat", "beat", "beat"])
     beating.heartbeat.stop()
     assert beating.heartbeat.join(10)
 
 
-def test_between_two_heartbeats_an_embedded_worker_reads_no_signals(make, raw_redis):
-    beating = make(embedded=True)
-    raw_redis.lpush(f"{IDENTITY}-signals", "TERM")
-    beating.heartbeat._beat_or_look()
-    raw_redis.lpush(f"{IDENTITY}-signals", "TERM")
-    assert beating.heartbeat._beat_or_look() <= heartbeat_module.LOOK_SECONDS
-    assert raw_redis.llen(f"{IDENTITY}-signals") == 1
-    assert beating.signals == []
-
-
-def test_during_an_outage_there_are_no_signals_and_no_errors(make, proxy, config, raw_redis):
-    config.redis.url = proxy.url
+def test_signals_are_taken_one_at_a_time_under_the_name_that_pages_show(make, raw_redis):
     beating = make()
     beating.tick()
-    proxy.refuse()
-    beating.heartbeat.look()
-    proxy.accept()
-    raw_redis.lpush(f"{IDENTITY}-signals", "TERM")
-    beating.heartbeat.look()
-    assert beating.signals == ["TERM"]
+    beating.owner.identity = "host:1:ba9876543210"
+    assert beating.heartbeat.signals_key == f"{IDENTITY}-signals"
+    raw_redis.lpush(f"{IDENTITY}-signals", "TSTP", "TERM")
+    for _ in range(3):
+        beating.heartbeat.take_signal()
+    assert beating.signals == ["TSTP", "TERM"]
 
 
 def ran(name: str = "X") -> UnitOfWork:

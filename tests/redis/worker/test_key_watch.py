@@ -18,7 +18,8 @@ PATIENT = 30.0
 
 
 def made(url: str, **settings) -> KeyWatch:
-    return KeyWatch(Redis(RedisSettings(url=url, socket_timeout_seconds=PATIENT, **settings), size=1), [A], SIGNAL)
+    redis = Redis(RedisSettings(url=url, socket_timeout_seconds=PATIENT, **settings), size=1)
+    return KeyWatch(redis, [A], lambda: SIGNAL)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 from offsider import Config, Job, job
 from offsider.client import Client
 from offsider.config.installation import Installation
+from offsider.core.errors import RedisUnavailable
 from offsider.core.outcome import Deferred, Dropped
 from offsider.core.payload import encode
 from offsider.ext.unique import Unique
@@ -103,6 +104,77 @@ def test_a_change_is_seen_immediately_through_tracking(watching, worker_config, 
         "jobs of HardJob are deferred by 60 s from now on, by a kill switch",
         "jobs of HardJob run again: their kill switch was cleared",
     ]
+
+
+# ------------------------------------------------------------------------------- signals
+
+
+class Signaled(Watching):
+    """A service that takes signals into a list, and fails on request."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.key = "host:1:aaaaaaaaaaaa-signals"
+        self.taken: list[bytes] = []
+        self.fails = False
+        self.service = Switches(config, self.redis, self.board, signals_key=lambda: self.key, take_signal=self.take)
+
+    def take(self) -> None:
+        if self.fails:
+            raise RedisUnavailable("lost")
+        signal = self.redis.call("RPOP", self.key)
+        if signal:
+            self.taken.append(signal)
+
+
+@pytest.fixture
+def signaled(worker_config) -> Iterator[Signaled]:
+    one = Signaled(worker_config)
+    yield one
+    one.close()
+
+
+def test_signals_are_taken_immediately_and_one_by_one(signaled, raw_redis, monkeypatch):
+    """Only these events end the sleep."""
+    monkeypatch.setattr(module, "TOLD_SECONDS", 3600.0)
+    raw_redis.lpush(signaled.key, "TTIN")
+    signaled.service.start()
+    wait_for(lambda: signaled.taken == [b"TTIN"])
+    raw_redis.lpush(signaled.key, "TSTP", "TERM")
+    wait_for(lambda: signaled.taken == [b"TTIN", b"TSTP", b"TERM"])
+
+
+def test_a_signal_under_a_new_identity_is_taken(signaled, raw_redis):
+    signaled.service.tick()
+    signaled.key = "host:1:bbbbbbbbbbbb-signals"
+    raw_redis.lpush(signaled.key, "TERM")
+    signaled.service.tick()
+    assert signaled.taken == [b"TERM"]
+
+
+def test_without_a_change_no_signal_is_read(signaled, raw_redis):
+    signaled.service.tick()
+    raw_redis.config_resetstat()
+    assert signaled.service.tick() == TOLD_SECONDS
+    calls = {name for name, stats in raw_redis.info("commandstats").items() if stats["calls"]}
+    assert calls == {"cmdstat_hgetall", "cmdstat_config|resetstat"}
+
+
+def test_a_signal_that_could_not_be_read_is_read_later(signaled, raw_redis):
+    raw_redis.lpush(signaled.key, "TERM")
+    signaled.fails = True
+    assert signaled.service.tick() == POLL_SECONDS
+    signaled.fails = False
+    signaled.service.tick()
+    assert signaled.taken == [b"TERM"]
+
+
+def test_without_tracking_signals_are_polled(signaled, raw_redis, monkeypatch):
+    monkeypatch.setattr(signaled.service._watch, "_may_track", lambda: False)
+    assert signaled.service.tick() == POLL_SECONDS
+    raw_redis.lpush(signaled.key, "TERM")
+    signaled.service.tick()
+    assert signaled.taken == [b"TERM"]
 
 
 def test_without_a_switch_it_sleeps_long_and_with_one_it_polls_each_second(watching):

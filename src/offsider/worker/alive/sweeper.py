@@ -1,8 +1,8 @@
 """Finds dead owners and requeues their jobs. Every live process can do it, one at a time.
 
 1. Acquire the lease, or leave the work to the process that has it. A process that is the only owner needs no lease.
-2. Check every other owner once. An owner that was silent in three checks, over a third of a liveness period and without a
-   gap, may be declared dead (by the server's clock).
+2. Check every other owner once. An owner that was silent in three checks, over a third of a liveness period and
+   without a gap, may be declared dead (by the server's clock).
 3. Fence it and requeue its jobs; see `reclaim`. An owner that is already fenced needs no checks.
 4. Remove it from the registry once its lists were empty in two checks a minute apart.
 5. Once an hour scan for private lists that are missing from the registry.

@@ -7,7 +7,8 @@
 3. The worker counts dropped and deferred jobs and writes the counts once a second. The first worker that reads an
    expired switch deletes it.
 
-While the server is unreachable, the switches that were read last stay in force.
+The connection that reports changes of the switches also reports signals from web pages and ``offsider stop``, so the
+same service takes them. While the server is unreachable, the switches that were read last stay in force.
 """
 
 from __future__ import annotations
@@ -95,21 +96,33 @@ class Switchboard:
 
 
 class Switches(LoopService):
-    """The service that keeps a switchboard up to date.
+    """The service that keeps a switchboard up to date, and takes signals.
 
     Args:
         redis: the server that stores the switches.
         board: receives the switches.
+        signals_key: returns the key of the signals; None for a worker that ignores them.
+        take_signal: called after a change of that key; it may raise RedisFailure.
     """
 
-    def __init__(self, config: Config, redis: Redis, board: Switchboard) -> None:
+    def __init__(
+        self,
+        config: Config,
+        redis: Redis,
+        board: Switchboard,
+        *,
+        signals_key: Callable[[], str] | None = None,
+        take_signal: Callable[[], None] = lambda: None,
+    ) -> None:
         self._redis = redis
         self._board = board
         self._most_aside = config.worker.quarantine_max_jobs
         self._is_full = False
         self._ending = threading.Event()
         key = redis.keys.switches
-        self._watch = KeyWatch(redis, [key], key, tells="of switches")
+        self._watch = KeyWatch(redis, [key], signals_key or (lambda: key), tells="of switches and signals")
+        self._take_signal = take_signal
+        self._may_be_signaled = False
         self._outage = Outage("reading switches", config)
         super().__init__("offsider-switches", self._run_once, config.handle_error)
 
@@ -129,16 +142,19 @@ class Switches(LoopService):
         return None
 
     def tick(self) -> float:
-        """Read the switches once; return the seconds until the next read."""
+        """Read the switches and a signal once; return the seconds until the next read."""
+        self._may_be_signaled = self._may_be_signaled or not self._watch.is_told
         try:
-            replies = self._watch.exchange(switches.look(self._redis.keys))
-            for reply in replies:
-                if isinstance(reply, OffsiderError):
-                    raise reply
-            read = switches.board(replies)
+            [reply] = self._watch.exchange([switches.look(self._redis.keys)])
+            if isinstance(reply, OffsiderError):
+                raise reply
+            read = switches.board(self._redis, reply)
             self._show(read.on)
             for name, stored in read.over.items():
                 switches.forget(self._redis, name, stored)
+            if self._may_be_signaled:
+                self._take_signal()
+                self._may_be_signaled = False
         except RedisFailure as error:
             self._outage.noticed(error)
             return POLL_SECONDS
