@@ -1,0 +1,44 @@
+"""An idle worker with its keeper costs the server two commands a second, counted as the server counts them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import redis
+
+from tests.waiting import wait_for
+
+HEARTBEATS = 6  # a minute
+PER_HEARTBEAT = 20  # two a second
+#: What happens once a minute may be counted twice within `HEARTBEATS`.
+ONCE_A_MINUTE = 30
+#: Commands for which the test itself is responsible.
+OURS = {"info", "config|resetstat"}
+
+APPLICATION = """
+    from offsider import job
+
+    @job
+    def nothing() -> None: ...
+"""
+
+
+def commands(stored: redis.Redis) -> Counter[str]:
+    """Return the number of calls of each command, including those of scripts."""
+    calls = {name.removeprefix("cmdstat_"): stats["calls"] for name, stats in stored.info("commandstats").items()}
+    return Counter({name: count for name, count in calls.items() if name not in OURS})
+
+
+def test_an_idle_worker_and_its_keeper_send_two_commands_a_second(workers, stored):
+    """A minute of them: measured in heartbeats, so that a busy machine counts no more of them than an idle one."""
+    workers.start("-c", "5", text=APPLICATION)
+    wait_for(lambda: commands(stored)["sadd"] >= 2, 60, "two heartbeats")
+    before = commands(stored)
+    wait_for(lambda: commands(stored)["sadd"] >= before["sadd"] + HEARTBEATS, 150, "a minute of heartbeats")
+    sent = commands(stored) - before
+    described = ", ".join(f"{count} {name}" for name, count in sent.most_common())
+    assert sent.total() <= HEARTBEATS * PER_HEARTBEAT + ONCE_A_MINUTE, described
+    often = {name: count for name, count in sent.items() if count > 2 * HEARTBEATS}
+    assert often.keys() <= {"pexpire", "hgetall", "expire", "evalsha"}, described
+    assert sent["pexpire"] <= HEARTBEATS * 10 / 3 + HEARTBEATS * 10 / 5 + ONCE_A_MINUTE / 10, described
+    assert sent["hgetall"] <= HEARTBEATS * 10 / 5 + ONCE_A_MINUTE / 10, described
