@@ -3,7 +3,8 @@
     python3 dev.py bench idle --seconds 30
 
 1. boot: from the start of the process to the start of a job in its queue
-2. idle with 1 and with 16 queues: commands per second by purpose (from MONITOR), CPU and memory of each process
+2. idle with 1 and with 16 queues: commands per second by purpose (from MONITOR) and as the server counts them, with
+   those of scripts; CPU and memory of each process
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def main() -> int:
     options = parser.parse_args()
     boots = [boot_seconds() for _ in range(options.boots)]
     print(f"boot to first job    {median(boots):.2f} s ({min(boots):.2f}-{max(boots):.2f})")
-    bars = [Bar("boot to first job, s", median(boots), 0.5, is_most=True)]
+    bars = [Bar("boot to first job, s", median(boots), 0.4, is_most=True)]
     for queues in (1, 16):
         bars += wait(queues, options.seconds)
     print("\n" + "\n".join(str(bar) for bar in bars))
@@ -65,10 +66,13 @@ def wait(queues: int, seconds: float) -> list[Bar]:
             time.sleep(SETTLE_SECONDS)
             pids = [pid for root in workers.pids for pid in tree(root)]
             before = [cpu_seconds(pid) for pid in pids]
+            counted_before = place.server.counters()["commands"]
             purposes = monitored(place, seconds)
+            # Without the INFO that reads the counter.
+            commands = (place.server.counters()["commands"] - counted_before - 1) / seconds
             cpus = [(cpu_seconds(pid) - then) / seconds * 100 for pid, then in zip(pids, before, strict=True)]
             memories = [memory_mb(pid) for pid in pids]
-    return told(queues, purposes, cpus, memories)
+    return told(queues, purposes, commands, cpus, memories)
 
 
 def serving(queues: int) -> Contestant:
@@ -92,7 +96,13 @@ def monitored(place: Bench, seconds: float) -> Purposes:
     return counted(log.read_text(errors="replace").splitlines(), seconds)
 
 
-def told(queues: int, purposes: Purposes, cpus: Sequence[float], memories: Sequence[tuple[float, float]]) -> list[Bar]:
+def told(
+    queues: int,
+    purposes: Purposes,
+    commands: float,
+    cpus: Sequence[float],
+    memories: Sequence[tuple[float, float]],
+) -> list[Bar]:
     print(f"\n{queues} queue{'s' if queues > 1 else ''}")
     for purpose, rate in purposes.rates.items():
         print(f"  {purpose:<18} {rate:6.2f} commands/s")
@@ -103,7 +113,9 @@ def told(queues: int, purposes: Purposes, cpus: Sequence[float], memories: Seque
     return [
         Bar(f"{queues} queues: commands/s besides {HEARTBEAT} and {LEASE}", purposes.rates[WAITING], 1, is_most=True),
         Bar(f"{queues} queues: CPU of worker and keeper, %", sum(cpus), 0.3, is_most=True),
-        Bar(f"{queues} queues: resident memory of the worker, MB", max(rss for rss, _ in memories), 45, is_most=True),
+        Bar(f"{queues} queues: commands/s as the server counts them", commands, 2, is_most=True),
+        Bar(f"{queues} queues: resident memory of the worker, MB", max(rss for rss, _ in memories), 60, is_most=True),
+        Bar(f"{queues} queues: unshared memory of both, MB", sum(pss for _, pss in memories), 40, is_most=True),
     ]
 
 

@@ -20,14 +20,15 @@ from selectors import DefaultSelector
 
 from offsider import Client, Config
 from offsider.config.installation import Installation
-from offsider.storage import owners, working
+from offsider.storage import working
 from offsider.storage.blocking_pops import BlockingPop, BlockingPops
 from offsider.storage.redis import Redis
-from offsider.worker.alive.liveness import BEATS_PER_LIFE, Liveness
+from offsider.worker.alive.liveness import Liveness
 from offsider.worker.alive.ownership import Ownership
 from offsider.worker.alive.sweeper import Sweeper
 from offsider.worker.fetch.server_wait import MOST_POP_SECONDS, POP_LIVES
-from offsider.worker.heartbeat import LOOK_SECONDS, REPORT_SECONDS, Heartbeat
+from offsider.worker.heartbeat import REPORT_SECONDS, Heartbeat
+from offsider.worker.run.switchboard import Switchboard, Switches
 from offsider.worker.scheduler import Scheduler
 from offsider.worker.work_state import WorkState
 
@@ -44,7 +45,6 @@ class Member:
         life_seconds = config.worker.liveness_seconds
         self.ownership = Ownership(self.redis, {CAPSULE: [queue]}, life_seconds)
         self.ownership.register()
-        self._life_ms = int(life_seconds * 1000)
         self._pop_seconds = min(MOST_POP_SECONDS, life_seconds * POP_LIVES)
         self._heartbeat = Heartbeat(
             config,
@@ -55,6 +55,13 @@ class Member:
             on_signal=lambda _: None,
             embedded=False,
         )
+        self._switches = Switches(
+            config,
+            self.redis,
+            Switchboard(),
+            signals_key=lambda: self._heartbeat.signals_key,
+            take_signal=self._heartbeat.take_signal,
+        )
         self.pops = BlockingPops(self.redis, selector)
 
     def ticks(self) -> list[Callable[[], float]]:
@@ -62,25 +69,16 @@ class Member:
         config, redis = self._config, self.redis
         return [
             self._heartbeat.tick,
-            self._look,
             self._report,
-            self._prolong,
+            self._switches.tick,
             Liveness(config, self.ownership, ()).tick,
             Sweeper(config, redis, self.ownership).tick,
-            Scheduler(config, redis, Client(config, redis)).tick,
+            Scheduler(config, redis, Client(config, redis)).turn,
         ]
-
-    def _look(self) -> float:
-        self._heartbeat.look()
-        return LOOK_SECONDS
 
     def _report(self) -> float:
         self._heartbeat.report()
         return REPORT_SECONDS
-
-    def _prolong(self) -> float:
-        owners.prolong(self.redis, self.ownership.identity, self._life_ms)
-        return self._life_ms / 1000 / BEATS_PER_LIFE
 
     def wait(self) -> None:
         """Block on the queue, unless it does already."""

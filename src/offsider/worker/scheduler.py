@@ -94,13 +94,17 @@ class Scheduler(LoopService):
 
     def _run_once(self) -> float | None:
         if not self._ending.is_set():
-            pause_seconds = self._keep_lease() or self.tick()
+            pause_seconds = self.turn()
             if pause_seconds > 0:
                 self._watch.sleep(pause_seconds)
         if not self._ending.is_set():
             return 0.0
         self._give_back()
         return None
+
+    def turn(self) -> float:
+        """Do what is due now, and return the seconds until the next call, unless a set changes before."""
+        return self._keep_lease() or self.tick()
 
     def _keep_lease(self) -> float:
         """Renew the lease, or wait for the one of another process. Returns the pause; 0 if a `tick` is due."""

@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING
 from offsider.core.errors import MalformedPayload
 from offsider.core.normalize import normalize
 from offsider.core.payload import decode, encode, stamp
-from offsider.storage import queues
+from offsider.storage import clocks, queues
 from offsider.storage.effects import Effect
 from offsider.storage.scripts import Script
 
@@ -343,17 +343,16 @@ def _resume(redis: Redis, name: str, declared: int, jobs: Sequence[_Back]) -> li
 
 
 def settings(redis: Redis) -> Settings:
-    """Return the current settings in one round trip."""
+    """Return the current settings. The time is read only if groups are to be checked."""
     names = Names(redis.keys)
-    limits, paused, first, time = redis.pipeline(
+    limits, paused, first = redis.pipeline(
         [
             ("HGETALL", names.limits),
             ("SMEMBERS", names.paused),
             ("ZRANGE", names.due, 0, MOST_GROUPS - 1, "WITHSCORES"),
-            ("TIME",),
         ]
     )
-    now_ms = int(time[0]) * 1000 + int(time[1]) // 1000
+    now_ms = clocks.look(redis)[0] * 1000 if first else 0.0
     pairs = zip(limits[::2], limits[1::2], strict=True)
     groups = [(name.decode(), float(due) - now_ms) for name, due in zip(first[::2], first[1::2], strict=True)]
     return Settings(
