@@ -1,6 +1,6 @@
 """Measures the cost of an idle worker, and its boot time.
 
-    python3 dev.py bench idle --seconds 30
+    python3 dev.py bench idle
 
 1. boot: from the start of the process to the start of a job in its queue
 2. idle with 1 and with 16 queues: commands per second by purpose (from MONITOR) and as the server counts them, with
@@ -28,12 +28,13 @@ from bench.idle.purposes import HEARTBEAT, LEASE, WAITING, Purposes, counted
 
 OFFSIDER = CONTESTANTS[0]
 PROGRAMS = Path(sys.executable).parent
-SETTLE_SECONDS = 5.0
+#: Until a heartbeat has written the counts of the job, and the boot has ended.
+SETTLE_SECONDS = 15.0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="dev.py bench idle", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=30, help="how long to observe the idle worker")
+    parser.add_argument("--seconds", type=float, default=120, help="how long to observe the idle worker")
     parser.add_argument("--boots", type=int, default=5)
     options = parser.parse_args()
     boots = [boot_seconds() for _ in range(options.boots)]

@@ -143,8 +143,8 @@ class Assembly:
             config,
             redis,
             switchboard,
-            signals_key=None if embedded else lambda: self.heartbeat.signals_key,
-            take_signal=(lambda: None) if embedded else self.heartbeat.take_signal,
+            signals_key=lambda: self.heartbeat.signals_key,
+            take_signal=self.heartbeat.take_signal,
         )
         switches.tick()  # before the first claim
         self.watchdog = Watchdog(config, redis, self._fetchers, None if embedded else lifecycle.give_up)

@@ -127,13 +127,13 @@ class Heartbeat(LoopService):
         return self._redis.keys.signals(self._shown_as or self._ownership.identity)
 
     def take_signal(self) -> None:
-        """Act on a signal, if there is one.
+        """Remove a signal, if there is one, and act on it; an embedded worker does not act.
 
         Raises:
             RedisFailure: it could not be read.
         """
         signal = processes.take_signal(self._redis, self._shown_as or self._ownership.identity)
-        if signal:
+        if signal and not self._embedded:
             self._on_signal(signal)
 
     def report(self) -> None:

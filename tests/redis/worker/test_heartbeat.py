@@ -220,11 +220,19 @@ def test_signals_are_taken_one_at_a_time_under_the_name_that_pages_show(make, ra
     beating = make()
     beating.tick()
     beating.owner.identity = "host:1:ba9876543210"
-    assert beating.heartbeat.signals_key == f"{IDENTITY}-signals"
+    assert beating.heartbeat.signals_key == beating.redis.keys.signals(IDENTITY)
     raw_redis.lpush(f"{IDENTITY}-signals", "TSTP", "TERM")
     for _ in range(3):
         beating.heartbeat.take_signal()
     assert beating.signals == ["TSTP", "TERM"]
+
+
+def test_an_embedded_worker_drops_signals(make, raw_redis):
+    beating = make(embedded=True)
+    raw_redis.lpush(f"{IDENTITY}-signals", "TERM")
+    beating.heartbeat.take_signal()
+    assert not raw_redis.exists(f"{IDENTITY}-signals")
+    assert beating.signals == []
 
 
 def ran(name: str = "X") -> UnitOfWork:

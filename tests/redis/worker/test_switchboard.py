@@ -63,14 +63,27 @@ def test_the_board_decides_the_outcome_before_a_run_and_counts_it():
 
 
 class Watching:
-    """The service, its board, and its reports."""
+    """The service, its board, its reports, and the signals that it takes unless it ``fails``."""
 
     def __init__(self, config: Config) -> None:
+        self.identity = "host:1:aaaaaaaaaaaa"
+        self.taken: list[bytes] = []
+        self.fails = False
         self.errors: list[object] = []
         config.error_handlers.append(lambda error, _context: self.errors.append(error))
         self.redis = Installation.of(config).make_redis(2)
         self.board = Switchboard()
-        self.service = Switches(config, self.redis, self.board)
+        self.service = Switches(config, self.redis, self.board, signals_key=self.signals_key, take_signal=self.take)
+
+    def signals_key(self) -> str:
+        return self.redis.keys.signals(self.identity)
+
+    def take(self) -> None:
+        if self.fails:
+            raise RedisUnavailable("lost")
+        signal = self.redis.call("RPOP", self.signals_key())
+        if signal:
+            self.taken.append(signal)
 
     def close(self) -> None:
         self.service.stop()
@@ -109,72 +122,47 @@ def test_a_change_is_seen_immediately_through_tracking(watching, worker_config, 
 # ------------------------------------------------------------------------------- signals
 
 
-class Signaled(Watching):
-    """A service that takes signals into a list, and fails on request."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
-        self.key = "host:1:aaaaaaaaaaaa-signals"
-        self.taken: list[bytes] = []
-        self.fails = False
-        self.service = Switches(config, self.redis, self.board, signals_key=lambda: self.key, take_signal=self.take)
-
-    def take(self) -> None:
-        if self.fails:
-            raise RedisUnavailable("lost")
-        signal = self.redis.call("RPOP", self.key)
-        if signal:
-            self.taken.append(signal)
-
-
-@pytest.fixture
-def signaled(worker_config) -> Iterator[Signaled]:
-    one = Signaled(worker_config)
-    yield one
-    one.close()
-
-
-def test_signals_are_taken_immediately_and_one_by_one(signaled, raw_redis, monkeypatch):
+def test_signals_are_taken_immediately_and_one_by_one(watching, raw_redis, monkeypatch):
     """Only these events end the sleep."""
     monkeypatch.setattr(module, "TOLD_SECONDS", 3600.0)
-    raw_redis.lpush(signaled.key, "TTIN")
-    signaled.service.start()
-    wait_for(lambda: signaled.taken == [b"TTIN"])
-    raw_redis.lpush(signaled.key, "TSTP", "TERM")
-    wait_for(lambda: signaled.taken == [b"TTIN", b"TSTP", b"TERM"])
+    raw_redis.lpush(f"{watching.identity}-signals", "TTIN")
+    watching.service.start()
+    wait_for(lambda: watching.taken == [b"TTIN"])
+    raw_redis.lpush(f"{watching.identity}-signals", "TSTP", "TERM")
+    wait_for(lambda: watching.taken == [b"TTIN", b"TSTP", b"TERM"])
 
 
-def test_a_signal_under_a_new_identity_is_taken(signaled, raw_redis):
-    signaled.service.tick()
-    signaled.key = "host:1:bbbbbbbbbbbb-signals"
-    raw_redis.lpush(signaled.key, "TERM")
-    signaled.service.tick()
-    assert signaled.taken == [b"TERM"]
+def test_a_signal_under_a_new_identity_is_taken(watching, raw_redis):
+    watching.service.tick()
+    watching.identity = "host:1:bbbbbbbbbbbb"
+    raw_redis.lpush(f"{watching.identity}-signals", "TERM")
+    watching.service.tick()
+    assert watching.taken == [b"TERM"]
 
 
-def test_without_a_change_no_signal_is_read(signaled, raw_redis):
-    signaled.service.tick()
+def test_without_a_change_no_signal_is_read(watching, raw_redis):
+    watching.service.tick()
     raw_redis.config_resetstat()
-    assert signaled.service.tick() == TOLD_SECONDS
+    assert watching.service.tick() == TOLD_SECONDS
     calls = {name for name, stats in raw_redis.info("commandstats").items() if stats["calls"]}
     assert calls == {"cmdstat_hgetall", "cmdstat_config|resetstat"}
 
 
-def test_a_signal_that_could_not_be_read_is_read_later(signaled, raw_redis):
-    raw_redis.lpush(signaled.key, "TERM")
-    signaled.fails = True
-    assert signaled.service.tick() == POLL_SECONDS
-    signaled.fails = False
-    signaled.service.tick()
-    assert signaled.taken == [b"TERM"]
+def test_a_signal_that_could_not_be_read_is_read_later(watching, raw_redis):
+    raw_redis.lpush(f"{watching.identity}-signals", "TERM")
+    watching.fails = True
+    assert watching.service.tick() == POLL_SECONDS
+    watching.fails = False
+    watching.service.tick()
+    assert watching.taken == [b"TERM"]
 
 
-def test_without_tracking_signals_are_polled(signaled, raw_redis, monkeypatch):
-    monkeypatch.setattr(signaled.service._watch, "_may_track", lambda: False)
-    assert signaled.service.tick() == POLL_SECONDS
-    raw_redis.lpush(signaled.key, "TERM")
-    signaled.service.tick()
-    assert signaled.taken == [b"TERM"]
+def test_without_tracking_signals_are_polled(watching, raw_redis, monkeypatch):
+    monkeypatch.setattr(watching.service._watch, "_may_track", lambda: False)
+    assert watching.service.tick() == POLL_SECONDS
+    raw_redis.lpush(f"{watching.identity}-signals", "TERM")
+    watching.service.tick()
+    assert watching.taken == [b"TERM"]
 
 
 def test_without_a_switch_it_sleeps_long_and_with_one_it_polls_each_second(watching):

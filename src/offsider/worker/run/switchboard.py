@@ -101,7 +101,7 @@ class Switches(LoopService):
     Args:
         redis: the server that stores the switches.
         board: receives the switches.
-        signals_key: returns the key of the signals; None for a worker that ignores them.
+        signals_key: returns the key of the signals.
         take_signal: called after a change of that key; it may raise RedisFailure.
     """
 
@@ -111,8 +111,8 @@ class Switches(LoopService):
         redis: Redis,
         board: Switchboard,
         *,
-        signals_key: Callable[[], str] | None = None,
-        take_signal: Callable[[], None] = lambda: None,
+        signals_key: Callable[[], str],
+        take_signal: Callable[[], None],
     ) -> None:
         self._redis = redis
         self._board = board
@@ -120,7 +120,7 @@ class Switches(LoopService):
         self._is_full = False
         self._ending = threading.Event()
         key = redis.keys.switches
-        self._watch = KeyWatch(redis, [key], signals_key or (lambda: key), tells="of switches and signals")
+        self._watch = KeyWatch(redis, [key], signals_key, tells="of switches and signals")
         self._take_signal = take_signal
         self._may_be_signaled = False
         self._outage = Outage("reading switches", config)
