@@ -183,9 +183,8 @@ def read_reply(jobs: Sequence[Prepared], reply: Any, guard: PushGuard | None) ->
     reply, replies = reply
     refused = _refused(jobs, reply, guard)
     if any(isinstance(told, bytes) for told in replies):
-        effects = _effects(jobs)
-        for place, job in enumerate(jobs):
-            for effect, told in zip(job.effects, effects.replies_of(place, replies), strict=True):
+        for place, (job, of_job) in enumerate(zip(jobs, _effects(jobs).by_job(replies), strict=True)):
+            for effect, told in zip(job.effects, of_job, strict=True):
                 if isinstance(told, bytes) and place not in refused:
                     message = "the job is stored, but a follow-up write of its push failed: %s: %s"
                     fields = about_payload(job.payload, job.queue)

@@ -12,12 +12,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from offsider.storage.scripts import Argument, Call, Command, RunsScripts, Script
+from offsider.storage.scripts import Argument, Call, RunsScripts, Script
 
 if TYPE_CHECKING:
     from offsider.core.outcome import Destination, Outcome
@@ -34,8 +35,8 @@ class Effect:
 
     Attributes:
         script: returns a number, or nothing.
-        arguments: for an outcome also a function, for example `at_end`; None for the jid of a pushed job, so that the
-            jobs of a bulk push can share an effect.
+        arguments: for an outcome also a function, for example `at_end`; None for the jid of the job, so that many jobs
+            can share an effect.
         common: arguments before ``arguments``. If it is not None, effects with the same ``keys`` and ``common`` run as
             one call: the script receives ``common``, and then the arguments of each, which have the same number. They
             wait a few milliseconds for those of other short jobs.
@@ -91,17 +92,19 @@ class _EffectCall:
     places: list[int]
     arguments: list[Argument]
 
-    def by_text(self) -> Command:
-        """Return the command that makes this call alone."""
-        return self.effect.script.by_text(self.effect.keys, [*(self.effect.common or ()), *self.arguments])
+    def alone(self) -> Call:
+        """Return the script call that makes this call alone."""
+        return self.effect.script, self.effect.keys, [*(self.effect.common or ()), *self.arguments]
 
 
 class EffectCalls:
     """The effects of the jobs of one script, as calls: one for all with the same keys and common arguments.
 
+    Jobs in a row that share their effects, most members of a batch for example, take one step together.
+
     Args:
         jobs: the effects of each job, with arguments for its outcome.
-        jids: the ids of pushed jobs, for effects without arguments.
+        jids: the ids of the jobs, for effects without arguments.
 
     Attributes:
         calls: the calls; the script returns one reply for each.
@@ -109,28 +112,34 @@ class EffectCalls:
 
     def __init__(self, jobs: Iterable[Sequence[Effect]], jids: Sequence[str] = ()) -> None:
         self.calls: list[_EffectCall] = []
-        self._of_jobs: list[Sequence[int]] = []
-        shared: dict[tuple[int, int] | None, int] = {}
-        for place, effects in enumerate(jobs):
-            of_job: list[int] = []
-            for effect in effects:
-                key = None if effect.common is None else (id(effect.keys), id(effect.common))
-                index = shared.get(key)
-                if index is None:
-                    index = len(self.calls)
-                    self.calls.append(_EffectCall(effect, [], []))
-                    if key is not None:
-                        shared[key] = index
-                call = self.calls[index]
-                call.places.append(place)
-                arguments = cast("Sequence[Argument] | None", effect.arguments)
-                call.arguments += (jids[place],) if arguments is None else arguments
-                of_job.append(index)
-            self._of_jobs.append(of_job)
+        self._shared: dict[tuple[int, int], int] = {}
+        #: Jobs in a row: their number, and the index of the call of each effect.
+        self._rows: list[tuple[int, Sequence[int]]] = []
+        place = 0
+        for effects, alike in groupby(jobs):
+            count = len([*alike])
+            row = 1 if any(effect.common is None for effect in effects) else count
+            for first in range(place, place + count, row):
+                indexes = [self._add(effect, range(first, first + row), jids) for effect in effects]
+                self._rows.append((row, indexes))
+            place += count
 
-    def replies_of(self, place: int, replies: Sequence[Any]) -> Sequence[Any]:
-        """Return the replies to the effects of one job, in their order."""
-        return [replies[index] for index in self._of_jobs[place]]
+    def _add(self, effect: Effect, places: range, jids: Sequence[str]) -> int:
+        """Add an effect for jobs in a row; return the index of its call."""
+        key = (id(effect.keys), id(effect.common))
+        index = len(self.calls) if effect.common is None else self._shared.setdefault(key, len(self.calls))
+        if index == len(self.calls):
+            self.calls.append(_EffectCall(effect, [], []))
+        call = self.calls[index]
+        call.places += places
+        arguments = cast("Sequence[Argument] | None", effect.arguments)
+        call.arguments += jids[places.start : places.stop] if arguments is None else [*arguments] * len(places)
+        return index
+
+    def by_job(self, replies: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        """Yield the replies to the effects of each job, in their order."""
+        for count, indexes in self._rows:
+            yield from repeat([replies[index] for index in indexes], count)
 
 
 #: A script returns 1 or 0; or a list of these for its jobs; or (`ack_and_claim`) a list that starts with the indexes of
@@ -215,29 +224,30 @@ class Together:
     Args:
         redis: the server.
         jobs: the effects of each job of the script.
+        jids: the ids of these jobs, for effects without arguments.
 
     Attributes:
         replies: replies of the effects of the first job.
     """
 
-    def __init__(self, redis: RunsScripts, *jobs: Sequence[Effect]) -> None:
+    def __init__(self, redis: RunsScripts, *jobs: Sequence[Effect], jids: Sequence[str] = ()) -> None:
         self.keys = redis.keys
         self._redis = redis
         self._jobs = jobs
+        self._jids = jids
         self.replies: Sequence[Any] = ()
 
     def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument] = ()) -> Any:
         if not any(self._jobs):
             return self._redis.run(script, keys, arguments)
-        effects = EffectCalls(self._jobs)
+        effects = EffectCalls(self._jobs, self._jids)
         written, replies = self._redis.run(*joined(script, keys, arguments, effects))
-        self.replies = effects.replies_of(0, replies)
+        self.replies = next(effects.by_job(replies))
         return written
 
 
-def run_alone(redis: RunsScripts, effects: Sequence[Effect]) -> list[Any]:
-    """Run effects separately, for an outcome that no script writes. Returns their replies."""
-    return [
-        redis.run(one.script, one.keys, [*(one.common or ()), *cast("Sequence[Argument]", one.arguments)])
-        for one in effects
-    ]
+def run_alone(redis: RunsScripts, effects: Sequence[Effect], jid: str = "") -> list[Any]:
+    """Run the effects of one job separately, for an outcome that no script writes. Returns their replies."""
+    together = EffectCalls([effects], [jid])
+    replies = [redis.run(*call.alone()) for call in together.calls]
+    return [*next(together.by_job(replies))]

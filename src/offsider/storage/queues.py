@@ -52,11 +52,10 @@ def schedule_commands(keys: Keys, jobs: Iterable[tuple[float, bytes]]) -> list[C
 
 def store_call(keys: Keys, jobs: Sequence[tuple[bytes, float | None]], queue: str) -> Call:
     """Return the script call that stores jobs, given with their due times: all in the queue, or all in the schedule."""
-    later = jobs[0][1] is not None
-    arguments: list[Argument] = ["" if later else queue]
-    for raw, at in jobs:
-        arguments += (raw, "" if at is None else at)
-    return STORE, [keys.queues, keys.schedule if later else keys.queue(queue)], arguments
+    if jobs[0][1] is None:
+        return STORE, [keys.queues, keys.queue(queue)], [queue, *[raw for raw, _ in jobs]]
+    times_and_raws: list[Argument] = [part for raw, at in jobs for part in (at or 0.0, raw)]
+    return STORE, [keys.queues, keys.schedule], ["", *times_and_raws]
 
 
 def wait_command(replicas: int, timeout_ms: int) -> Command:

@@ -58,6 +58,11 @@ class UnitOfWork:
         self.settled = False
 
     @property
+    def jid(self) -> str:
+        """The id of the job that ran; empty for one that has none, or did not run."""
+        return "" if self.run is None or self.run.job is None else self.run.job.jid
+
+    @property
     def entry(self) -> Entry:
         """The job's entry in its private list.
 

@@ -101,9 +101,7 @@ def test_effects_with_the_same_keys_and_common_arguments_run_as_one_call(pool, r
     finished = [("q", raw) for raw in (b"a", b"gone", b"c", b"d")]
     result = working.ack_and_claim(pool, OWNER, [], 0, finished, effects=effects)
     assert len(result.replies) == 4
-    assert effects.replies_of(0, result.replies) == [1, 1]
-    assert effects.replies_of(2, result.replies) == [1, 1]
-    assert effects.replies_of(3, result.replies) == [11, 1]
+    assert [*effects.by_job(result.replies)] == [[1, 1], [1], [1, 1], [11, 1]]
     assert raw_redis.lrange(LIST, 0, -1) == [b"common 7 1 x 4 x 5 x"]
     assert raw_redis.lrange(OTHERS, 0, -1) == [b"common 7 3 x"]
 
@@ -211,3 +209,27 @@ def test_effects_run_on_a_server_without_flags(pool, claimed):
 
 def test_effects_of_an_outcome_that_no_script_writes(pool):
     assert run_alone(pool, [add(3), Effect(NOTE, [NOTED]), add(4)]) == [3, None, 7]
+
+
+def test_jobs_in_a_row_share_an_effect_that_takes_their_jids(pool, raw_redis, claimed):
+    claimed(b"a", b"c", b"d")
+    shared, other = Effect(APPEND, [LIST], None, common=("of",)), Effect(APPEND, [OTHERS], (), common=())
+    effects = EffectCalls([[shared], [shared], [other], [shared]], ["jid-a", "jid-b", "jid-c", "jid-d"])
+    finished = [("q", raw) for raw in (b"a", b"gone", b"c", b"d")]
+    result = working.ack_and_claim(pool, OWNER, [], 0, finished, effects=effects)
+    assert [*effects.by_job(result.replies)] == [[1], [1], [1], [1]]
+    assert raw_redis.lrange(LIST, 0, -1) == [b"of jid-a jid-d"]
+
+
+def test_each_job_in_a_row_has_its_own_call_of_an_effect_without_common_arguments(pool, raw_redis, claimed):
+    claimed(b"a", b"b")
+    once = add(2)
+    effects = EffectCalls([[once], [once]])
+    result = working.ack_and_claim(pool, OWNER, [], 0, [("q", b"a"), ("q", b"b")], effects=effects)
+    assert [*effects.by_job(result.replies)] == [[2], [4]]
+
+
+def test_an_effect_of_the_jid_runs_alone(pool, raw_redis):
+    shared = Effect(APPEND, [LIST], None, common=("of",))
+    assert run_alone(pool, [shared, add(1), shared], "jid") == [1, 1, 1]
+    assert raw_redis.lrange(LIST, 0, -1) == [b"of jid jid"]

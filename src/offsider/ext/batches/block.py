@@ -252,8 +252,8 @@ class Block(Collector):
             self._opening.leave(self)
 
     def _check(self, jobs: Sequence[Prepared]) -> None:
-        for job in jobs:
-            check_server(self.batch.here, self.batch.bid, job.template["class"], job.server)
+        for server, job in {job.server: job for job in jobs}.items():
+            check_server(self.batch.here, self.batch.bid, job.template["class"], server)
 
     def _delay_seconds(self, jobs: Sequence[Prepared]) -> float:
         """Return the time until the last of the jobs is due."""

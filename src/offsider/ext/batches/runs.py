@@ -105,17 +105,16 @@ class Runs:
             self._config.handle_error(error, {"context": "reading the batch of a job", "job": job.payload})
             return Rescheduled(REFUSED_SECONDS, "cannot read its batch")
         if outcomes is not None:
-            jid = job.jid
 
-            def chosen(outcome: Outcome, goes: Destination) -> Sequence[str] | Effect | None:
+            def chosen(outcome: Outcome, goes: Destination) -> Effect | None:
                 cancelled = outcome.name == "skipped" and job.cancelled
                 event = _event(outcome, goes, is_member=is_member, cancelled=cancelled)
                 if event == "succeeded":  # most runs
-                    return (jid,)
+                    return outcomes.succeeded
                 about = f"{job.name}: {type(outcome.error).__name__}" if isinstance(outcome, Failed) else job.name
                 if cancelled:
                     about = f"{job.name}: cancelled"
-                return None if event is None else outcomes.other(event, jid, about)
+                return None if event is None else outcomes.other(event, job.jid, about)
 
             job.effects += (outcomes.effect(chosen),)
             if step is not None:

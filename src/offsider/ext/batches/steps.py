@@ -152,7 +152,8 @@ class WaitingSteps(Block):
             key = store.batch_key(here.redis.keys, self.batch.bid, store.STEPS)
             ends: list[Command] = [("HINCRBY", key, "waiting", len(waits)), ("EXPIRE", key, life_seconds)]
             calls = EffectCalls([job.effects for job in waits], [job.jid for job in waits]).calls
-            here.redis.pipeline([("HSET", key, *fields), *ends, *(call.by_text() for call in calls)])
+            alone = [script.by_text(names, arguments) for script, names, arguments in (call.alone() for call in calls)]
+            here.redis.pipeline([("HSET", key, *fields), *ends, *alone])
 
 
 def _mark(payload: dict[str, Any]) -> bool:

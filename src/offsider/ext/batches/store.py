@@ -146,17 +146,17 @@ class Outcomes(NamedTuple):
         lineage: the batch and its ancestors.
         names: its keys.
         each: its first arguments, before event, id, class and error of each outcome.
-        succeeded: its first arguments before the ids of succeeded members.
+        succeeded: the effect of each member that has succeeded.
     """
 
     lineage: Lineage
     names: Sequence[str]
     each: Sequence[Argument]
-    succeeded: Sequence[Argument]
+    succeeded: Effect
 
     def effect(self, chosen: ArgumentsOf) -> Effect:
-        """Return the effect of a run; ``chosen`` returns the id of a success, or `other`, or None."""
-        return Effect(ADVANCE, self.names, chosen, None, self.succeeded)
+        """Return the effect of a run; ``chosen`` returns `succeeded`, or `other`, or None."""
+        return Effect(ADVANCE, self.names, chosen, None, self.each)
 
     def other(self, event: str, jid: str, about: str) -> Effect:
         return Effect(ADVANCE, self.names, (event, jid, about), None, self.each)
@@ -176,7 +176,8 @@ def outcomes(prefix: str, lineage: Lineage, lives: Lives) -> Outcomes:
         names += [start + part for part in _PARTS]
         names += [keys.queue(queue) for queue in level.queues]
         levels += (level.bid, len(level.queues), *level.queues)
-    return Outcomes(lineage, tuple(names), (*levels, ""), (*levels, "succeeded"))
+    succeeded = Effect(ADVANCE, names, None, None, (*levels, "succeeded"))
+    return Outcomes(lineage, names, (*levels, ""), succeeded)
 
 
 def open_block(

@@ -78,7 +78,7 @@ class BasicFetcher(Fetcher):
         """Write where the job goes. The pop has already removed it from its queue."""
         if self._writes.until_taken(unit, lambda: self._write(unit, disposition)) is not None:
             unit.settled = True
-            replies = self._writes.effects(self._redis, disposition.effects)
+            replies = self._writes.effects(self._redis, unit, disposition.effects)
             self._report([Settled(unit, disposition, lost=isinstance(disposition, Lost), replies=replies)])
 
     def _write(self, unit: UnitOfWork, disposition: Disposition) -> bool:

@@ -44,10 +44,10 @@ class ImmediateWrites:
         redis = self._context.redis
         if isinstance(disposition, (Elsewhere, Lost)):
             self._release(unit)
-            replies = self._writes.effects(redis, disposition.effects)
+            replies = self._writes.effects(redis, unit, disposition.effects)
             self._context.report([Settled(unit, disposition, lost=isinstance(disposition, Lost), replies=replies)])
             return
-        together = Together(redis, disposition.effects)
+        together = Together(redis, disposition.effects, jids=[unit.jid])
         written = self._writes.until_taken(
             unit, lambda: self._write(together, unit.entry, disposition), lambda: self._was_written(unit)
         )

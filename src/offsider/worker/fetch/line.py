@@ -285,7 +285,7 @@ class Line:
         finished = () if self._state.reconciler.due else self._state.unacknowledged.take(owner)
         self._note_rate(finished)
         effects = [one.disposition.effects for one in finished]
-        calls = EffectCalls(effects) if any(effects) else None
+        calls = EffectCalls(effects, [one.unit.jid for one in finished]) if any(effects) else None
         return Request(owner, finished, order, limit, time.monotonic(), leading, calls)
 
     def _answered(self, request: Request, ask: Callable[[], ClaimReply], *, timed: bool = True) -> ClaimReply:
@@ -303,8 +303,8 @@ class Line:
             return NOTHING
         self.answered_at = now = time.monotonic()
         if request.effects is not None:
-            for place, one in enumerate(request.finished):
-                one.replies = request.effects.replies_of(place, result.replies)
+            for one, replies in zip(request.finished, request.effects.by_job(result.replies), strict=True):
+                one.replies = replies
         state.unacknowledged.confirm(request.finished, result.gone)
         state.unacknowledged.stuck = state.reconciler.due and bool(state.unacknowledged.unsent)
         # Estimate the time without a job from the average number of idle threads during the wait for this reply.

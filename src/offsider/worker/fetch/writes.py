@@ -60,10 +60,10 @@ class Writes:
             self._outage.over()
             return written
 
-    def effects(self, redis: Redis, effects: Sequence[Effect]) -> Sequence[Any]:
+    def effects(self, redis: Redis, unit: UnitOfWork, effects: Sequence[Effect]) -> Sequence[Any]:
         """Run the effects of a disposition that no script writes, and return their replies; none on a failure."""
         try:
-            return run_alone(redis, effects)
+            return run_alone(redis, effects, unit.jid)
         except RedisFailure as error:
             self._outage.noticed(error)
             return ()

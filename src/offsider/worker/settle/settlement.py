@@ -50,6 +50,7 @@ class Settlement:
         self._config = config
         self._fetcher = fetcher
         self._retrier = Retrier(config)
+        self._last_done: Disposition = _DONE
 
     def settle(self, unit: UnitOfWork, run: Run, *, overran: bool = False) -> None:
         """Settle a run. A run of a settled unit is void: the last step of a stop has requeued the job, or it overran.
@@ -99,7 +100,12 @@ class Settlement:
                     chosen.append(applied)
         if not chosen:
             return disposition
-        return Done(effects=chosen) if disposition is _DONE else replace(disposition, effects=chosen)
+        if disposition is not _DONE:
+            return replace(disposition, effects=chosen)
+        last = self._last_done
+        if chosen != last.effects:  # those of most members of a batch are the same
+            last = self._last_done = Done(effects=chosen)
+        return last
 
     def _decide(self, unit: UnitOfWork, run: Run) -> Disposition:  # noqa: C901, PLR0911 - one case for each outcome
         match run.outcome:
