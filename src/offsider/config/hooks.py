@@ -127,8 +127,9 @@ class Hooks:
             the metrics, `offsider doctor` and the web UI. Each has a method that adds one.
         queue_resolver: returns the queue of a push, or None to keep it; runs before client middleware.
         push_effects: scripts that run in the script that stores a job; see `offsider.config.push_effects`.
-        removal_effects: called for each job that an operator is about to delete, kill or quarantine; return effects
-            (`offsider.storage.effects.Effect`), which run in the script that removes the job.
+        removal_effects: called for each job that an operator is about to delete, kill or quarantine, or a worker to
+            remove without a run; return effects (`offsider.storage.effects.Effect`), which run in the script that
+            removes the job.
         move_effects: the same for each job that an operator is about to move to its queue, back from quarantine, or to
             another time.
         push_guard: stores jobs with a script that may refuse them; called after client middleware.

@@ -234,7 +234,7 @@ class JobSet(CountedByScan):
     def clear(self) -> int:
         """Delete every job, and return their number."""
         removed = 0
-        if self._here.config.events.listened("job_removed"):
+        if self._here.config.removal_effects or self._here.config.events.listened("job_removed"):
             for page in first_pages(len(self), _SCANNED_AT_ONCE, self._first):
                 removed += self._delete_many(page, "clear").count(MoveResult.DONE)
         return removed + job_sets.clear(self._redis, self._key)

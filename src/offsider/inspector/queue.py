@@ -331,7 +331,7 @@ class Queue(_JobList, CountedByScan):
     def clear(self) -> int:
         """Delete the queue with all its jobs, and return their number."""
         removed = 0
-        if self._here.config.events.listened("job_removed"):
+        if self._here.config.removal_effects or self._here.config.events.listened("job_removed"):
             for page in first_pages(len(self), _BULK_PAGE, partial(queues.page, self._redis, self._key, 0)):
                 removed += len(self._take([Seen(raw, position) for position, raw in enumerate(page)], "clear"))
         return removed + queues.clear(self._redis, self.name)

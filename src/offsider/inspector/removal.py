@@ -1,4 +1,4 @@
-"""Removals and moves of stored jobs by operators, with the effects of extensions."""
+"""Removals of stored jobs that do not run, and moves by operators, with the effects of extensions."""
 
 from __future__ import annotations
 
@@ -6,23 +6,29 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from offsider.runtime.events import JobPlaced, JobRemoved
-from offsider.storage.effects import Together
+from offsider.storage.effects import Effect, Together
 
 if TYPE_CHECKING:
     from offsider.config.installation import Installation
     from offsider.storage.scripts import RunsScripts
 
 
+def effects_of(here: Installation, news: JobRemoved) -> list[Effect]:
+    """Return the effects of a removal; they run in the script that removes the job.
+
+    So a process that dies cannot remove a job without them. Raises RedisFailure.
+    """
+    return [effect for entry in here.config.removal_effects for effect in entry(news)]
+
+
 def removing(here: Installation, raws: Iterable[bytes], where: str, how: str) -> RunsScripts:
     """Return the server for the script that removes these jobs, in this order: it runs their effects too.
 
-    So a process that dies cannot remove a job without them. Arguments as of `JobRemoved`.
+    Arguments as of `JobRemoved`.
     """
-    entries = here.config.removal_effects
-    if not entries:
+    if not here.config.removal_effects:
         return here.redis
-    removals = (JobRemoved(raw, where, how, here.server) for raw in raws)
-    return Together(here.redis, *([effect for entry in entries for effect in entry(one)] for one in removals))
+    return Together(here.redis, *(effects_of(here, JobRemoved(raw, where, how, here.server)) for raw in raws))
 
 
 def placing(here: Installation, jobs: Iterable[tuple[bytes, str, float]]) -> RunsScripts:

@@ -60,19 +60,24 @@ class ExecutionFinished:
 
 @dataclass(frozen=True)
 class JobRemoved:
-    """An operator removed a stored job, a kill switch dropped it, another push replaced it, or it expired.
+    """A stored job was removed without a run: by an operator, a kill switch, another push or its expiry.
+
+    Client middleware can remove a due job, too. A poison pill, and a job that no worker could run for too long, move to
+    the dead set without this event; only `Hooks.removal_effects` get it.
 
     Attributes:
         raw: the stored bytes.
         where: the removed job's place: ``"queue:NAME"``, ``"retry"``, ``"quarantine"`` and so on.
         how: ``"delete"``, ``"clear"``, ``"kill"``, ``"quarantine"``, ``"expire"`` or ``"debounce"``.
         server: the name of its server.
+        error: of a job that a worker moves to the dead set; else None.
     """
 
     raw: bytes
     where: str
     how: str
     server: str
+    error: BaseException | None = None
 
 
 @dataclass(frozen=True)

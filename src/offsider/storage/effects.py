@@ -23,8 +23,8 @@ from offsider.storage.scripts import Argument, Call, RunsScripts, Script
 if TYPE_CHECKING:
     from offsider.core.outcome import Destination, Outcome
 
-ArgumentsOf: TypeAlias = "Callable[[Outcome, Destination], Sequence[Argument] | Effect | None]"
-"""Returns the arguments of an effect for an outcome and where the job goes, or another effect to run instead; None if
+ArgumentsOf: TypeAlias = "Callable[[Outcome, Destination], Sequence[Argument] | Sequence[Effect] | None]"
+"""Returns the arguments of an effect for an outcome and where the job goes, or other effects to run instead; None if
 the effect does not apply."""
 
 
@@ -50,14 +50,16 @@ class Effect:
     done: Callable[[Any, Outcome], None] | None = None
     common: Sequence[Argument] | None = None
 
-    def applied(self, outcome: Outcome, goes: Destination) -> Effect | None:
-        """Return the effect with its arguments for this outcome; None if it does not apply."""
+    def applied(self, outcome: Outcome, goes: Destination) -> Sequence[Effect]:
+        """Return the effect with its arguments for this outcome, or those to run instead; none if it does not apply."""
         if not callable(self.arguments):
-            return self
+            return (self,)
         found = self.arguments(outcome, goes)
-        if found is None or isinstance(found, Effect):
-            return found
-        return Effect(self.script, self.keys, found, self.done, self.common)
+        if found is None:
+            return ()
+        if found and isinstance(found[0], Effect):
+            return cast("Sequence[Effect]", found)
+        return (Effect(self.script, self.keys, cast("Sequence[Argument]", found), self.done, self.common),)
 
 
 def at_end(*arguments: Argument) -> ArgumentsOf:

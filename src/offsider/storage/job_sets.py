@@ -113,7 +113,7 @@ def reschedule(redis: RunsScripts, sorted_set: str, member: bytes, at: float) ->
     return bool(redis.run(RESCHEDULE, [sorted_set], [member, repr(at)]))
 
 
-def drop(redis: Redis, sorted_set: str, member: bytes) -> bool:
+def drop(redis: RunsScripts, sorted_set: str, member: bytes) -> bool:
     """Delete a member that is due. False if it is missing or not due."""
     return bool(redis.run(DROP, [sorted_set], [member]))
 

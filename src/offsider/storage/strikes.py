@@ -14,7 +14,7 @@ from offsider.core.normalize import normalize
 from offsider.core.payload import decode, encode
 from offsider.storage.keys import STRIKE_SECONDS
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Argument, Script
+from offsider.storage.scripts import Argument, RunsScripts, Script
 from offsider.storage.working import DeadSetLimits, Entry
 
 RECLAIM = Script("reclaim")
@@ -46,7 +46,7 @@ def reclaim(redis: Redis, entries: Sequence[tuple[Entry, bytes]]) -> list[bool]:
     return [reply == 1 for reply in redis.run(RECLAIM, keys, arguments)]
 
 
-def bury(redis: Redis, entry: Entry, payload: bytes, limits: DeadSetLimits) -> bool:
+def bury(redis: RunsScripts, entry: Entry, payload: bytes, limits: DeadSetLimits) -> bool:
     """Move the job that killed its owner into the dead set. False if another process took it.
 
     Raises:
@@ -72,7 +72,7 @@ def died_alone(redis: Redis, identity: str) -> bool:
     return bool(redis.call("GET", redis.keys.fenced(identity)) == _ALONE)
 
 
-def _list(redis: Redis, entry: Entry) -> str:
+def _list(redis: RunsScripts, entry: Entry) -> str:
     return redis.keys.working(entry.owner.identity, entry.owner.capsule, entry.queue)
 
 

@@ -23,14 +23,18 @@ import threading
 import time
 from typing import TYPE_CHECKING, Literal, cast
 
+from offsider.config.installation import Installation
 from offsider.core.errors import InvalidJob, MalformedPayload, OffsiderError, RedisFailure
 from offsider.core.malformed import listable, queue_of
 from offsider.core.normalize import normalize
 from offsider.core.payload import decode_object, no_job, stamp
+from offsider.inspector import removal
 from offsider.logs.structured import about_raw
+from offsider.runtime.events import JobRemoved
 from offsider.runtime.service import LoopService
 from offsider.storage import due_jobs, job_sets
 from offsider.storage.due_jobs import DueJobs, Lease
+from offsider.storage.effects import Together
 from offsider.storage.job_sets import Move, MoveResult
 from offsider.worker.alive.ownership import new_identity
 from offsider.worker.key_watch import KeyWatch
@@ -232,9 +236,15 @@ class Scheduler(LoopService):
                 sorted_set,
                 extra={"fields": about_raw(member, queue)},
             )
-            job_sets.drop(self._redis, sorted_set, member)
+            self._drop(sorted_set, member)
             return None
         return Move(member, prepared.raw, prepared.queue)
+
+    def _drop(self, sorted_set: str, member: bytes) -> None:
+        here, where = Installation.of(self._config), sorted_set.removeprefix(self._redis.keys.prefix)
+        removed = JobRemoved(member, where, "delete", here.server)
+        if job_sets.drop(Together(self._redis, removal.effects_of(here, removed)), sorted_set, member):
+            self._config.events.emit("job_removed", removed)
 
     def _bury(self, sorted_set: str, member: bytes, error: MalformedPayload) -> None:
         stored = listable(member, stamp(self._config.clock.now(), self._config.redis.wire_version))

@@ -28,4 +28,4 @@ SCRIPT = Script("test", source="#!lua\nreturn 1\n")
 def test_each_disposition_has_a_destination(disposition, goes):
     assert disposition.goes == goes
     ends = Effect(SCRIPT, [], at_end(1, 2)).applied(Succeeded(), disposition.goes)
-    assert (ends and ends.arguments) == ((1, 2) if goes in ("gone", "dead") else None)
+    assert [one.arguments for one in ends] == ([(1, 2)] if goes in ("gone", "dead") else [])

@@ -10,9 +10,9 @@ skipped because it was cancelled              the member died
 rescheduled, interrupted, stranded, deferred  none
 ============================================  =========================================================
 
-A member that is removed without a run (deleted, killed, quarantined, a poison pill, stranded for too long) counts as
-died, with a script of its own. It may still succeed later, for example after an operator retried it. A debounced member
-that another push replaces is no member any more.
+A member that is removed without a run (deleted, killed, quarantined, dropped by a switch, a poison pill, stranded for
+too long) counts as died, in the script that removes it. It may still succeed later, for example after an operator
+retried it. A debounced member that another push replaces is no member any more; a script of its own notes that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from offsider.config.installation import Installation
 from offsider.core.errors import MalformedPayload, RedisFailure, RedisUnavailable, Shutdown
@@ -31,11 +31,11 @@ from offsider.ext.batches import steps, store
 from offsider.ext.batches.block import check_member
 from offsider.ext.batches.store import BID, CALLBACK_OF, Installed, lineages
 from offsider.logs.structured import about_here
+from offsider.storage.effects import run_alone
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.core.outcome import Destination, Outcome
-    from offsider.core.payload import JobPayload
     from offsider.ext.batches.store import Lives
     from offsider.runtime.context import JobContext
     from offsider.runtime.events import JobRemoved
@@ -47,8 +47,6 @@ logger = logging.getLogger("offsider")
 OUTAGE_SECONDS = 1.0
 REFUSED_SECONDS = 10.0
 _SUCCESSES = frozenset({"succeeded", "skipped", "expired"})
-#: Arguments of ``advance.lua``: event, jid, class and reason.
-Note: TypeAlias = tuple[str, str, str]
 _KEYS_BYTES = tuple(f'"{key}"'.encode() for key in (BID, CALLBACK_OF))
 
 
@@ -76,7 +74,7 @@ class Joins:
 
 
 class Runs:
-    """The admission of members and callbacks, and a listener for jobs that die or are removed without a run."""
+    """The admission of members and callbacks, and the effects of jobs that are removed without a run."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -87,8 +85,7 @@ class Runs:
         self._config.push_effects.append(Joins(self._config))
         self._config.removal_effects.append(self._removing)
         self._config.admissions.insert(0, self.admit)  # an outcome of another admission must not go unnoticed
-        self._config.on("job_removed", self._removed)
-        self._config.death_handlers.append(self._died)
+        self._config.on("job_removed", self._replaced)
 
     def admit(self, job: JobContext, call_next: Callable[[JobContext], Outcome]) -> Outcome:
         """Add the effect of the outcome."""
@@ -106,7 +103,7 @@ class Runs:
             return Rescheduled(REFUSED_SECONDS, "cannot read its batch")
         if outcomes is not None:
 
-            def chosen(outcome: Outcome, goes: Destination) -> Effect | None:
+            def chosen(outcome: Outcome, goes: Destination) -> Sequence[Effect] | None:
                 cancelled = outcome.name == "skipped" and job.cancelled
                 event = _event(outcome, goes, is_member=is_member, cancelled=cancelled)
                 if event == "succeeded":  # most runs
@@ -114,7 +111,7 @@ class Runs:
                 about = f"{job.name}: {type(outcome.error).__name__}" if isinstance(outcome, Failed) else job.name
                 if cancelled:
                     about = f"{job.name}: cancelled"
-                return None if event is None else outcomes.other(event, job.jid, about)
+                return None if event is None else (outcomes.other(event, job.jid, about),)
 
             job.effects += (outcomes.effect(chosen),)
             if step is not None:
@@ -158,63 +155,45 @@ class Runs:
     def _lives(self) -> Lives:
         return Installed.of(self._config).lives(self._config)
 
-    def _died(self, payload: JobPayload, error: BaseException | None) -> None:
-        why = "" if error is None else f": {type(error).__name__}"
-        self._lost(cast("Mapping[str, Any]", payload), "died", why, "", followed=steps.FOLLOWED in payload)
-
     def _removing(self, news: JobRemoved) -> Sequence[Effect]:
-        """Note the removal of a member in the script that removes it. Raises RedisFailure."""
-        payload = _decoded(news)
-        noted = None if payload is None else self._noted(payload, "died", f": removed ({news.how})", news.server)
-        if noted is None:
-            return ()
-        outcomes, arguments = noted
-        return (outcomes.other(*arguments),)
+        """Note the removal of a member, and of the steps that wait for it, in the script that removes it.
 
-    def _removed(self, news: JobRemoved) -> None:
-        payload = _decoded(news)
-        if payload is not None:
-            is_step, waits = steps.FOLLOWED in payload, news.where == steps.WAITING
-            why = ": a step before it has no result" if waits else f": removed ({news.how})"
-            event = "replaced" if news.how == "debounce" else "died"
-            self._lost(payload, event, why, news.server, followed=is_step and not waits)
-
-    def _lost(self, payload: Mapping[str, Any], event: str, why: str, server: str, *, followed: bool) -> None:
-        try:
-            noted = self._noted(payload, event, why, server)
-            if noted is not None:
-                outcomes, arguments = noted
-                here = Installation.of(self._config, server)
-                here.redis.run(*outcomes.call(*arguments))
-                if followed:
-                    steps.stop(here, payload.get(BID, ""), payload["jid"])
-        except RedisFailure as error:
-            self._config.handle_error(error, {"context": "recording a dead job in its batch", "job": payload})
-
-    def _noted(
-        self, payload: Mapping[str, Any], event: str, why: str, server: str
-    ) -> tuple[store.Outcomes, Note] | None:
-        """Return the note that a job is lost, and the calls of its batch; None without a batch.
-
-        ``event`` is that of a member.
+        Raises RedisFailure.
         """
+        payload = _decoded(news)
         (bid, is_member), jid = _batch_of(payload), payload.get("jid")
-        if not bid or not isinstance(jid, str):
-            return None
-        outcomes = self._outcomes(bid, server)
-        if outcomes is None:
-            return None
-        return outcomes, (event if is_member else "broken", jid, f"{payload.get('class')}{why}")
+        outcomes = self._outcomes(bid, news.server) if bid else None
+        if outcomes is None or not isinstance(jid, str):
+            return ()
+        waits = news.where == steps.WAITING
+        why = ": a step before it has no result" if waits else f": removed ({news.how})"
+        if news.error is not None:
+            why = f": {type(news.error).__name__}"
+        event = "broken" if not is_member else "replaced" if news.how == "debounce" else "died"
+        effects = [outcomes.other(event, jid, f"{payload.get('class')}{why}")]
+        if steps.FOLLOWED in payload and not waits:
+            effects += steps.stopping(Installation.of(self._config, news.server), bid, jid)
+        return effects
+
+    def _replaced(self, news: JobRemoved) -> None:
+        """Note that another push has replaced a debounced member, whose jid is not known before."""
+        if news.how != "debounce":
+            return
+        try:
+            run_alone(Installation.of(self._config, news.server).redis, self._removing(news))
+        except RedisFailure as error:
+            context = {"context": "a member of a batch that was replaced", "jobstr": news.raw}
+            self._config.handle_error(error, context)
 
 
-def _decoded(news: JobRemoved) -> Mapping[str, Any] | None:
-    """Return the payload of a removed job that may be of a batch."""
+def _decoded(news: JobRemoved) -> Mapping[str, Any]:
+    """Return the payload of a removed job; empty if it cannot be of a batch."""
     if not any(key in news.raw for key in _KEYS_BYTES):  # most jobs
-        return None
+        return {}
     try:
         return cast("Mapping[str, Any]", decode(news.raw))
     except MalformedPayload:
-        return None
+        return {}
 
 
 def _batch_of(payload: Mapping[str, Any]) -> tuple[str, bool]:

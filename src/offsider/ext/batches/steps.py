@@ -5,8 +5,8 @@
 2. The script that writes the success of a step stores its result there, and pushes each step that waits for nothing
    else. So each is pushed once, whatever is killed. A step that runs twice is settled once.
 3. If a step dies, or ends without a result (`Skip`, `Discard`, expired, removed, cancelled), those after it cannot run:
-   an event tells the extensions, so that their states and the batch know it. The steps stay in the hash: if an operator
-   retries the dead step and it succeeds, they run.
+   the same script runs the effects of their removal, so that the batch and their states know it. The steps stay in the
+   hash: if an operator retries the dead step and it succeeds, they run.
 
 Fields of the hash: ``step:<jid>`` and ``left:<jid>`` (a waiting step, and the number of steps it waits for),
 ``next:<jid>`` (who waits for a step, and whether for its result), ``result:<jid>`` (JSON), ``waiting`` (their number).
@@ -31,6 +31,7 @@ from offsider.core.outcome import Succeeded
 from offsider.core.payload import decode, encode, encode_text
 from offsider.ext.batches import store
 from offsider.ext.batches.block import Block
+from offsider.inspector import removal
 from offsider.jobs.clients import Clients
 from offsider.jobs.enqueuer import Enqueuer
 from offsider.runtime.events import JobRemoved
@@ -52,7 +53,7 @@ RESULT: Any = StepResult("RESULT")
 _MARK = "result of another step 6f1c9c1a77e84f0f9d1f0a1ce2b7d5a3"
 #: Payload key of a step that others wait for.
 FOLLOWED = "workflow"
-#: Place of a step that waits, in the event of its removal.
+#: Place of a step that waits, in the news of its removal.
 WAITING = "workflow"
 #: Maximum size of a result that another step takes, as JSON.
 MOST_BYTES = 1_048_576
@@ -190,25 +191,21 @@ class Step:
     lives: Lives
     followers: Sequence[tuple[str, str]]
     takes: bool
-    _has_result: bool = False
 
     def effect(self) -> Effect:
         keys = self.here.redis.keys
         names = [store.batch_key(keys, self.bid, store.STEPS), keys.queues]
         names += [keys.queue(queue) for _, queue in self.followers]
-        return Effect(store.FOLLOW, names, self._arguments, self._settled)
+        return Effect(store.FOLLOW, names, self._arguments)
 
-    def _arguments(self, outcome: Outcome, goes: Destination) -> Sequence[Argument] | None:
+    def _arguments(self, outcome: Outcome, goes: Destination) -> Sequence[Argument] | Sequence[Effect] | None:
         if goes not in ("gone", "dead", "quarantine"):
             return None
         text = self._text() if goes == "gone" and isinstance(outcome, Succeeded) else ""
-        self._has_result = bool(text)
+        if not text:
+            return stopping(self.here, self.bid, self.job.jid)
         head: list[Argument] = [self.job.jid, text, self.lives.success]
         return [*head, *(part for follower in self.followers for part in follower)]
-
-    def _settled(self, _reply: object, _outcome: Outcome) -> None:
-        if not self._has_result:
-            stop(self.here, self.bid, self.job.jid)
 
     def _text(self) -> str:
         """Return the result as JSON; empty, after a report, if it is needed and cannot be stored."""
@@ -232,13 +229,12 @@ def step_of(here: Installation, job: JobContext, bid: str, lives: Lives) -> Step
     return Step(here, job, bid, lives, followers, takes)
 
 
-def stop(here: Installation, bid: str, jid: str) -> None:
-    """Tell the extensions that the steps after this one cannot run. Raises RedisFailure."""
-    for raw in _after(here, bid, jid):
-        here.config.events.emit("job_removed", JobRemoved(raw, WAITING, "kill", here.server))
+def stopping(here: Installation, bid: str, jid: str) -> list[Effect]:
+    """Return the effects for the steps after this one, which cannot run. Raises RedisFailure."""
+    return [effect for news in _after(here, bid, jid) for effect in removal.effects_of(here, news)]
 
 
-def _after(here: Installation, bid: str, jid: str) -> Iterator[bytes]:
+def _after(here: Installation, bid: str, jid: str) -> Iterator[JobRemoved]:
     """Yield the waiting steps after this one, at any distance."""
     key, seen, found = store.batch_key(here.redis.keys, bid, store.STEPS), {jid}, [jid]
     while True:
@@ -251,4 +247,4 @@ def _after(here: Installation, bid: str, jid: str) -> Iterator[bytes]:
         for raw in here.redis.call("HMGET", key, *(f"step:{one}" for one in found)):
             if raw is not None:
                 text = "null".join(json.loads(raw)["parts"]) + "}"
-                yield encode(decode(text.encode()))
+                yield JobRemoved(encode(decode(text.encode())), WAITING, "kill", here.server)

@@ -146,13 +146,13 @@ class Outcomes(NamedTuple):
         lineage: the batch and its ancestors.
         names: its keys.
         each: its first arguments, before event, id, class and error of each outcome.
-        succeeded: the effect of each member that has succeeded.
+        succeeded: the effects of each member that has succeeded.
     """
 
     lineage: Lineage
     names: Sequence[str]
     each: Sequence[Argument]
-    succeeded: Effect
+    succeeded: Sequence[Effect]
 
     def effect(self, chosen: ArgumentsOf) -> Effect:
         """Return the effect of a run; ``chosen`` returns `succeeded`, or `other`, or None."""
@@ -177,7 +177,7 @@ def outcomes(prefix: str, lineage: Lineage, lives: Lives) -> Outcomes:
         names += [keys.queue(queue) for queue in level.queues]
         levels += (level.bid, len(level.queues), *level.queues)
     succeeded = Effect(ADVANCE, names, None, None, (*levels, "succeeded"))
-    return Outcomes(lineage, names, (*levels, ""), succeeded)
+    return Outcomes(lineage, names, (*levels, ""), (succeeded,))
 
 
 def open_block(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.core.error_text import class_of, message_of
-from offsider.core.errors import MalformedPayload, PoisonPill, RedisFailure
+from offsider.core.errors import MalformedPayload, RedisFailure
 from offsider.core.payload import decode, shown_class
 from offsider.ext.results import store
 from offsider.ext.results.rules import KEEP_ARGUMENTS, KEEP_RESULT, TRACK, Rules
@@ -53,7 +53,7 @@ _OPTIONS = (f'"{TRACK}"'.encode(), f'"{KEEP_RESULT}"'.encode())
 
 
 class Operations:
-    """Listens to moves and removals of stored jobs, and to deaths of jobs that no worker could settle."""
+    """The states of stored jobs that are moved, or removed without a run."""
 
     def __init__(self, here: Installation, rules: Rules) -> None:
         self._here = here
@@ -62,8 +62,8 @@ class Operations:
 
     def install(self) -> None:
         self._here.config.move_effects.append(self._placed)
-        self._here.config.on("job_removed", self._removed)
-        self._here.config.death_handlers.append(self._died)
+        self._here.config.removal_effects.append(self._removing)
+        self._here.config.on("job_removed", self._replaced)
 
     def _placed(self, news: JobPlaced) -> Sequence[Effect]:
         """Write the state of a job that waits again, or until another time, in the script that moves it."""
@@ -76,16 +76,25 @@ class Operations:
         redis = self._here.for_server(news.server).redis
         return [self._settling(redis.keys, payload, state, life_seconds, fields, ended=False)]
 
-    def _removed(self, news: JobRemoved) -> None:
+    def _removing(self, news: JobRemoved) -> Sequence[Effect]:
+        """Write the state of a job in the script that removes it."""
         payload = self._tracked(news.raw)
-        # A dead job has ended before, and the outcome of an expired one has written its state.
-        if payload is not None and news.where not in ("dead", "quarantine") and news.how != "expire":
-            self._write(payload, "dead" if news.how == "kill" else "discarded", {}, news.server)
+        if payload is None or news.where in ("dead", "quarantine"):  # it has ended before
+            return ()
+        error, life_seconds = news.error, self._rules.keep_state_seconds
+        about = {} if error is None else {"error_class": class_of(error), "error_message": message_of(error)}
+        state: State = "dead" if news.how == "kill" else "discarded"
+        redis = self._here.for_server(news.server).redis
+        return [self._settling(redis.keys, payload, state, life_seconds, about, ended=True)]
 
-    def _died(self, payload: JobPayload, error: BaseException | None) -> None:
-        if isinstance(error, PoisonPill) and self._is_tracked(payload):
-            about = {"error_class": class_of(error), "error_message": message_of(error)}
-            self._write(payload, "dead", about, self._here.server)
+    def _replaced(self, news: JobRemoved) -> None:
+        """Write the state of a debounced job that another push has replaced: its jid is not known before."""
+        if news.how != "debounce":
+            return
+        try:
+            run_alone(self._here.for_server(news.server).redis, self._removing(news))
+        except RedisFailure as error:
+            self._here.config.handle_error(error, {"context": "the state of a replaced job", "jobstr": news.raw})
 
     def _tracked(self, raw: bytes) -> JobPayload | None:
         """Return the payload of a job; None if it is not tracked."""
@@ -100,14 +109,6 @@ class Operations:
     def _is_tracked(self, payload: JobPayload) -> bool:
         tracking = self._rules.tracking(cast("Mapping[str, Any]", payload))
         return tracking is not None and isinstance(payload.get("jid"), str)
-
-    def _write(self, payload: JobPayload, state: State, fields: Mapping[str, Argument], server: str) -> None:
-        redis = self._here.for_server(server).redis
-        effect = self._settling(redis.keys, payload, state, self._rules.keep_state_seconds, fields, ended=True)
-        try:
-            run_alone(redis, [effect])
-        except RedisFailure as error:
-            self._here.config.handle_error(error, {"context": "the state of a removed job", "job": payload})
 
     def _settling(
         self,

@@ -5,7 +5,8 @@
 1. Record the reason in the payload: ``offsider.PoisonPill``, with the number and the identities of dead processes.
 2. Move it from its dead owner's list to the dead set, even if its option ``dead`` is False: without the job, an
    operator could not find out why processes died.
-3. Only the process whose move succeeds logs an error, emits ``job_poisoned`` and calls the death handlers.
+3. The same script runs the effects of extensions, so that a batch counts its member.
+4. Only the process whose move succeeds logs an error, emits ``job_poisoned`` and calls the death handlers.
 """
 
 from __future__ import annotations
@@ -14,15 +15,18 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from offsider.config.installation import Installation
 from offsider.core.compression import readable
 from offsider.core.error_text import message_of
 from offsider.core.errors import MalformedPayload, PoisonPill
 from offsider.core.malformed import listable
 from offsider.core.normalize import normalize
 from offsider.core.payload import decode, encode, interrupted, new_jid, stamp
+from offsider.inspector import removal
 from offsider.logs.structured import about_raw
-from offsider.runtime.events import JobPoisoned
+from offsider.runtime.events import JobPoisoned, JobRemoved
 from offsider.storage import strikes
+from offsider.storage.effects import Together
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -53,7 +57,10 @@ class PoisonPills:
         payload = self._noted(entry.raw, error)
         now = stamp(self._config.clock.now(), self._config.redis.wire_version)
         stored = listable(entry.raw, now) if payload is None else encode(payload)
-        if not strikes.bury(self._redis, entry, stored, self._limits):
+        here = Installation.of(self._config)
+        removed = JobRemoved(entry.raw, f"queue:{entry.queue}", "kill", here.server, error)
+        redis = Together(self._redis, removal.effects_of(here, removed))
+        if not strikes.bury(redis, entry, stored, self._limits):
             return False
         jid = payload.get("jid") if payload is not None else None
         logger.error(

@@ -23,12 +23,23 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.config.hooks import no_reload
+from offsider.config.installation import Installation
 from offsider.core.compression import COMPRESSED, expand
-from offsider.core.errors import Discard, HardTimeout, MalformedPayload, Reschedule, Skip, TooManyReschedules
+from offsider.core.errors import (
+    Discard,
+    HardTimeout,
+    MalformedPayload,
+    NoCapableWorker,
+    RedisFailure,
+    Reschedule,
+    Skip,
+    TooManyReschedules,
+)
 from offsider.core.normalize import ignored, normalize
 from offsider.core.once import first_time
 from offsider.core.outcome import (
     Discarded,
+    Dropped,
     Expired,
     Failed,
     Interrupted,
@@ -39,9 +50,11 @@ from offsider.core.outcome import (
     Succeeded,
 )
 from offsider.core.payload import decode, expires_at, json_type
+from offsider.inspector import removal
 from offsider.jobs import registry
 from offsider.logs.structured import about_here
 from offsider.runtime.context import JobContext, enter_job, leave_job
+from offsider.runtime.events import JobRemoved
 from offsider.runtime.forks import came_back, here
 from offsider.runtime.middleware import Chain
 from offsider.storage import stats
@@ -65,6 +78,8 @@ logger = logging.getLogger("offsider")
 #: SHORT_SECONDS, the next SHORT_RUNS runs are not measured until one is longer, unless a listener needs each of them.
 SHORT_SECONDS = 0.001
 SHORT_RUNS = 15
+#: A job that cannot be removed completely returns after this time.
+REFUSED_SECONDS = 10.0
 
 _SUCCEEDED = Succeeded()
 _INTERRUPTED = Interrupted()
@@ -90,7 +105,7 @@ class Executor:
         async_runner: AsyncRunner,
         overran: Callable[[UnitOfWork, Run], None] | None = None,
     ) -> None:
-        config = parts.config
+        self._config = config = parts.config
         self._clock, self._keys = config.clock, Keys(config.redis.prefix)
         self._reloader = config.reloader
         self._reloads = config.reloader is not no_reload
@@ -150,6 +165,7 @@ class Executor:
             if here.stray:
                 came_back(job.jid, job.name)
             if self._ran is None:
+                outcome = self._without_run(job, outcome)
                 self._logger.instead_of_a_run(job, outcome)
                 self._ran = outcome, time.perf_counter() - started
         finally:
@@ -161,6 +177,24 @@ class Executor:
             return _EXPIRED
         self._ran = self._logger.around(job, self._timed) if self._logger.wants(job) else self._timed(job)
         return self._ran[0]
+
+    def _without_run(self, job: JobContext, outcome: Outcome) -> Outcome:
+        """Add the effects of a removal that the admissions of extensions do not see."""
+        error = outcome.error if isinstance(outcome, Failed) else None
+        if isinstance(outcome, Dropped):
+            how = "quarantine" if outcome.keep else "delete"
+        elif isinstance(error, NoCapableWorker):
+            how = "kill"
+        else:
+            return outcome
+        server = Installation.of(self._config)
+        try:
+            effects = removal.effects_of(server, JobRemoved(job.raw, f"queue:{job.queue}", how, server.server, error))
+        except RedisFailure as failure:
+            self._config.handle_error(failure, {"context": "the effects of a removal", "job": job.payload})
+            return Rescheduled(REFUSED_SECONDS, "cannot read what its removal affects")
+        job.effects += tuple(effects)
+        return outcome
 
     def _is_expired(self, job: JobContext) -> bool:
         at = expires_at(job.payload)

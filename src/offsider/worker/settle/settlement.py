@@ -92,12 +92,9 @@ class Settlement:
         chosen: list[Effect] = []
         for effect in effects:
             try:
-                applied = effect.applied(outcome, disposition.goes)
+                chosen += effect.applied(outcome, disposition.goes)
             except Exception as error:  # noqa: BLE001 - raised by an extension; the outcome must be written
                 self._config.handle_error(error, {"context": f"an effect of the outcome: {effect.script.name}"})
-            else:
-                if applied is not None:
-                    chosen.append(applied)
         if not chosen:
             return disposition
         if disposition is not _DONE:

@@ -6,20 +6,28 @@ import asyncio
 import threading
 import time
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
 from offsider import Client, Config, current_job, job
 from offsider.config.installation import Installation
-from offsider.core.errors import UnknownBatch
+from offsider.core.errors import NoCapableWorker, UnknownBatch
+from offsider.core.outcome import Failed
 from offsider.ext.batches import Batch, Batches, current_batch, store
 from offsider.ext.concurrency_limits import ConcurrencyLimits, Limits, store as limits
 from offsider.ext.results import Results
 from offsider.inspector import DeadSet, Queue, RetrySet, ScheduledSet, Switches
 from offsider.inspector.job_filter import JobFilter
-from offsider.storage import working
+from offsider.storage import owners, working
 from offsider.storage.effects import EffectCalls, joined
+from offsider.storage.owners import Lists
+from offsider.storage.working import Entry, Owner
 from offsider.testing import RunningWorker
+from offsider.worker.alive.poison import PoisonPills
+from offsider.worker.run.switchboard import Switchboard
+from offsider.worker.scheduler import Scheduler
+from offsider.worker.settle.report import Reporter
 from tests.faults import FaultProxy
 from tests.waiting import wait_for
 
@@ -203,6 +211,79 @@ def test_a_kill_after_the_removal_of_a_member_loses_no_callback(
         remove(config)
     assert len(batch.status().dead_jids) == 1
     assert sorted(event for event, _ in pushed()) == ["complete", "death"]
+
+
+def run_by_a_worker_that_dies(config, monkeypatch, done):
+    """Run a worker that does nothing after it has written a disposition."""
+    monkeypatch.setattr(Reporter, "settled", lambda *_: None)
+    config.worker.queues = ["default"]
+    with RunningWorker(config):
+        wait_for(done)
+
+
+def by_a_switch(config, monkeypatch, delete):
+    Switches(config).drop("Member", delete=delete)
+    redis = Installation.of(config).redis
+    places = ("queue:default", "offsider:working:*")
+    run_by_a_worker_that_dies(config, monkeypatch, lambda: not any(redis.call("KEYS", place) for place in places))
+
+
+def as_stranded(config, monkeypatch):
+    """The admission of stranded jobs gives up; a `RunningWorker` has none, so that of switches acts for it."""
+    Switches(config).drop("Member")
+    monkeypatch.setattr(Switchboard, "judge", lambda *_: Failed(NoCapableWorker("nobody can run it, for 7 days")))
+    run_by_a_worker_that_dies(config, monkeypatch, lambda: len(DeadSet(config)))
+
+
+def as_a_poison_pill(config, monkeypatch):
+    redis, owner = Installation.of(config).redis, Owner("host:1:dddddddddddd", "default")
+    raw = redis.call(
+        "LMOVE", "queue:default", redis.keys.working(owner.identity, owner.capsule, "default"), "LEFT", "RIGHT"
+    )
+    owners.fence(redis, Lists(owner.identity, {"default": ("default",)}))
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(config.events, "emit", killed)
+    with pytest.raises(KeyboardInterrupt):
+        PoisonPills(config, redis).bury(Entry(owner, "default", raw), [owner.identity])
+
+
+def by_client_middleware(config, monkeypatch):
+    """The member is due, and client middleware cancels its push."""
+    redis = Installation.of(config).redis
+    redis.call("ZADD", "schedule", 1, redis.call("RPOP", "queue:default"))
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(config.events, "emit", killed)
+    config.client_middleware.add(lambda push, call_next: None)
+    with pytest.raises(KeyboardInterrupt):
+        Scheduler(config, redis, Client(config)).tick()
+
+
+WORKER_REMOVALS = {
+    "a switch": partial(by_a_switch, delete=False),
+    "a switch that deletes": partial(by_a_switch, delete=True),
+    "stranded": as_stranded,
+    "a poison pill": as_a_poison_pill,
+    "client middleware": by_client_middleware,
+}
+
+
+@pytest.mark.parametrize("remove", WORKER_REMOVALS.values(), ids=WORKER_REMOVALS)
+def test_a_worker_that_dies_after_it_removed_a_member_without_a_run_loses_no_callback_and_no_state(
+    config, client, member, watched, *, pushed, remove, monkeypatch
+):
+    config.use(Results())
+    with watched() as batch:
+        jid = client.push({"class": "Member", "args": ["succeed"], "track": True})
+    remove(config, monkeypatch)
+    assert batch.status().dead_jids == [jid]
+    assert sorted(event for event, _ in pushed()) == ["complete", "death"]
+    assert jid.status() in ("dead", "discarded")
 
 
 @pytest.mark.parametrize("how", ["kill", "delete"])

@@ -15,6 +15,7 @@ from offsider.ext.results import Results
 from offsider.ext.unique import Unique
 from offsider.inspector import DeadSet, Queue
 from offsider.testing.running_worker import RunningWorker
+from offsider.worker.settle.report import Reporter
 from tests.waiting import wait_for
 
 does = {}
@@ -147,6 +148,35 @@ def test_after_a_step_without_a_result_nothing_follows(config, jobs, error):
     status = flow.batch.status()
     assert [why for _, why in flow.batch.died()][-1].endswith("a step before it has no result")
     assert status.complete
+
+
+def test_a_worker_that_dies_after_the_outcome_of_a_step_without_a_result_has_counted_those_after_it(
+    config, jobs, monkeypatch
+):
+    def fail(_):
+        raise Discard("no use")
+
+    does["load"] = fail
+    flow = chain(jobs.load.call(1), jobs.clean.call(RESULT), jobs.mail.call(RESULT), config=config)
+    last = flow.enqueue()
+    monkeypatch.setattr(Reporter, "settled", lambda *_: None)
+    with RunningWorker(config):
+        wait_for(lambda: len(flow.batch.status().dead_jids) == 3)
+    assert last.status() == "dead"
+    assert flow.batch.status().complete
+
+
+def test_a_process_that_dies_after_the_removal_of_a_step_has_counted_those_after_it(config, jobs, monkeypatch):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    flow = chain(jobs.load.call(1), jobs.clean.call(RESULT), jobs.mail.call(RESULT), config=config)
+    last = flow.enqueue()
+    monkeypatch.setattr(config.events, "emit", killed)
+    with pytest.raises(KeyboardInterrupt):
+        Queue("default", config).clear()
+    assert len(flow.batch.status().dead_jids) == 3
+    assert last.status() == "dead"
 
 
 def test_retrying_a_dead_step_resumes_the_workflow(config, jobs, redis):

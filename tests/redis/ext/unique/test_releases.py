@@ -34,7 +34,7 @@ def end(config, payload, *, outcome=None, stopping=False, lost=False):
     """The end of a run: its effect, and the events it emits."""
     run = JobContext(payload, payload["queue"], is_stopping=lambda: stopping)
     effect = Releases(Installation.of(config)).effect(run, *held_by(payload))
-    (reply,) = run_alone(Installation.of(config).redis, [effect.applied(outcome or Succeeded(), "gone")])
+    (reply,) = run_alone(Installation.of(config).redis, effect.applied(outcome or Succeeded(), "gone"))
     if effect.done is not None:
         effect.done(None if lost else reply, outcome or Succeeded())
 
