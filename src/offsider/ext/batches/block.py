@@ -6,7 +6,9 @@
    already holds.
 3. A batch with an open block has no callbacks. Blocks of one batch that overlap share one `Opening`: the first that
    stores opens the batch, and the last that ends closes it.
-4. The token of an opening inside a job is the jid: a run that was killed leaves its block open, and the next run of the
+4. With ``after_commit``, blocks are stored after the commit. If a block around them raised before it, storing them
+   opens its batch, so that it is ended again then.
+5. The token of an opening inside a job is the jid: a run that was killed leaves its block open, and the next run of the
    job closes it. Children that it left open are deleted then, because the next run creates others (`runs`).
 """
 
@@ -141,6 +143,7 @@ class Block(Collector):
         self._pushes: list[Deferred] = []
         self._count = 0
         self._has_stored = False
+        self._raised = False
         self._lock = threading.Lock()
         self._collecting: AbstractContextManager[None] | None = None
         job, openings = current_job_or_none(), batch.here.shared.get(_Openings, _Openings)
@@ -205,7 +208,8 @@ class Block(Collector):
     def _stop_collecting(self, *error: Any) -> None:
         assert self._collecting is not None  # noqa: S101  # entered
         self._collecting.__exit__(*error)
-        for pushes in self._pushes if error[0] is not None else ():
+        self._raised = error[0] is not None
+        for pushes in self._pushes if self._raised else ():
             test_mode.waiting.discard(pushes)
 
     def _ending(self) -> tuple[AfterCommit | None, Callable[[], None]]:
@@ -219,11 +223,17 @@ class Block(Collector):
         """End a block that raised."""
         if self._has_stored:
             self._opening.abandon(self)
-            return
-        try:
-            self._opening.leave(self, raised=True)
-        except (RedisFailure, UnknownBatch) as error:  # the block's own error is raised
-            self.batch.config.handle_error(error, {"context": "closing a batch whose block raised"})
+        else:
+            try:
+                self._opening.leave(self, raised=True)
+            except (RedisFailure, UnknownBatch) as error:  # the block's own error is raised
+                self.batch.config.handle_error(error, {"context": "closing a batch whose block raised"})
+        self._undo_outer()
+
+    def _undo_outer(self) -> None:
+        """End the block around this one again, if it raised before the commit."""
+        if self._outer is not None and self._outer._raised:  # noqa: SLF001
+            self._outer._undo()  # noqa: SLF001
 
     def _storing(self, *, last: bool) -> Callable[[], None]:
         with self._lock:
@@ -231,6 +241,10 @@ class Block(Collector):
         return test_mode.bound(partial(self._store, pushes, last=last))
 
     def _store(self, pushes: Sequence[Deferred], *, last: bool) -> None:
+        if self._raised:  # after a flush that waits for the commit
+            for each in pushes:
+                test_mode.waiting.discard(each)
+            return
         self._opening.blocks.add(self)  # again, after a commit
         is_real = test_mode.current() is None
         try:
@@ -247,9 +261,11 @@ class Block(Collector):
             self._send(jobs, max((each.wait_replicas for each in pushes), default=0))
         except BaseException:
             self._opening.abandon(self)
+            self._undo_outer()
             raise
         if last:
             self._opening.leave(self)
+            self._undo_outer()
 
     def _check(self, jobs: Sequence[Prepared]) -> None:
         for server, job in {job.server: job for job in jobs}.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -168,6 +169,69 @@ def test_blocks_of_a_commit_are_closed_too(in_job, config, watched, client, *, p
         assert parent.children()[0].status().open_blocks == 0
 
     in_job(starts)
+
+
+def commit(waiting):
+    while waiting:
+        waiting.pop(0)()
+
+
+def test_a_commit_after_a_block_that_raised_stores_its_child_without_a_parent(
+    run, config, watched, make, client, *, raw_redis
+):
+    waiting = []
+    config.after_commit = waiting.append
+
+    def starts():
+        parent, child = watched(), make()
+        with suppress(LookupError), parent:
+            client.push(X)
+            with child:
+                client.push({**X, "queue": "inner"})
+            raise LookupError
+        commit(waiting)
+        assert (raw_redis.llen("queue:inner"), raw_redis.llen("queue:default")) == (1, 0)
+        assert child.status().open_blocks == 0
+        assert not raw_redis.exists(f"b-{parent.bid}")
+        assert not raw_redis.keys("b-*-open")
+
+    run(starts)
+
+
+def test_a_commit_after_a_block_of_a_stored_batch_raised_closes_the_batch(run, config, watched, make, client):
+    waiting = []
+    with watched() as parent:
+        client.push(X)
+    config.after_commit = waiting.append
+
+    def starts():
+        with suppress(LookupError), parent.jobs(), parent.jobs():
+            with make() as child:
+                client.push({**X, "queue": "inner"})
+            raise LookupError
+        commit(waiting)
+        assert parent.status().open_blocks == child.status().open_blocks == 0
+        assert [one.bid for one in parent.children()] == [child.bid]
+
+    run(starts)
+
+
+def test_a_commit_after_a_block_with_autoflush_raised_stores_none_of_its_jobs(run, config, make, client, raw_redis):
+    waiting = []
+    config.after_commit = waiting.append
+
+    def starts():
+        with make() as parent:
+            client.push({**X, "queue": "outer"})
+            with suppress(LookupError), make(autoflush=1):
+                client.push({**X, "queue": "inner"})
+                raise LookupError
+        commit(waiting)
+        assert (raw_redis.llen("queue:outer"), raw_redis.llen("queue:inner")) == (1, 0)
+        assert parent.status().open_blocks == 0
+        assert parent.children() == []
+
+    run(starts)
 
 
 # --------------------------------------------------------------------- blocks that raise after a child has ended
