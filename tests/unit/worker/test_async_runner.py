@@ -4,12 +4,13 @@ import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from contextvars import ContextVar
 
 import pytest
 
 from offsider.core.errors import Shutdown
+from offsider.worker.run import async_runner as module
 from offsider.worker.run.async_runner import AsyncRunner
 from tests.threads import hammering
 from tests.waiting import wait_for
@@ -255,6 +256,59 @@ def test_a_late_stop_or_limit_does_not_hit_the_next_coroutine(runner, late):
     over.set()
     rounds.wait(10)
     stopping.join(10)
+
+
+class LongWaits:
+    """Counts the waits for long coroutines, and lets a coroutine wait until its thread is in one."""
+
+    def __init__(self):
+        self.entered = 0
+
+    def __call__(self):
+        self.entered += 1
+        return nullcontext()
+
+    async def begins(self, earlier):
+        while self.entered == earlier:  # noqa: ASYNC110 - another thread changes it
+            await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+def waits():
+    return LongWaits()
+
+
+@pytest.fixture
+def counted(waits):
+    runner = AsyncRunner("counted-loop", waits)
+    yield runner
+    runner.stop()
+
+
+def test_after_a_long_run_the_thread_gives_up_its_seat_at_once(counted, waits, monkeypatch):
+    counted.run(waits.begins(0), name="Long")
+    monkeypatch.setattr(module, "SHORT_SECONDS", 60)
+    counted.run(waits.begins(1), name="Long")
+    assert counted.run(answer(1), name="Other") == 1
+    assert waits.entered == 2, "the length of one job's run says nothing about another job"
+
+
+def test_after_a_short_run_the_thread_keeps_its_seat(counted, waits, monkeypatch):
+    counted.run(waits.begins(0), name="Now short")
+    monkeypatch.setattr(module, "SHORT_SECONDS", 60)
+    assert [counted.run(answer(number), name="Now short") for number in range(3)] == [0, 1, 2]
+    assert waits.entered == 2, "only the first of the three expected a long run"
+
+
+def test_no_submitted_coroutine_is_left_behind(runner, threads):
+    """The loop is woken once for several coroutines; a thread that submits at that moment must not be missed."""
+
+    def run_many(first):
+        return [runner.run(answer(number)) for number in range(first, first + 300)]
+
+    with hammering():
+        results = [threads.submit(run_many, first) for first in range(0, 2400, 300)]
+        assert [number for result in results for number in result.result(60)] == list(range(2400))
 
 
 class Late(asyncio.CancelledError):

@@ -9,6 +9,7 @@ import pytest
 
 from offsider.worker.run import seats as module
 from offsider.worker.run.seats import Seats
+from tests.threads import hammering
 from tests.waiting import wait_for
 
 
@@ -122,6 +123,37 @@ def test_a_spare_thread_is_used_instead_of_a_new_one(threads):
     assert not threads(1, seats.give_up)
     spare.join(20)
     assert got == [True]
+
+
+def test_each_free_seat_wakes_one_spare_thread(threads):
+    """The last to arrive gets the seat, so that surplus threads end."""
+    seats = Seats(1, 10)
+    threads(1, seats.wait)
+    got: dict[int, bool] = {}
+    spare = [threading.Thread(target=lambda number=number: got.update({number: seats.wait()})) for number in (1, 2)]
+    for number, thread in enumerate(spare, 1):
+        thread.start()
+        wait_for(lambda number=number: len(seats._spare) == number)
+    assert not threads(1, seats.give_up)
+    for thread in spare:
+        thread.join(20)
+    assert got == {1: False, 2: True}
+
+
+def test_a_seat_given_at_the_end_of_the_wait_is_taken(threads, monkeypatch):
+    """The spare thread's wait ends just before it gets the seat: nobody else may get it, so it must not end."""
+    monkeypatch.setattr(module, "SPARE_SECONDS", 0.0)
+    seats = Seats(1, 10)
+    threads(1, seats.wait)
+    got = []
+    with hammering():
+        for _ in range(300):
+            spare = threading.Thread(target=lambda: got.append(seats.wait() and (seats.leave() or True)))
+            spare.start()
+            threads(1, seats.leave)
+            spare.join(20)
+            assert threads(1, seats.wait), "no seat was lost"
+    assert len(got) == 300
 
 
 def test_after_the_close_spare_threads_end_and_seats_stay_where_they_are(threads):

@@ -1,7 +1,8 @@
 """The event loop of a capsule, on which its ``async def`` jobs run.
 
-A processor's thread submits a coroutine to the loop and waits for it. So middleware, context, outcome and settling
-are the same for both kinds of jobs, and the cancellation of a job cannot interrupt the worker's bookkeeping.
+A processor's thread submits a coroutine to the loop and waits for it, asleep on a lock that the loop releases. So
+middleware, context, outcome and settling are the same for both kinds of jobs, and the cancellation of a job cannot
+interrupt the worker's bookkeeping.
 
 A time limit is raised at the job's ``await``. The task is cancelled, and before the CancelledError enters the coroutine
 it is replaced with the error of the limit, which is a CancelledError too. So the job may catch either, and asyncio
@@ -13,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
 from typing import Any, NoReturn
@@ -23,7 +25,7 @@ from offsider.core.errors import Shutdown
 from offsider.runtime.context import current_job_or_none
 from offsider.runtime.forks import came_back, here
 
-#: A thread that waits longer than this for a coroutine gives up its seat.
+#: A thread that waits longer than this for a coroutine gives up its seat. At the job's next run it does so at once.
 SHORT_SECONDS = 0.005
 
 
@@ -34,8 +36,12 @@ class _Call:
         self._steps = _Steps(coroutine, self._limit_that_lands if limited else None)
         # The coroutine runs with the job's context variables: current_job and the log context.
         self._context = contextvars.copy_context()
-        self.done: Future[Any] = Future()
+        #: The loop releases it at the end of the coroutine.
+        self.running = threading.Lock()
+        self.running.acquire()
         self.task: asyncio.Task[Any] | None = None
+        self.result: Any = None
+        self.error: BaseException | None = None
         #: Other threads set `interrupted` and `limit`; only the loop uses the other attributes.
         self.interrupted = False
         self.limit: Callable[[], BaseException] | None = None
@@ -51,13 +57,12 @@ class _Call:
             self.task.cancel()
 
     def _end(self, task: asyncio.Task[Any]) -> None:
-        error = _cancellation_of(task) if task.cancelled() else task.exception()
-        if error is None:
-            self.done.set_result(task.result())
-        elif self.interrupted and _caused_by_cancellation(error):
-            self.done.set_exception(Shutdown())
-        else:
-            self.done.set_exception(error)
+        self.error = _cancellation_of(task) if task.cancelled() else task.exception()
+        if self.error is None:
+            self.result = task.result()
+        elif self.interrupted and _caused_by_cancellation(self.error):
+            self.error = Shutdown()
+        self.running.release()
 
     def _limit_that_lands(self) -> BaseException | None:
         make, self.limit = self.limit, None
@@ -73,8 +78,7 @@ class AsyncRunner:
 
     Args:
         name: name of the thread.
-        long_wait: returns a context manager; a processor's thread enters it when it has waited for a coroutine for
-            longer than SHORT_SECONDS.
+        long_wait: returns a context manager, in which a processor's thread waits for a long coroutine.
     """
 
     def __init__(self, name: str, long_wait: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
@@ -85,11 +89,17 @@ class AsyncRunner:
         self._thread: threading.Thread | None = None
         #: By the ident of the waiting thread.
         self._calls: dict[int, _Call] = {}
+        #: Names of the jobs whose last run was long.
+        self._long: set[str] = set()
+        #: Calls that the loop has not begun yet. Waking the loop takes a system call, so one call wakes it for all.
+        self._submitted: deque[_Call] = deque()
+        self._woken = False
 
-    def run(self, coroutine: Coroutine[Any, Any, Any], *, limited: bool = False) -> Any:
+    def run(self, coroutine: Coroutine[Any, Any, Any], *, name: str = "", limited: bool = False) -> Any:
         """Run a coroutine to its end and return its result; called by a processor's thread.
 
         Args:
+            name: the job. The length of its last run decides whether the thread gives up its seat at once.
             limited: whether the job has a time limit, so that `limit` may be called for it.
 
         Raises:
@@ -99,13 +109,35 @@ class AsyncRunner:
         thread_id, call = threading.get_ident(), _Call(coroutine, limited=limited)
         self._calls[thread_id] = call
         try:
-            loop.call_soon_threadsafe(call.begin)
-            with suppress(TimeoutError):  # of this wait, or of the job: the latter is raised again below
-                return call.done.result(SHORT_SECONDS)
-            with nullcontext() if call.done.done() else self._long_wait():
-                return call.done.result()
+            self._submit(loop, call)
+            long = name in self._long
+            if long or not call.running.acquire(timeout=SHORT_SECONDS):
+                self._long.add(name)
+                started = time.monotonic()
+                with self._long_wait():
+                    call.running.acquire()
+                if long and time.monotonic() - started < SHORT_SECONDS:
+                    self._long.discard(name)
         finally:
             del self._calls[thread_id]
+        if call.error is not None:
+            raise call.error
+        return call.result
+
+    def _submit(self, loop: asyncio.AbstractEventLoop, call: _Call) -> None:
+        self._submitted.append(call)  # first: `_begin_all` takes the calls after it has reset `_woken`
+        if not self._woken:
+            try:
+                self._woken = True
+                loop.call_soon_threadsafe(self._begin_all)
+            except BaseException:  # the error of a stop or of a time limit may be raised in this thread
+                self._woken = False
+                raise
+
+    def _begin_all(self) -> None:
+        self._woken = False
+        while self._submitted:
+            self._submitted.popleft().begin()
 
     def cancel(self, thread_id: int) -> bool:
         """Cancel the coroutine that a thread waits for, at its next ``await``; False if there is none."""
@@ -155,9 +187,12 @@ class AsyncRunner:
             thread.join(timeout=0.2)
 
     def _ready(self) -> asyncio.AbstractEventLoop:
+        if (loop := self._loop) is not None:
+            return loop
         with self._lock:
             if self._loop is None:
                 started = threading.Event()
+                self._woken = False
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
                     target=self._serve, args=(self._loop, started), name=self._name, daemon=True

@@ -253,11 +253,14 @@ class Executor:
             try:
                 result = declared.perform(instance, args, kwargs)
                 if isinstance(result, CoroutineType):
-                    result = self._async_runner.run(job.wrapped(cast("Coroutine[Any, Any, Any]", result)))
+                    result = self._await(job, cast("Coroutine[Any, Any, Any]", result))
             finally:
                 if here.stray:  # the child must exit before worker code or middleware runs in it
                     came_back(job.jid, job.name)
         return result
+
+    def _await(self, job: JobContext, coroutine: Coroutine[Any, Any, Any], *, limited: bool = False) -> object:
+        return self._async_runner.run(job.wrapped(coroutine), name=job.name, limited=limited)
 
     def _perform_within(self, limits: Limits, job: JobContext, perform: Callable[[], object]) -> object:
         time_limits, unit = cast("TimeLimits", self._time_limits), cast("UnitOfWork", self._unit)
@@ -272,7 +275,7 @@ class Executor:
             with self.window:
                 result = perform()
                 if isinstance(result, CoroutineType):
-                    result = self._async_runner.run(job.wrapped(cast("Coroutine[Any, Any, Any]", result)), limited=True)
+                    result = self._await(job, cast("Coroutine[Any, Any, Any]", result), limited=True)
         finally:
             if here.stray:
                 came_back(job.jid, job.name)

@@ -8,6 +8,9 @@ for both kinds of jobs: each claimed job has a seat.
    takes a coroutine seat. With all coroutine seats taken the thread keeps its thread seat until one is free.
 2. `take_back`: the coroutine has ended. Without a free thread seat the thread settles its job and becomes spare.
 3. `wait`: before each job. A spare thread ends after a second without a seat.
+
+A spare thread sleeps on a lock of its own. A free seat goes to the thread that became spare last: it is assigned to
+that thread before the thread wakes, so that only one thread wakes, and at once finds its seat.
 """
 
 from __future__ import annotations
@@ -34,12 +37,13 @@ class Seats:
     def __init__(self, threads: int, coroutines: int) -> None:
         self._free = threads
         self._most_coroutines = coroutines
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self.seated: set[int] = set()
         self._in_coroutine: set[int] = set()
         #: Those that have a thread seat and wait for a coroutine, because all coroutine seats are taken.
         self._crowded: set[int] = set()
-        self._spare = 0
+        #: Spare threads in order of arrival, each with the lock it waits for. A seat is free only if there is none.
+        self._spare: dict[int, threading.Lock] = {}
         self._closed = False
 
     @property
@@ -56,56 +60,62 @@ class Seats:
         ident = threading.get_ident()
         if ident in self.seated:
             return True
-        with self._changed:
+        with self._lock:
             self._in_coroutine.discard(ident)
             self._relieve()
-            self._spare += 1
-            try:
-                self._changed.wait_for(lambda: self._free or self._closed, SPARE_SECONDS)
-            finally:
-                self._spare -= 1
-            return self._closed or self._take(ident)
+            if self._closed or self._take(ident):
+                self._hand_out()
+                return True
+            turn = self._spare[ident] = threading.Lock()
+            turn.acquire()
+        if turn.acquire(timeout=SPARE_SECONDS):
+            return True
+        with self._lock:
+            return self._spare.pop(ident, None) is None  # it got a seat just now
 
     def give_up(self) -> bool:
         """Give up the thread seat for a coroutine seat, if one is free; True if another thread has to be started."""
         ident = threading.get_ident()
-        with self._changed:
+        with self._lock:
             if not self._closed and ident in self.seated:
                 self._crowded.add(ident)
                 self._relieve()
-            return self._spare < self._free and ident in self._in_coroutine
+                self._hand_out()
+            return self._free > 0 and ident in self._in_coroutine
 
     def take_back(self) -> bool:
         """Give up the coroutine seat for a thread seat, if one is free; True if another thread has to be started."""
         ident = threading.get_ident()
-        with self._changed:
+        with self._lock:
             self._crowded.discard(ident)
             if self._closed or ident not in self._in_coroutine or not (self._free or self._crowded):
                 return False
             self._in_coroutine.remove(ident)
             self._relieve()
             self._take(ident)
-            return self._spare < self._free
+            self._hand_out()
+            return self._free > 0
 
     def leave(self) -> None:
         """Give up any seat: the thread ends."""
         ident = threading.get_ident()
-        with self._changed:
+        with self._lock:
             self._in_coroutine.discard(ident)
             self._crowded.discard(ident)
             if ident in self.seated:
                 self.seated.remove(ident)
                 self._free += 1
-                self._changed.notify()
             self._relieve()
+            self._hand_out()
 
     def close(self) -> None:
         """Threads keep their seats from now on. Call it when the fetcher is quiet: it ends threads, and the last one
         has acknowledgements to write.
         """
-        with self._changed:
+        with self._lock:
             self._closed = True
-            self._changed.notify_all()
+            while self._spare:
+                self._spare.popitem()[1].release()
 
     def _relieve(self) -> None:
         """Move crowded threads to free coroutine seats, which frees their thread seats."""
@@ -114,7 +124,6 @@ class Seats:
             self.seated.remove(ident)
             self._in_coroutine.add(ident)
             self._free += 1
-            self._changed.notify()
 
     def _take(self, ident: int) -> bool:
         if self._closed or not self._free:
@@ -122,3 +131,10 @@ class Seats:
         self._free -= 1
         self.seated.add(ident)
         return True
+
+    def _hand_out(self) -> None:
+        """Give free thread seats to spare threads, and wake these."""
+        while self._free and self._spare:
+            ident, turn = self._spare.popitem()
+            self._take(ident)
+            turn.release()
