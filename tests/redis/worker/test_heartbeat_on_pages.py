@@ -179,6 +179,7 @@ def test_a_process_that_drains_a_full_server_stays_visible_and_receives_signals(
         beating.work_state.count(failed=False)
         beating.tick()
         assert client.hget(beating.identity, "busy") == b"0"
+        beating.heartbeat.take_signal()
         assert beating.signals == ["TSTP"]
         assert beating.heard == ["heartbeat", "beat"]
         client.config_set("maxmemory", 0)
