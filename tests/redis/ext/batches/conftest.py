@@ -93,3 +93,15 @@ def member(declared):
             raise Reschedule(600)
 
     return act
+
+
+@pytest.fixture
+def empty(make):
+    """Makes a batch without members, which has succeeded."""
+
+    def empty(**options):
+        with make(**options) as batch:
+            pass
+        return batch.bid
+
+    return empty

@@ -18,18 +18,6 @@ def batches(config):
 
 
 @pytest.fixture
-def empty(make):
-    """Makes a batch without members, which has succeeded."""
-
-    def empty(**options):
-        with make(**options) as batch:
-            pass
-        return batch.bid
-
-    return empty
-
-
-@pytest.fixture
 def many(redis, raw_redis):
     """Stores batches as their script does: every hundredth has the tag ``rare``."""
     bids = [f"bid{number:04}" for number in range(STORED)]

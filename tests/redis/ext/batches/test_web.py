@@ -43,18 +43,6 @@ def listed(ask):
     return listed
 
 
-@pytest.fixture
-def empty(make):
-    """Makes a batch without members."""
-
-    def empty(**options):
-        with make(**options) as batch:
-            pass
-        return batch.bid
-
-    return empty
-
-
 def test_batches_are_listed_and_have_a_page_with_their_tree_members_and_callbacks(ask, watched, client, tell):
     with watched(description="<b>import</b>", tags=["nightly"]) as parent, watched(description="part") as child:
         jids = [client.push(X) for _ in range(3)]
