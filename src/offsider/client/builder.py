@@ -170,6 +170,7 @@ def _place_time(payload: dict[str, Any], now: float) -> None:
 
 
 def check_keys(payload: Mapping[str, Any]) -> None:
+    """Raise InvalidJob if a key of the payload is not a string."""
     if {*map(type, payload)} == _TEXT:  # most payloads
         return
     odd = [key for key in cast("Mapping[object, Any]", payload) if not isinstance(key, str)]
@@ -178,6 +179,7 @@ def check_keys(payload: Mapping[str, Any]) -> None:
 
 
 def check_shape(payload: dict[str, Any]) -> None:
+    """Raise InvalidJob for a value of the wrong type; replace the name of a log level by its stored form."""
     wrong = wrong_shape(payload)
     if wrong:
         raise InvalidJob(f"{payload.get('class')}: {wrong}")
