@@ -33,10 +33,10 @@ def main() -> int:
         contestants = chosen(options.only)
         programs = {one.name: programs_of(one) for one in contestants}
         usual = QUICK if options.quick else FULL
-        wanted = {"repeats": options.repeats, "run_seconds": options.seconds}
+        wanted = {"repeats": options.repeats, "run_seconds": options.seconds, "rtt_ms": options.rtt}
         scale = replace(usual, **{name: value for name, value in wanted.items() if value})
         with Server() as server:
-            surroundings = page.about(server.version, versions(contestants))
+            surroundings = page.about(server.version, versions(contestants), options.rtt)
         started = time.monotonic()
         tournament = Tournament(contestants, programs, chosen_tests(options.tests), scale)
         with suppress(KeyboardInterrupt):  # report the samples measured so far
@@ -70,6 +70,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, help=f"default {FULL.repeats}, quick {QUICK.repeats}")
     seconds = f"duration of a run; default {FULL.run_seconds:g}, quick {QUICK.run_seconds:g}"
     parser.add_argument("--seconds", type=float, help=seconds)
+    parser.add_argument("--rtt", type=float, metavar="MS", help="add this round trip between clients and server")
     parser.add_argument("--quick", action="store_true", help="fewer repeats of shorter runs: about ten minutes in all")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample to a file")
     parser.add_argument("--load", type=Path, metavar="FILE", help="read samples from a --json file, measure nothing")

@@ -47,7 +47,7 @@ def bars(rows: Rows) -> list[Bar]:
         return max(_known(rows.value(test, name, "rate") for test in tests for name in PYTHON), default=None)
 
     return [
-        Bar("no-op, one process: times Ruby's", _ratio(ours("drain"), ruby("drain")), 6),
+        Bar("no-op, one process: times Ruby's", _ratio(ours("drain"), ruby("drain")), 8),
         Bar("no-op, one process: times the fastest Python rival's", _ratio(ours("drain"), fastest("drain")), 15),
         Bar(
             "no-op, pinned: times the best row of any Python rival, pinned or not",
@@ -55,16 +55,23 @@ def bars(rows: Rows) -> list[Bar]:
             8,
         ),
         Bar("no-op, job log at INFO: times Ruby's with its default log", _ratio(ours("log"), ruby("log")), 5),
-        Bar("CPU of the worker for a no-op, us", ours("drain", "worker_us"), 12, is_most=True),
+        Bar("CPU of the worker for a no-op, us", ours("drain", "worker_us"), 9, is_most=True),
         Bar("two processes: times one", _ratio(ours("drain2"), ours("drain")), 1.6),
         Bar("10 ms at concurrency 100: share of 10,000/s", _ratio(ours("sleep100"), 10_000), 0.92),
         Bar("pushed one by one: times Ruby's", _ratio(ours("push"), ruby("push")), 1),
         Bar("pushed one by one: times the fastest Python rival's", _ratio(ours("push"), fastest("push")), 1),
+        Bar("pushed by a coroutine: share of a thread's rate", _ratio(ours("apush"), ours("push")), 0.8),
         Bar("pushed in bulk: times Ruby's", _ratio(ours("bulk"), ruby("bulk")), 1.5),
         Bar(
             "from push to start, p50: times Ruby's",
             _ratio(ours("latency", "p50"), ruby("latency", "p50")),
             1,
+            is_most=True,
+        ),
+        Bar(
+            "from push to start, p99: times Ruby's",
+            _ratio(ours("latency", "p99"), ruby("latency", "p99")),
+            0.5,
             is_most=True,
         ),
         Bar(f"not run {patience(rows)} after kill -9", ours("kill", "lost"), 0, is_most=True),

@@ -35,7 +35,7 @@ class Bench:
     Attributes:
         programs: the folder of the contestant's programs.
         folder: the run's files.
-        proxy: between workers and server, if any; producers connect to the server directly.
+        proxy: between workers and server, if any; a producer uses it only in a test of pushes.
     """
 
     contestant: Contestant
@@ -44,22 +44,28 @@ class Bench:
     server: Server
     proxy: DelayProxy | None = None
 
+    @property
+    def reached(self) -> str:
+        """The URL by which workers reach the server."""
+        return self.server.url if self.proxy is None else self.proxy.url
+
     def ledger(self, count: int) -> Ledger:
         return Ledger(self.folder / "slots", count)
 
     def workers(self, ledger: Ledger, *, concurrency: int, job_ms: float = 0, log: str = "warn") -> Workers:
         slots = concurrency if not self.contestant.runs_one or job_ms else 1
-        url = self.server.url if self.proxy is None else self.proxy.url
-        return Workers(self.contestant, self.programs, url, ledger.path, concurrency=slots, job_ms=job_ms, log=log)
+        return Workers(
+            self.contestant, self.programs, self.reached, ledger.path, concurrency=slots, job_ms=job_ms, log=log
+        )
 
     def look(self, workers: Workers) -> Look:
         """Return the CPU time that workers, server and proxy have used so far."""
         return look(workers.pids, self.server.pid, proxy=self.proxy.pid if self.proxy is not None else 0)
 
-    def produce(self, ledger: Ledger, *words: str) -> Mapping[str, float]:
-        """Run the producer and return its figures. Raises Broken."""
+    def produce(self, ledger: Ledger, *words: str, url: str | None = None) -> Mapping[str, float]:
+        """Run the producer and return its figures; ``url`` if it does not connect directly. Raises Broken."""
         command = [str(part) for part in self.contestant.drive(self.programs)]
-        environ = self.contestant.surroundings(self.server.url, ledger.path)
+        environ = self.contestant.surroundings(url or self.server.url, ledger.path)
         ended = subprocess.run(
             [*command, *words],
             env=environ,

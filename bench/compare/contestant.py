@@ -24,6 +24,7 @@ class Contestant:
         requirements: pinned requirements; empty for a program that must be installed on the machine.
         environ: environment variables of worker and producer.
         has_bulk: its app has ``push_bulk``.
+        has_async_push: its app has ``apush`` beside ``push``, for programs with an event loop.
         runs_one: a process runs one job at a time, so that concurrency is a number of processes.
         gap_ms: pause between two pushes in latency tests.
         swarm: the command of several worker processes under one supervisor, also given their number; default: one
@@ -42,6 +43,7 @@ class Contestant:
     requirements: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict[str, str])
     has_bulk: bool = False
+    has_async_push: bool = False
     runs_one: bool = False
     gap_ms: float = 10
     swarm: Callable[[Path, int, int], Sequence[str | Path]] | None = None

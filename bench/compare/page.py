@@ -30,8 +30,8 @@ PANELS = (
 )
 
 
-def about(redis_version: str, versions: Mapping[str, str]) -> dict[str, Any]:
-    """Return the conditions of the run: date, machine, and versions."""
+def about(redis_version: str, versions: Mapping[str, str], rtt_ms: float | None = None) -> dict[str, Any]:
+    """Return the conditions of the run: date, machine, versions, and the round trip to the server."""
     return {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "python": platform.python_version(),
@@ -39,6 +39,7 @@ def about(redis_version: str, versions: Mapping[str, str]) -> dict[str, Any]:
         "cpus": len(_cpus()),
         "cpu": next(iter(_cpus()), "an unknown CPU"),
         "versions": dict(versions),
+        "rtt_ms": rtt_ms,
     }
 
 
@@ -70,9 +71,11 @@ def report(surroundings: Mapping[str, Any], rows: Rows, contestants: Sequence[Co
 
 def _introduction(surroundings: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in surroundings["versions"].items())
+    rtt_ms = surroundings.get("rtt_ms")
+    distance = "" if rtt_ms is None else f", {rtt_ms:g} ms of round trip away"
     return (
         f"{surroundings['date']}, {surroundings['cpus']} CPUs ({surroundings['cpu']}), "
-        f"CPython {surroundings['python']}, Redis {surroundings['redis']} on loopback without persistence; {versions}. "
+        f"CPython {surroundings['python']}, Redis {surroundings['redis']} on loopback without persistence{distance}; {versions}. "
         "Medians, with the range of the repeats; log level WARN, except in the INFO column. "
         "`~` marks a figure that other programs disturbed in each repeat."
     )

@@ -21,6 +21,7 @@ class Scale:
     Attributes:
         run_seconds: target duration of a run.
         few: repeats of the tests in ``rare``, which take long or hardly vary.
+        rtt_ms: a proxy adds this round trip between worker or producer and server; None without a proxy.
     """
 
     repeats: int
@@ -31,6 +32,7 @@ class Scale:
     idle_seconds: float
     patience_seconds: float
     extra_rounds: int
+    rtt_ms: float | None = None
 
 
 QUICK = Scale(
@@ -81,7 +83,7 @@ def _drain(
     contestant: Contestant,
     programs: Path,
     jobs: int,
-    _scale: Scale,
+    scale: Scale,
     *,
     concurrency: int = 10,
     processes: int = 1,
@@ -98,23 +100,24 @@ def _drain(
         job_ms=job_ms,
         pinned=pinned,
         log=log,
+        rtt_ms=scale.rtt_ms,
     )
 
 
-def _push(word: str, contestant: Contestant, programs: Path, jobs: int, _scale: Scale) -> Figures:
-    return runs.push(contestant, programs, jobs=jobs, word=word)
+def _push(word: str, contestant: Contestant, programs: Path, jobs: int, scale: Scale) -> Figures:
+    return runs.push(contestant, programs, jobs=jobs, word=word, rtt_ms=scale.rtt_ms)
 
 
 def _latency(contestant: Contestant, programs: Path, _jobs: int, scale: Scale) -> Figures:
-    return runs.latency(contestant, programs, pushes=scale.pushes)
+    return runs.latency(contestant, programs, pushes=scale.pushes, rtt_ms=scale.rtt_ms)
 
 
 def _memory(contestant: Contestant, programs: Path, _jobs: int, scale: Scale) -> Figures:
-    return runs.memory(contestant, programs, seconds=scale.idle_seconds)
+    return runs.memory(contestant, programs, seconds=scale.idle_seconds, rtt_ms=scale.rtt_ms)
 
 
 def _kill(contestant: Contestant, programs: Path, _jobs: int, scale: Scale) -> Figures:
-    return runs.kill(contestant, programs, patience_seconds=scale.patience_seconds)
+    return runs.kill(contestant, programs, patience_seconds=scale.patience_seconds, rtt_ms=scale.rtt_ms)
 
 
 TESTS = (
@@ -148,6 +151,13 @@ TESTS = (
         applies=lambda one: not one.runs_one,
     ),
     Test("push", "pushed one by one", partial(_push, "push"), rate=lambda _one: 3_000),
+    Test(
+        "apush",
+        "pushed one by one, by a coroutine",
+        partial(_push, "apush"),
+        rate=lambda _one: 3_000,
+        applies=lambda one: one.has_async_push,
+    ),
     Test(
         "bulk",
         "pushed in bulk",

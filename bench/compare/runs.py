@@ -75,11 +75,13 @@ def _ended_after(ledger: Ledger, before: Look) -> int:
     return max(1, sum(run.end > before.at_ns for run in ledger.runs()))
 
 
-def push(contestant: Contestant, programs: Path, *, jobs: int, word: str = "push") -> Figures:
+def push(
+    contestant: Contestant, programs: Path, *, jobs: int, word: str = "push", rtt_ms: float | None = None
+) -> Figures:
     """Push with one producer: measure jobs/s, its CPU, and the server's commands per job."""
-    with bench(contestant, programs) as place:
+    with bench(contestant, programs, rtt_ms=rtt_ms) as place:
         counted, before = place.server.counters(), look([], place.server.pid)
-        figures = place.produce(place.ledger(jobs + 100), word, str(jobs))
+        figures = place.produce(place.ledger(jobs + 100), word, str(jobs), url=place.reached)
         after, counts = look([], place.server.pid), place.server.counters()
         return {
             **figures,
@@ -108,14 +110,14 @@ def latency(contestant: Contestant, programs: Path, *, pushes: int, rtt_ms: floa
         return {"p50": quantile(paced, 0.5), "p99": quantile(paced, 0.99), "silence": lags[-1], "others": others}
 
 
-def memory(contestant: Contestant, programs: Path, *, seconds: float) -> Figures:
+def memory(contestant: Contestant, programs: Path, *, seconds: float, rtt_ms: float | None = None) -> Figures:
     """Measure the server's memory for queued jobs; then, on another server, the cost of an idle worker."""
     queued = QUEUED if contestant.has_bulk else QUEUED // 5
     with bench(contestant, programs) as place:
         empty = place.server.counters()["memory"]
         place.produce(place.ledger(queued), "fill", str(queued))
         full = place.server.counters()["memory"]
-    with bench(contestant, programs) as place:
+    with bench(contestant, programs, rtt_ms=rtt_ms) as place:
         ledger = place.ledger(1)
         with place.workers(ledger, concurrency=10) as workers:
             workers.start()
@@ -145,9 +147,9 @@ def _cpu(processes: list[int]) -> float:
     return sum(cpu_seconds(pid) for pid in processes)
 
 
-def kill(contestant: Contestant, programs: Path, *, patience_seconds: float) -> Figures:
+def kill(contestant: Contestant, programs: Path, *, patience_seconds: float, rtt_ms: float | None = None) -> Figures:
     """Kill a worker with all its processes while it runs jobs, start a new one, and count jobs by result."""
-    with bench(contestant, programs) as place:
+    with bench(contestant, programs, rtt_ms=rtt_ms) as place:
         ledger = place.ledger(KILL_JOBS)
         place.produce(ledger, "fill", str(KILL_JOBS))
         concurrency = 1 if contestant.runs_one else 10

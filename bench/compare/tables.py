@@ -70,6 +70,7 @@ TABLES: tuple[tuple[str, tuple[Column, ...]], ...] = (
             figure("push", "rate", "one by one"),
             figure("push", "producer_cpu_us", "CPU of the producer, us", 1),
             figure("push", "commands", "commands", 1),
+            figure("apush", "rate", "one by one, by a coroutine"),
             figure("bulk", "rate", "in bulk"),
         ),
     ),

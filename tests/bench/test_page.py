@@ -40,6 +40,12 @@ def test_the_report_has_machine_figures_settings_and_bars():
         assert part in text
 
 
+def test_the_report_names_the_round_trip_of_the_run():
+    assert "on loopback without persistence, 0.5 ms of round trip away;" in report(
+        ABOUT | {"rtt_ms": 0.5}, Rows(SAMPLES), CONTESTANTS
+    )
+
+
 def test_the_readme_gets_a_heading_medians_and_a_link_to_all_figures():
     text = short(ABOUT, Rows(SAMPLES), CONTESTANTS)
     for part in ("## Speed", "| offsider | ~50,000 |", "(docs/internals/performance.md#beside-others)"):

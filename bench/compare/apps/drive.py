@@ -2,6 +2,7 @@
 
 python drive.py APP fill N             as fast as it can
 python drive.py APP push N             one by one, timed
+python drive.py APP apush N            one by one, by a coroutine, timed
 python drive.py APP bulk N             in bulk, timed
 python drive.py APP latency N GAP_MS   with a gap before each; the last one after 3 s of silence
 """
@@ -73,8 +74,8 @@ def main() -> None:
         push(paced(count, float(sys.argv[4]) / 1000))
     else:
         timer = Timer(count)
-        if word == "push":
-            push(iter(timer))
+        if word in {"push", "apush"}:
+            getattr(app, word)(iter(timer))
         else:
             push_bulk(iter(range(WARM)))
             timer.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 
@@ -22,6 +23,14 @@ def noop(number: int, *rest: object) -> None:
 def push(numbers: Iterator[int]) -> None:
     for number in numbers:
         noop.enqueue(number, "two", 3)
+
+
+def apush(numbers: Iterator[int]) -> None:
+    async def push_all() -> None:
+        for number in numbers:
+            await noop.aenqueue(number, "two", 3)
+
+    asyncio.run(push_all())
 
 
 def push_bulk(numbers: Iterator[int]) -> None:

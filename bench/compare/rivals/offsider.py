@@ -26,6 +26,7 @@ CONTESTANTS = (
         settings="threads, the defaults; two processes with --processes 2, unless each is pinned",
         safety="acknowledged after the job; another process takes over from a dead one",
         has_bulk=True,
+        has_async_push=True,
         default_log=True,
     ),
 )
