@@ -55,7 +55,9 @@ from offsider.logs.setup import describe, logger
 from offsider.logs.structured import loggable
 
 DEFAULT = "default"
-#: Key of an error handler's context: what happens to the failed job next.
+#: Keys of an error handler's context: what the worker did when the error was raised, and what happens to the failed
+#: job next.
+DOING = "context"
 NEXT = "next"
 
 
@@ -262,8 +264,10 @@ class Config(Hooks):
         # The structured line of the end of the run has the error already.
         traced = in_full or (then is not None and self.log.format != "structured")
         # Log handlers and formatters must not see job arguments; an error handler receives the whole payload.
-        fields = loggable({key: value for key, value in context.items() if key != NEXT}, arguments=self.log.arguments)
-        message = describe(error) if then is None else f"failed ({then}): {describe(error)}"
+        own = {key: value for key, value in context.items() if key not in (DOING, NEXT)}
+        fields = loggable(own, arguments=self.log.arguments)
+        parts = [context.get(DOING), None if then is None else f"failed ({then})", describe(error)]
+        message = ": ".join(str(part) for part in parts if part)
         extra = {"fields": fields, "folded": then is not None and not is_debug}
         logger.warning("%s", message, extra=extra, exc_info=error if traced else None)
 

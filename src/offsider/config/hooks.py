@@ -242,6 +242,16 @@ class Hooks:
                 with suppress(Exception):  # the log may have caused the error
                     logger.exception("an error handler failed while it reported %s", describe(error))
 
+    def call_death_handlers(self, payload: JobPayload, error: BaseException | None) -> None:
+        """Call every death handler for a job that will not be retried. An error of a handler is reported."""
+        for handler in self.death_handlers:
+            try:
+                forks.call(handler, payload, error, job=payload)
+            except KeyboardInterrupt:  # Ctrl-C in a console that kills jobs
+                raise
+            except BaseException as own:  # noqa: BLE001 - a broken handler must not keep the others from being called
+                self.handle_error(own, {"context": "calling a death handler", "job": payload})
+
     @property
     def frozen(self) -> bool:
         """Whether the configuration refuses changes: `freeze` was called."""

@@ -394,18 +394,11 @@ class JobSet(CountedByScan):
                 removed = JobRemoved(entry.raw, self.name, how, self._here.server)
                 self._here.config.events.emit("job_removed", removed)
                 if how == "kill" and entry.payload is not None:
-                    self._call_death_handlers(readable(entry.payload), JobKilled(reason))
+                    self._here.config.call_death_handlers(readable(entry.payload), JobKilled(reason))
         if how == "delete":
             jids = (entry.jid for entry, has_gone in zip(batch, gone, strict=True) if has_gone)
             attempts.forget(self._redis, [jid for jid in jids if jid])
         return [MoveResult.DONE if has_gone else MoveResult.GONE for has_gone in gone]
-
-    def _call_death_handlers(self, payload: JobPayload, killed: JobKilled) -> None:
-        for handler in self._here.config.death_handlers:
-            try:
-                handler(payload, killed)
-            except Exception as error:  # noqa: BLE001 - a broken handler must not block the others
-                self._here.config.handle_error(error, {"context": "a death handler", "job": payload})
 
 
 def retried(raw: bytes) -> JobPayload:

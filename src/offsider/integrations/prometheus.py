@@ -42,5 +42,5 @@ class OffsiderCollector(Collector):
         try:
             return [metric_of(family) for family in read_families(here)]
         except RedisFailure as error:
-            here.config.handle_error(error, {"context": "a scrape of the metrics"})
+            here.config.handle_error(error, {"context": "answering a scrape of the metrics"})
             return ()

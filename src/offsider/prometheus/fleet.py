@@ -55,7 +55,7 @@ def _extensions(here: Installation) -> Iterator[Family]:
         try:
             yield from read(here)
         except RedisFailure as error:  # the failure of one extension must not hide the other metrics
-            here.config.handle_error(error, {"context": "metrics of an extension"})
+            here.config.handle_error(error, {"context": "reading the metrics of an extension"})
 
 
 def _totals(here: Installation, stats: Stats) -> Iterator[Family]:

@@ -324,7 +324,7 @@ class Heartbeat(LoopService):
             told = dict(field())
             json.dumps(told)
         except Exception as error:  # noqa: BLE001 - a failing extension must not hide the process
-            self._config.handle_error(error, {"context": "fields for the process's info"})
+            self._config.handle_error(error, {"context": "reading an extension's fields of the process"})
             return {}
         return told
 

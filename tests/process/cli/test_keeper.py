@@ -129,7 +129,7 @@ def test_a_keeper_survives_that_redis_is_away(workers, make_server, ledger):
     worker = workers.start()
     keeper = worker.keeper
     os.kill(server.pid, signal.SIGKILL)
-    worker.until_says("context=keeper", 20)
+    worker.until_says(": keeper: ", 20)
     assert runs(keeper)
     worker.kill_alone()
     assert runs(keeper)

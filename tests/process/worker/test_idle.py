@@ -12,8 +12,8 @@ HEARTBEATS = 6  # a minute
 PER_HEARTBEAT = 20  # two a second
 #: What happens once a minute may be counted twice within `HEARTBEATS`.
 ONCE_A_MINUTE = 30
-#: Commands for which the test itself is responsible.
-OURS = {"info", "config|resetstat"}
+#: Commands of the test itself, and those by which replicas of a Cluster acknowledge writes.
+NOT_OF_THE_WORKER = {"info", "config|resetstat", "replconf"}
 
 APPLICATION = """
     from offsider import job
@@ -26,7 +26,7 @@ APPLICATION = """
 def commands(stored: redis.Redis) -> Counter[str]:
     """Return the number of calls of each command, including those of scripts."""
     calls = {name.removeprefix("cmdstat_"): stats["calls"] for name, stats in stored.info("commandstats").items()}
-    return Counter({name: count for name, count in calls.items() if name not in OURS})
+    return Counter({name: count for name, count in calls.items() if name not in NOT_OF_THE_WORKER})
 
 
 def test_an_idle_worker_and_its_keeper_send_two_commands_a_second(workers, stored):

@@ -84,7 +84,7 @@ def test_a_killed_server_loses_nothing_and_workers_resume_within_seconds(workers
     for worker in fleet:
         worker.stopped()
         # Two outages: each part that talks to Redis reports each of them once, and not once a second.
-        reports = Counter(re.findall(r"context=([\w ]+): RedisUnavailable", worker.output))
+        reports = Counter(re.findall(r": ([\w ]+): RedisUnavailable", worker.output))
         assert reports
         assert max(reports.values()) <= 2, worker.output
         assert "Redis is online, " in worker.output

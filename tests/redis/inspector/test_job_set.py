@@ -216,7 +216,7 @@ def test_a_broken_death_handler_is_reported_and_the_others_are_called(config, ra
     config.death_handlers.append(lambda payload, error: reported.append(payload["jid"]))
     raw_redis.zadd("retry", {failed_job(8): FUTURE})
     assert only(RetrySet(config)).kill()
-    assert reports == [("broken", "a death handler")]
+    assert reports == [("broken", "calling a death handler")]
     assert reported == [JID]
 
 

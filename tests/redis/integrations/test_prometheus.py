@@ -53,7 +53,7 @@ def test_an_unreachable_server_does_not_affect_other_metrics(tmp_path):
     registry.register(OffsiderCollector(config))  # needs no server
     Counter("orders", "Orders.", registry=registry).inc()
     assert b"orders_total 1.0" in generate_latest(registry)
-    assert errors == ["a scrape of the metrics"]
+    assert errors == ["answering a scrape of the metrics"]
 
 
 def test_a_process_has_one_server_unless_another_is_named(config, raw_redis, monkeypatch):

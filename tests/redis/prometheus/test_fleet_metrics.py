@@ -138,7 +138,7 @@ def test_extensions_add_metrics_and_a_failing_one_does_not_affect_the_others(con
     config.add_metrics(broken)
     config.add_metrics(lambda asked: [Family("own", "gauge", "Of ours.", (Sample(float(asked.config is config)),))])
     assert text_of(read_families(Installation.of(config))).endswith("# HELP own Of ours.\n# TYPE own gauge\nown 1.0\n")
-    assert reported == ["metrics of an extension"]
+    assert reported == ["reading the metrics of an extension"]
     Installation.of(config).close()
 
 

@@ -151,7 +151,7 @@ def test_arguments_that_cannot_be_made_are_reported_and_the_other_effects_run(co
     stage.push()
     with RunningWorker(config):
         wait_for(lambda: stage.written)
-    assert errors == [("broken extension", "an effect of the outcome: add")]
+    assert errors == [("broken extension", "running the effect add of an outcome")]
     assert counters(raw_redis) == (1, 1)
 
 
@@ -221,7 +221,7 @@ def test_a_server_that_refuses_an_effect_is_reported_and_the_job_is_done(config,
     assert stage.written == [(None, Succeeded)]
     ((error, context),) = errors
     assert "WRONGTYPE" in error
-    assert context == "an effect of the outcome: add"
+    assert context == "running the effect add of an outcome"
     assert Stats.read(config).processed == 1
 
 

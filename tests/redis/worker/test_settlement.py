@@ -181,7 +181,7 @@ def test_a_broken_death_handler_does_not_stop_the_others(settling, raw_redis):
     settling.parts.config.death_handlers.insert(0, broken)
     assert settling.settle(settling.claim(raw_redis, DYING), Failed(ValueError())) == "died"
     assert len(settling.deaths) == 1
-    assert [details.get("context") for _, details in settling.parts.errors] == ["a death handler", None]
+    assert [details.get("context") for _, details in settling.parts.errors] == ["calling a death handler", None]
 
 
 def test_an_interrupted_job_is_next_to_run_and_records_the_interruption(settling, raw_redis):

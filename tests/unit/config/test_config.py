@@ -189,6 +189,33 @@ def test_an_error_handler_gets_the_whole_payload_and_the_log_no_arguments(config
     assert log[1].fields["args"] == '["secret",{"key":"secret"}]'
 
 
+def test_the_message_of_an_error_begins_with_what_the_worker_did(config, log):
+    config.handle_error(ValueError("boom"), {"context": "storing the result of a job", "server": "main"})
+    config.handle_error(ValueError("boom"), {"context": "a malformed payload", "next": "moved to the dead set"})
+    assert [record.getMessage() for record in log] == [
+        "storing the result of a job: ValueError: boom",
+        "a malformed payload: failed (moved to the dead set): ValueError: boom",
+    ]
+    assert log[0].fields == {"server": "main"}
+
+
+def test_ctrl_c_in_a_death_handler_stops_the_console_and_other_errors_are_reported(config):
+    called, reported = [], []
+
+    def broken(payload, error):
+        raise SystemExit(1)
+
+    def interrupted(payload, error):
+        raise KeyboardInterrupt
+
+    config.error_handlers.append(lambda error, context: reported.append((type(error), context["context"])))
+    config.death_handlers.extend([broken, lambda payload, error: called.append(payload), interrupted])
+    with pytest.raises(KeyboardInterrupt):
+        config.call_death_handlers({"class": "Hard", "jid": "ab"}, ValueError("boom"))
+    assert called == [{"class": "Hard", "jid": "ab"}]
+    assert reported == [(SystemExit, "calling a death handler")]
+
+
 def test_reporting_an_error_never_raises_even_when_the_log_is_broken_or_a_handler_exits(config, log):
     seen, logger = [], logging.getLogger("offsider")
 

@@ -195,7 +195,7 @@ def test_a_job_of_an_unknown_class_is_sent_though_it_has_no_run(watched):
 def test_an_error_outside_of_jobs_is_sent_too(start):
     watched = start(only_when_dead=True)
     watched.config.handle_error(OSError("disk"), {"service": "heartbeat"})
-    watched.config.handle_error(ValueError("handler"), {"context": "a death handler", "job": watched.push()})
+    watched.config.handle_error(ValueError("handler"), {"context": "calling a death handler", "job": watched.push()})
     assert [event["exception"]["values"][-1]["type"] for event in watched.errors] == ["OSError", "ValueError"]
 
 

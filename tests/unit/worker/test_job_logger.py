@@ -187,7 +187,7 @@ def test_a_broken_log_is_reported_and_does_not_fail_the_job(config, reports, cap
     finally:
         logger.removeFilter(broken)
 
-    assert [(type(error), context) for error, context in reports] == [(LookupError, {"context": "the job log"})] * 2
+    assert [(type(error), context) for error, context in reports] == [(LookupError, {"context": "writing the job log"})] * 2
 
 
 def test_measured_times_are_on_the_end_line_of_a_run(config, lines):
@@ -376,7 +376,7 @@ def test_an_error_while_logging_it_is_reported(structured, reports, monkeypatch)
 
     monkeypatch.setattr("offsider.worker.run.job_logger.write_info", broken)
     JobLogger(structured).instead_of_a_run(job(), Dropped("why", keep=False))
-    assert reports[0][1] == {"context": "the job log"}
+    assert reports[0][1] == {"context": "writing the job log"}
 
 
 def test_a_job_that_waits_for_another_worker_is_logged_when_it_begins_to_wait(config, lines):

@@ -480,7 +480,7 @@ def test_broken_death_and_error_handlers_do_no_harm(kind, make, fetcher, config,
     wait_for(lambda: len(reported) == 2)
     wait_for(lambda: len(reports) == 4)
     assert reported == [("Dies", "boom")] * 2
-    assert {context["context"] for error, context in reports if isinstance(error, kind)} == {"a death handler"}
+    assert {context["context"] for error, context in reports if isinstance(error, kind)} == {"calling a death handler"}
     assert fetcher.retrievers == {"offsider-default-1"}
 
 

@@ -438,6 +438,19 @@ def test_a_job_stranded_for_too_long_is_dead_with_any_options(decide, retry, dea
 
 
 @pytest.mark.parametrize("dead", [True, False])
+def test_the_callbacks_of_a_job_that_never_ran_are_not_called(decide, dead):
+    called = []
+
+    @job(name="Elsewhere", on_exhausted=lambda payload, error: called.append(payload) or "discard")
+    def elsewhere() -> None: ...
+
+    decision = decide(NoCapableWorker("none could for 30 days"), **{"class": "Elsewhere", "dead": dead})
+    assert isinstance(decision, Dead)
+    assert called == []
+    assert "discarded_at" not in decision.died
+
+
+@pytest.mark.parametrize("dead", [True, False])
 @pytest.mark.parametrize("retry", [False, 0])
 def test_a_job_of_an_unknown_class_without_retries_is_dead_and_never_dropped(config, retry, dead):
     raw = encode({**STORED, "retry": retry, "dead": dead})

@@ -182,7 +182,7 @@ class Runs:
         try:
             run_alone(Installation.of(self._config, news.server).redis, self._removing(news))
         except RedisFailure as error:
-            context = {"context": "a member of a batch that was replaced", "jobstr": news.raw}
+            context = {"context": "noting a replaced member of a batch", "jobstr": news.raw}
             self._config.handle_error(error, context)
 
 

@@ -216,7 +216,7 @@ class Step:
             return encode_result(job.result, MOST_BYTES, "the limit of workflows").decode()
         except ValueError as error:
             problem = InvalidArguments(f"{job.name}: its result cannot be an argument of the next step: {error}")
-            self.here.config.handle_error(problem, {"context": "a workflow", "job": job.payload})
+            self.here.config.handle_error(problem, {"context": "continuing a workflow", "job": job.payload})
             return ""
 
 

@@ -97,7 +97,7 @@ class Use:
         return steps
 
     def _report(self, here: Installation, error: RedisFailure) -> None:
-        here.config.handle_error(error, {"context": f"the end of a block of the {self._what}"})
+        here.config.handle_error(error, {"context": f"ending a block of the {self._what}"})
 
 
 def _run(steps: Steps, redis: Redis) -> None:

@@ -108,7 +108,7 @@ class PeriodicService(LoopService):
             pause_seconds = self._work()
         except RedisFailure as error:
             if not self._is_away:
-                self._config.handle_error(error, {"context": "periodic jobs"})
+                self._config.handle_error(error, {"context": "pushing periodic jobs"})
             self._is_away = True
             return OUTAGE_SECONDS
         if self._is_away:
@@ -268,7 +268,7 @@ class PeriodicService(LoopService):
         """Report an error once per tick; the tick is retried until it is too old."""
         if self._reported.get(entry.name) != tick:
             self._reported[entry.name] = tick
-            self._config.handle_error(error, {"context": f"periodic job {entry.name}", "tick": tick})
+            self._config.handle_error(error, {"context": f"pushing periodic job {entry.name}", "tick": tick})
 
     # --------------------------------------------------------------------------------- entries
     def _read(self, looked: Looked) -> list[Entry]:
@@ -291,7 +291,7 @@ class PeriodicService(LoopService):
         try:
             return Entry.from_json(name, raw)
         except ConfigurationError as error:
-            self._config.handle_error(error, {"context": "periodic jobs"})
+            self._config.handle_error(error, {"context": "reading periodic jobs"})
             return None
 
     def _publish(self, looked: Looked) -> None:

@@ -115,7 +115,7 @@ class Runs:
         try:
             may_run = store.begin(self._here.redis, job.jid, self._rules.keep_waiting_seconds, fields)
         except RedisFailure as error:  # the job can run, and its outcome will have a state
-            self._here.config.handle_error(error, {"context": "the state of a job", "job": job.payload})
+            self._here.config.handle_error(error, {"context": "storing the state of a job", "job": job.payload})
             return
         if not may_run:
             control.refuse()
@@ -148,7 +148,7 @@ class Runs:
         except ValueError as error:
             control.without_result = f"the result of the job cannot be stored: {error}"
             self._here.config.handle_error(
-                ResultNotStored(f"{job.name}: {control.without_result}"), {"context": "the result", "job": job.payload}
+                ResultNotStored(f"{job.name}: {control.without_result}"), {"context": "storing the result of a job", "job": job.payload}
             )
 
     def _arguments(self, control: Control) -> Callable[[Outcome, Destination], Sequence[Argument] | None]:

@@ -72,7 +72,7 @@ class PoisonPills:
         )
         self._config.events.emit("job_poisoned", JobPoisoned(stored, entry.queue, tuple(identities)))
         if payload is not None:
-            self._tell_death_handlers(readable(payload), error)
+            self._config.call_death_handlers(readable(payload), error)
         return True
 
     def _noted(self, raw: bytes, error: PoisonPill) -> JobPayload | None:
@@ -88,10 +88,3 @@ class PoisonPills:
         payload.pop("error_backtrace", None)  # of an earlier, unrelated failure
         payload.setdefault("failed_at", now)
         return payload
-
-    def _tell_death_handlers(self, payload: JobPayload, error: PoisonPill) -> None:
-        for handler in self._config.death_handlers:
-            try:
-                handler(payload, error)
-            except BaseException as own:  # noqa: BLE001 - a broken handler must not prevent calls of the others
-                self._config.handle_error(own, {"context": "a death handler", "job": payload})

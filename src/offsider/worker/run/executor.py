@@ -191,7 +191,7 @@ class Executor:
         try:
             effects = removal.effects_of(server, JobRemoved(job.raw, f"queue:{job.queue}", how, server.server, error))
         except RedisFailure as failure:
-            self._config.handle_error(failure, {"context": "the effects of a removal", "job": job.payload})
+            self._config.handle_error(failure, {"context": "collecting the effects of a removal", "job": job.payload})
             return Rescheduled(REFUSED_SECONDS, "cannot read what its removal affects")
         job.effects += tuple(effects)
         return outcome

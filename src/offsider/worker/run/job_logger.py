@@ -176,7 +176,7 @@ class JobLogger:
             self._report(error)
 
     def _report(self, error: Exception) -> None:
-        self._config.handle_error(error, {"context": "the job log"})
+        self._config.handle_error(error, {"context": "writing the job log"})
 
 
 _YEAR_9999 = 253_370_764_800  # a larger number is not a valid time and cannot be formatted

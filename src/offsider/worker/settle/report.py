@@ -30,7 +30,6 @@ from offsider.worker.settle.retrier import retry_option
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
-    from offsider.core.payload import JobPayload
     from offsider.runtime.context import JobContext
     from offsider.storage.effects import Effect
     from offsider.worker.fetch.fetcher import Settled
@@ -94,7 +93,7 @@ class Reporter:
         outcome = run.outcome
         died = disposition.died if isinstance(disposition, (Done, Dead)) else None
         if died is not None:
-            self._call_death_handlers(died, outcome.error if isinstance(outcome, (Failed, Discarded)) else None)
+            self._config.call_death_handlers(died, outcome.error if isinstance(outcome, (Failed, Discarded)) else None)
         if isinstance(outcome, (Failed, Malformed)):
             self._config.handle_error(outcome.error, _context(run) | {NEXT: self._next(run, disposition)})
         if run.job is None or isinstance(disposition, Elsewhere):
@@ -196,13 +195,6 @@ class Reporter:
         if run.job is not None:
             self._config.events.emit("lost_ownership", LostOwnership(run.job, run.outcome.name))
 
-    def _call_death_handlers(self, payload: JobPayload, error: BaseException | None) -> None:
-        for handler in self._config.death_handlers:
-            try:
-                forks.call(handler, payload, error, job=payload)
-            except BaseException as own:  # noqa: BLE001 - a broken handler must not keep the others from being called
-                self._config.handle_error(own, {"context": "a death handler", "job": payload})
-
 
 def _span(seconds: float) -> str:
     """Return a duration in a readable unit: ``37 s``, ``12 min``, ``5 h``."""
@@ -213,7 +205,7 @@ def _span(seconds: float) -> str:
 
 
 def _about(effect: Effect) -> dict[str, Any]:
-    return {"context": f"an effect of the outcome: {effect.script.name}"}
+    return {"context": f"running the effect {effect.script.name} of an outcome"}
 
 
 def _context(run: Run) -> dict[str, object]:

@@ -65,9 +65,8 @@ class Retrier:
         stored = encode(payload)
         payload = expand(payload, job.raw)
         if stranded or self._exhausted(known.get("retry_for"), payload, retry or 0, count):
-            decision = self._exhaust(payload, stored, declared, error)
             # Keep a job that never ran: `retry`, `dead` and callbacks apply only to jobs that have failed.
-            return Dead(stored, payload) if never_ran else decision
+            return Dead(stored, payload) if never_ran else self._exhaust(payload, stored, declared, error)
         match self._asked_delay(declared, count, error, payload):
             case "kill":
                 return self._exhaust(payload, stored, declared, error)

@@ -94,7 +94,7 @@ class Settlement:
             try:
                 chosen += effect.applied(outcome, disposition.goes)
             except Exception as error:  # noqa: BLE001 - raised by an extension; the outcome must be written
-                self._config.handle_error(error, {"context": f"an effect of the outcome: {effect.script.name}"})
+                self._config.handle_error(error, {"context": f"running the effect {effect.script.name} of an outcome"})
         if not chosen:
             return disposition
         if disposition is not _DONE:

@@ -278,7 +278,7 @@ def test_both_forms_report_a_server_that_fails_at_the_end_of_a_block(config, tim
 
     asyncio.run(main())
     assert ran == ["sync", "async"]
-    assert reported == ["the end of a block of the concurrent limiter 'erp'"] * 2
+    assert reported == ["ending a block of the concurrent limiter 'erp'"] * 2
 
 
 def test_a_limiter_is_on_the_server_that_the_extension_names(config, make_server, raw_redis):

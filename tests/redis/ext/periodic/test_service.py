@@ -309,7 +309,7 @@ def test_failing_middleware_does_not_block_other_jobs_and_is_reported_once_per_t
     assert pushed() == [NOON + 60]
     one.settle()
     assert [str(error) for error, _ in one.errors] == ["no"]
-    assert one.errors[0][1] == {"context": "periodic job bad", "tick": NOON + 60}
+    assert one.errors[0][1] == {"context": "pushing periodic job bad", "tick": NOON + 60}
 
 
 def fail_for_bad(push, call_next):
