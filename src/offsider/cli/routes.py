@@ -92,7 +92,7 @@ def check(connection: Connection, queue: tuple[str, ...], *, live: bool) -> int:
     for sentence in wrong:
         click.echo(plain(sentence, MOST_LETTERS))
     if not wrong:
-        click.echo(f"{counted(len(rules), 'rule')} for {counted(len(jobs), 'job')}: all is well ({rules.digest})")
+        click.echo(f"{counted(len(rules), 'rule')} for {counted(len(jobs), 'job')}: no problems ({rules.digest})")
     return 1 if wrong else 0
 
 
@@ -174,7 +174,7 @@ def check_shards(connection: Connection) -> int:
         click.echo(plain(f"note: {sentence}", MOST_LETTERS))
     if not wrong:
         jobs = counted(len(registry.all_jobs()), "job")
-        click.echo(f"{counted(len(plans), 'shard')} for {counted(len(found), 'queue')} of {jobs}: all is well")
+        click.echo(f"{counted(len(plans), 'shard')} for {counted(len(found), 'queue')} of {jobs}: no problems")
     return 1 if wrong else 0
 
 

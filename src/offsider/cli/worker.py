@@ -38,7 +38,7 @@ _DEFAULT_THRESHOLD = gc.get_threshold()
 
 
 class _Worker(click.Command):
-    """Keeps its words, which a reloader passes on."""
+    """Stores the arguments as given, for the reloader."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.obj = tuple(args)

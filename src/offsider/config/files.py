@@ -88,7 +88,7 @@ def find(path: Path | None, folders: Iterable[Path]) -> Document | None:
     """
     if path is not None:
         if not path.is_file():
-            raise ConfigurationError(f"{path}: there is no such configuration file")
+            raise ConfigurationError(f"{path}: configuration file not found")
         return read(path, wanted=True)
     folders = list(dict.fromkeys(folders))
     for folder in folders:

@@ -254,7 +254,7 @@ class CapsuleSection(Section):
         100,
         validators.whole(0, 10_000),
         help="Number of `async def` jobs that run at the same time in addition to the `concurrency` threads. Beyond "
-        "this number, each `async def` job occupies a thread. 0: every one does.",
+        "this number, each `async def` job takes one of the `concurrency` seats. 0: every one does.",
     )
     queues: Sequence[str] = setting(
         (),
@@ -334,7 +334,7 @@ class WorkerSection(CapsuleSection):
         3,
         validators.whole(-1),
         help="Move a job to the dead set after it has crashed this many processes (the last one while running alone). "
-        "Below 1: never.",
+        "0 disables the check.",
     )
     stranded_days: int = setting(
         30,

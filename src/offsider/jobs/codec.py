@@ -275,7 +275,9 @@ def _check_part(part: Any) -> None:
     key = getattr(part, "key_type", None)
     keys = key.types if isinstance(key, described.UnionType) else (key,)
     if key and not any(isinstance(each, _KEYS) for each in keys):
-        raise TypeError("a key of JSON is a string, which can stand for a number, date, time, UUID or Enum only")
+        raise TypeError(
+            "the keys of a dict must be str, int, float, date, datetime, time, UUID or Enum, because JSON stores them as text"
+        )
 
 
 def _reason(error: Exception) -> str:

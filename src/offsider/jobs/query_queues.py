@@ -81,8 +81,8 @@ def _warnings(what: str, selection: Selection, config: Config, *, negate: bool) 
         for each in selection.mixed
     ]
     elsewhere = [
-        f"{what} does not serve {each}, where {listed(sorted(each.chosen))} would wait: this worker serves the server "
-        f"{config.server}"
+        f"{what} does not serve {each}, where {listed(sorted(each.chosen))} would wait: start a worker "
+        f"for the server of that queue, since this one serves {config.server}"
         for each in selection.elsewhere
     ]
     return [*mixed, *elsewhere]

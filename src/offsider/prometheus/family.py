@@ -74,9 +74,11 @@ def series_families(series: Sequence[Series]) -> list[Family]:
         run += _histogram(labels, one.run_buckets, one.run_seconds)
         cpu += (Sample(one.cpu_seconds, labels, "_sum"), Sample(one.processed, labels, "_count"))
     families = [
-        Family("sidekiq_jobs_queue_duration_seconds", "histogram", "From enqueued to started.", tuple(queue)),
+        Family(
+            "sidekiq_jobs_queue_duration_seconds", "histogram", "Time that jobs waited in their queue.", tuple(queue)
+        ),
         Family("sidekiq_jobs_completion_seconds", "histogram", "From started to the outcome.", tuple(run)),
-        Family("sidekiq_jobs_cpu_seconds", "summary", "CPU time of the threads of runs.", tuple(cpu)),
+        Family("sidekiq_jobs_cpu_seconds", "summary", "CPU time of runs.", tuple(cpu)),
     ]
     for name, text in (
         ("failed", "Runs that failed."),

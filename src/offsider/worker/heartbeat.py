@@ -63,7 +63,7 @@ class Heartbeat(LoopService):
         quiet: returns whether the worker is quiet.
         on_signal: called with ``TSTP``, ``TERM`` or ``TTIN`` by `take_signal`.
         embedded: the worker runs inside another program.
-        coroutines: returns how many running jobs occupy no thread.
+        coroutines: returns how many running jobs have no thread seat.
         count: receives the counts for a health endpoint that serves them to a monitoring system.
         beaten: called after each beat, when the registry contains the jobs that this process can run.
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Lifecycle:
-    """How near a worker is to its end. The launcher changes it, all other parts read it.
+    """The lifecycle state of a worker. The launcher changes it, all other parts read it.
 
     Attributes:
         on_signal: handles ``TSTP``, ``TERM`` and ``TTIN`` that were sent through Redis, and ``TERM`` of `give_up`.

@@ -82,7 +82,7 @@ class Scheduler(LoopService):
         self._sets: tuple[tuple[str, Reason], ...] = ((keys.retry, "retry"), (keys.schedule, "schedule"))
         self._lease = Lease(new_identity(), int(LEASE_SECONDS * 1000))
         self._holds = False
-        #: Until then the lease is all there is to care for, unless a set changes. Monotonic seconds.
+        #: Until then only the lease needs renewal, unless a set changes. Monotonic seconds.
         self._quiet_until = 0.0
         self._renewed_at = 0.0
         self._ahead: DueJobs | None = None

@@ -71,7 +71,7 @@ def test_an_unknown_job_is_reported_with_the_nearest_name(folder):
 def test_good_rules_pass_the_check(folder):
     ended = offsider(folder, "routes", "check")
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.startswith("3 rules for 3 jobs: all is well (")
+    assert ended.stdout.startswith("3 rules for 3 jobs: no problems (")
 
 
 def test_useless_rules_and_unserved_queues_fail_the_check(folder):

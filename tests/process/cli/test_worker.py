@@ -135,7 +135,7 @@ def configure(config):
         (["-r", "nowhere"], {}, "cannot load nowhere: no module 'nowhere'"),
         (["-r", "plain", "-c", "0"], {}, "-c, --concurrency: worker.concurrency expects a whole number"),
         (["-r", "plain", "-q", "a", "-q", "a"], {}, "the queue 'a' is listed twice"),
-        (["-r", "plain", "-C", "gone.toml"], {}, "gone.toml: there is no such configuration file"),
+        (["-r", "plain", "-C", "gone.toml"], {}, "gone.toml: configuration file not found"),
         (
             ["-r", "plain"],
             {"OFFSIDER_WORKER_CONCURRENCY": "x"},

@@ -201,7 +201,7 @@ def test_a_late_claim_is_found_by_the_second_check(proxied, proxy, raw_redis, mo
     raw_redis.lpush("queue:default", "held")
     held = proxied.fetcher.retrieve()
     proxied.fetcher._line.doubt()
-    proxied.fetcher._leader.reconcile()
+    proxied.fetcher._leading.reconcile()
     raw_redis.lpush(proxied.working, "late")
     units = []
     waiting = threading.Thread(target=lambda: units.append(proxied.fetcher.retrieve()))
@@ -219,7 +219,7 @@ def test_comparing_counts_equal_payloads(parts, raw_redis):
     retrieved(parts, 2)
     raw_redis.lpush(parts.working, "same", "other")
     parts.fetcher._line.doubt()
-    parts.fetcher._leader.reconcile()
+    parts.fetcher._leading.reconcile()
     assert raw_redis.lrange(parts.working, 0, -1) == [b"same", b"same"]
     assert sorted(raw_redis.lrange("queue:default", 0, -1)) == [b"other", b"same"]
 
@@ -227,7 +227,7 @@ def test_comparing_counts_equal_payloads(parts, raw_redis):
 def test_comparing_an_empty_list_reads_no_payloads(parts, raw_redis):
     raw_redis.config_resetstat()
     parts.fetcher._line.doubt()
-    parts.fetcher._leader.reconcile()
+    parts.fetcher._leading.reconcile()
     stats = raw_redis.info("commandstats")
     assert "cmdstat_llen" in stats
     assert "cmdstat_lrange" not in stats
@@ -324,7 +324,7 @@ def test_each_capsule_has_its_own_lists(two_capsules, raw_redis):
     parts.fetcher.retrieve()
     assert others_fetcher.retrieve().raw == b"theirs"
     parts.fetcher._line.doubt()
-    parts.fetcher._leader.reconcile()
+    parts.fetcher._leading.reconcile()
     identity = parts.ownership.identity
     stored = snapshot(raw_redis)
     stored.pop("queues", None)  # on a slow machine one of them was prefetched, and requeued

@@ -536,7 +536,7 @@ def test_later_prefetched_jobs_are_requeued_behind_earlier_ones(unwatched, raw_r
     unwatched.retrieve()
     older_than_a_tick(unwatched)
     with unwatched._idle._lead:
-        assert unwatched._leader.ask_ahead(4)
+        assert unwatched._leading.ask_ahead(4)
     unwatched._ticker.tick()
     assert raw_redis.lrange("queue:default", 0, -1) == [payload(number) for number in range(9, 0, -1)]
 
@@ -819,7 +819,7 @@ def test_the_last_thread_does_not_storm_a_server_that_is_away(make_crew, proxy, 
     crew = make_crew(proxy.url, queues=("high", "low")).start()
     wait_for(lambda: crew.idle and blocked(raw_redis) == 2)
     noticed = []
-    monkeypatch.setattr(crew.fetcher._leader._outage, "noticed", noticed.append)
+    monkeypatch.setattr(crew.fetcher._leading._outage, "noticed", noticed.append)
     proxy.refuse()
     wait_for(lambda: noticed)
     crew.manager.quiet()

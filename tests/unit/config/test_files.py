@@ -111,7 +111,7 @@ def test_a_named_file_is_read_and_no_other(load, tmp_path):
 @pytest.mark.parametrize(
     "name, text, message",
     [
-        ("gone.toml", None, "no such configuration file"),
+        ("gone.toml", None, "configuration file not found"),
         ("settings.ini", "", "ends in .toml, .yml or .yaml"),
         ("pyproject.toml", "[tool.other]", r"no table \[tool\.offsider\]"),
         ("bad.toml", "concurrency = ", "not valid TOML"),

@@ -84,7 +84,7 @@ class Held(BaseModel, Generic[T]):
     [
         (
             OtherName,
-            "the field 'no' is required, but not written; use one alias to read and write, or give it a default",
+            "the field 'no' is required, but not written: use the same alias for reading and writing, or give it a default",
         ),
         (WrittenOtherwise, "the field 'number' is required, but not written"),
         (ByPath, "the field 'numbers' is required, but not written"),

@@ -93,7 +93,7 @@ def test_jobs_of_other_servers_are_reported(load):
     assert queues == ["default,1"]
     assert warning == (
         "--select 'resource_boundary=cpu' or 'name=report' does not serve heavy of the server bulk, where resize would "
-        "wait: this worker serves the server main"
+        "wait: start a worker for the server of that queue, since this one serves main"
     )
 
 

@@ -187,7 +187,9 @@ def test_a_broken_log_is_reported_and_does_not_fail_the_job(config, reports, cap
     finally:
         logger.removeFilter(broken)
 
-    assert [(type(error), context) for error, context in reports] == [(LookupError, {"context": "writing the job log"})] * 2
+    assert [(type(error), context) for error, context in reports] == [
+        (LookupError, {"context": "writing the job log"})
+    ] * 2
 
 
 def test_measured_times_are_on_the_end_line_of_a_run(config, lines):

@@ -25,7 +25,7 @@ def families(here: Installation) -> list[Family]:
     states = list(found) if count <= MOST_MEASURED else []
     return [
         Family.of("offsider_limiters", "gauge", "Number of limiters.", count),
-        _family("limit", "gauge", "Limit of a limiter.", {state: state.limit for state in states}),
+        _family("limit", "gauge", "Configured limit of a limiter.", {state: state.limit for state in states}),
         _family("used", "gauge", "What counts toward the limit now.", {state: state.used for state in states}),
         _family("allowed_total", "counter", "Permitted blocks.", {state: state.allowed for state in states}),
         _family("overages_total", "counter", "Refused blocks.", {state: state.overages for state in states}),

@@ -148,7 +148,8 @@ class Runs:
         except ValueError as error:
             control.without_result = f"the result of the job cannot be stored: {error}"
             self._here.config.handle_error(
-                ResultNotStored(f"{job.name}: {control.without_result}"), {"context": "storing the result of a job", "job": job.payload}
+                ResultNotStored(f"{job.name}: {control.without_result}"),
+                {"context": "storing the result of a job", "job": job.payload},
             )
 
     def _arguments(self, control: Control) -> Callable[[Outcome, Destination], Sequence[Argument] | None]:

@@ -94,7 +94,9 @@ class Operations:
         try:
             run_alone(self._here.for_server(news.server).redis, self._removing(news))
         except RedisFailure as error:
-            self._here.config.handle_error(error, {"context": "storing the state of a replaced job", "jobstr": news.raw})
+            self._here.config.handle_error(
+                error, {"context": "storing the state of a replaced job", "jobstr": news.raw}
+            )
 
     def _tracked(self, raw: bytes) -> JobPayload | None:
         """Return the payload of a job; None if it is not tracked."""

@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 #: so that one request contains more of them.
 CROWDED = 2_000
 GATHER_SECONDS = 0.0002
-#: How long a thread waits for the leader to write its acknowledgement.
-AWAIT_LEADER_SECONDS = 0.005
+#: How long a thread waits for the leading thread to write its acknowledgement.
+AWAIT_LEADING_SECONDS = 0.005
 
 
 class Acknowledger:
     """Writes the acknowledgements of one capsule that should not wait for the next claim."""
 
     def __init__(
-        self, context: FetcherContext, state: FetcherState, leader: LeadingThread, immediate: ImmediateWrites
+        self, context: FetcherContext, state: FetcherState, leading: LeadingThread, immediate: ImmediateWrites
     ) -> None:
         self._takes_next = context.takes_next
         self._state = state
         self._unacknowledged = state.unacknowledged
         self._idle = state.idle
         self._wait = state.wait
-        self._leader = leader
-        self._line = leader.line
+        self._leading = leading
+        self._line = leading.line
         self._immediate = immediate
 
     def send_off(self, finished: Finished) -> None:
@@ -45,7 +45,7 @@ class Acknowledger:
             with self._idle.joined() if self._takes_next() else nullcontext():
                 self._wait_until_sent(finished)
         if not finished.sent and not self.flush():
-            # The next leader writes it; until then no thread starts a job.
+            # The next leading thread writes it; until then no thread starts a job.
             self._line.dry, self._unacknowledged.stuck = False, True
             self._wait.wake()
         self.follow_up()
@@ -56,9 +56,9 @@ class Acknowledger:
         Returns:
             False if that was not possible: a comparison is due, or a request has just failed.
         """
-        if self._state.reconciler.due or self._leader.resting:
+        if self._state.reconciler.due or self._leading.resting:
             return False
-        written = not self._unacknowledged.unsent or self._leader.attempt(
+        written = not self._unacknowledged.unsent or self._leading.attempt(
             lambda: self._line.ack_and_claim(claim=False, leading=False)
         )
         self.follow_up()
@@ -77,15 +77,15 @@ class Acknowledger:
             if self._idle.try_lead():
                 self._lead_for(finished)
             else:
-                # The leader writes the acknowledgement, or wakes this thread to lead.
-                waiter.acquire(timeout=AWAIT_LEADER_SECONDS)
+                # The leading thread writes the acknowledgement, or wakes this thread to lead.
+                waiter.acquire(timeout=AWAIT_LEADING_SECONDS)
 
     def _lead_for(self, finished: Finished) -> None:
         try:
             if not finished.sent:
                 if self._line.prefetch.per_second >= CROWDED:
                     time.sleep(GATHER_SECONDS)
-                self._leader.attempt(self._leader.acknowledge)
+                self._leading.attempt(self._leading.acknowledge)
         finally:
-            self._leader.pass_lead()
+            self._leading.pass_lead()
         self._unacknowledged.wake_oldest()

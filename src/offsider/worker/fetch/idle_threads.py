@@ -53,7 +53,8 @@ class IdleThreads:
     def take_from(self, ready: deque[UnitOfWork]) -> UnitOfWork | None:
         """Take the next job and leave.
 
-        Both happen under one lock: if the leader counted a thread that already has a job, it would claim one too many.
+        Both happen under one lock: if the leading thread counted a thread that already has a job, it would claim one
+        too many.
         """
         with self._counting:
             try:

@@ -49,7 +49,7 @@ class LeadingThread:
 
     @property
     def resting(self) -> bool:
-        """Whether a request has just failed, so that only the leader retries."""
+        """Whether a request has just failed, so that only the leading thread retries."""
         recent = time.monotonic() < self._failed_at + outage.RETRY_SECONDS
         return recent and self.line.answered_at <= self._failed_at
 

@@ -79,7 +79,7 @@ class Line:
     Attributes:
         prefetch: computes the number of jobs to claim beyond those that idle threads need.
         last: the reply to the last claim.
-        dry: the last claim emptied the queues, so the leader may sleep without another claim.
+        dry: the last claim emptied the queues, so the leading thread may sleep without another claim.
         answered_at: time of the last reply in monotonic seconds.
     """
 

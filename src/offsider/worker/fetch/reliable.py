@@ -1,7 +1,7 @@
 """The reliable fetcher: jobs move into private lists and stay there until their disposition is written.
 
-The threads of the capsule are one leader and its followers, and take turns as the leader. The fetcher has no thread of
-its own except the ticker.
+The idle threads of the capsule take turns: one has the lead, the others follow. The fetcher has no thread of its own
+except the ticker.
 
 1. A free thread takes a prefetched job (`Prefetched`). If there is none, it joins the `IdleThreads`; one of
    them leads.
@@ -10,10 +10,11 @@ its own except the ticker.
 3. The next request is written while some prefetched jobs are still ready, so that no thread waits for its reply. For a
    distant server several requests are pending. If jobs take microseconds, one thread runs several while the others
    sleep at a bell, because waking them would take longer.
-4. If a claim returns no job, the leader sleeps (`ServerWait`). Each wake-up leads to a round trip, unless jobs from
-   pops can start without one.
+4. If a claim returns no job, the leading thread sleeps (`ServerWait`). Each wake-up leads to a round trip, unless jobs
+   from pops can start without one.
 5. A finished job of less than a millisecond is acknowledged with the next round trip. After a longer job, its thread
-   first has the acknowledgement written (`Acknowledger`, rule 19). Neither waits for a sleeping leader (rule 18).
+   first has the acknowledgement written (`Acknowledger`, rule 19). Neither waits while the leading thread sleeps (rule
+   18).
 6. While jobs stay ready or unacknowledged, the `Ticker` runs every 20 ms. It requeues jobs that have been ready for
    longer and that no idle thread is about to take, so that other processes find them, and it writes acknowledgements.
 7. After a lost reply the private lists are compared with the jobs in flight (`Reconciler`) before the next claim.
@@ -24,22 +25,22 @@ Locks and permissions:
 | --- | --- | --- |
 | any thread | nothing | take a prefetched job; add a finished one; settle a failed job, by its own script |
 | any thread, the ticker | the turn | acknowledge, but not read replies of pending requests |
-| the leader | the lead | sleep at the server, call pops back |
-| the leader | the lead and the turn | claim, read replies, compare |
+| the leading thread | the lead | sleep at the server, call pops back |
+| the leading thread | the lead and the turn | claim, read replies, compare |
 | any thread | no lock | report, and requeue a surplus |
 
 Invariants (rules of docs/internals/decisions.md in brackets):
 
 1. A job leaves the prefetched jobs by one atomic pop.
 2. The jobs in flight are a superset of the jobs in the private lists that this process knows (8).
-3. Only the leader claims, and only with the turn.
+3. Only the leading thread claims, and only with the turn.
 4. A job from a pop starts at once only if the idle threads outnumber the waiting pops (15).
 5. After a job of at least a millisecond, a thread takes its next job when the acknowledgement was written. While one
    cannot be written, no thread takes a job (19).
 6. No wake-up is lost: a thread increments the count of waiting threads before it checks for work, and the waker reads
    the count after it has acted.
 
-A failure of Redis is reported once; the leader then retries once a second until the server is back.
+A failure of Redis is reported once; the leading thread then retries once a second until the server is back.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from offsider.core.errors import RedisFailure
+from offsider.core.wording import counted
 from offsider.storage import working
 from offsider.storage.effects import are_urgent
 from offsider.worker import outage
@@ -84,11 +86,11 @@ class ReliableFetcher(Fetcher):
         self._unacknowledged = state.unacknowledged
         self._idle = state.idle
         self._wait = state.wait
-        self._leader = LeadingThread(context, state, self._wake_ticker)
-        self._line = self._leader.line
+        self._leading = LeadingThread(context, state, self._wake_ticker)
+        self._line = self._leading.line
         self._immediate = ImmediateWrites(context, state, self._line.doubt)
-        self._acknowledger = Acknowledger(context, state, self._leader, self._immediate)
-        self._ticker = Ticker(context, state, self._leader, self._immediate, self._acknowledger)
+        self._acknowledger = Acknowledger(context, state, self._leading, self._immediate)
+        self._ticker = Ticker(context, state, self._leading, self._immediate, self._acknowledger)
 
     # --- the interface ----------------------------------------------------------------------------
 
@@ -99,9 +101,9 @@ class ReliableFetcher(Fetcher):
         if ready and not self._state.quiet.is_set() and not self._unacknowledged.stuck:
             if len(ready) <= prefetched.low and self._idle.try_lead():
                 try:
-                    self._leader.attempt(self._leader.top_up)
+                    self._leading.attempt(self._leading.top_up)
                 finally:
-                    self._leader.pass_lead(takes=1)
+                    self._leading.pass_lead(takes=1)
             try:  # `suppress` takes a tenth of the time of a no-op's fetch
                 return ready.popleft()
             except IndexError:  # another thread was faster
@@ -131,7 +133,7 @@ class ReliableFetcher(Fetcher):
     def give_back(self, units: Sequence[tuple[UnitOfWork, bytes]]) -> None:
         """Requeue jobs, except jobs of a fenced identity, which other processes own."""
         if self._context.abandoned.is_set():
-            self._leader.hurry()
+            self._leading.hurry()
             self._acknowledger.flush()
         self._immediate.give_back(units)
 
@@ -161,7 +163,7 @@ class ReliableFetcher(Fetcher):
         self._wait.wake()
 
     def rebuild(self) -> None:
-        """Close all connections that are not in use, and wake the leader. The watchdog calls it."""
+        """Close all connections that are not in use, and wake the leading thread. The watchdog calls it."""
         self._wait.rebuild()
         self._line.rebuild()
         self._context.redis.close()
@@ -193,7 +195,7 @@ class ReliableFetcher(Fetcher):
 
     @property
     def last_look(self) -> float:
-        """Time of the last reply or activity of the leader, in monotonic seconds."""
+        """Time of the last reply or activity of the leading thread, in monotonic seconds."""
         return max(self._line.answered_at, self._wait.stirred)
 
     @property
@@ -214,9 +216,9 @@ class ReliableFetcher(Fetcher):
                 if self._idle.try_lead():
                     try:
                         if not self._runnable() and not self._state.quiet.is_set():
-                            self._leader.fetch()
+                            self._leading.fetch()
                     finally:
-                        self._leader.pass_lead(takes=1)
+                        self._leading.pass_lead(takes=1)
                     self._acknowledger.follow_up()
                 else:
                     self._idle.listen(lambda: not (self._state.quiet.is_set() or self._runnable()))
@@ -247,14 +249,14 @@ class ReliableFetcher(Fetcher):
         while unsent or self._line.busy or pops.waiting:
             self._idle.lead()
             try:
-                self._leader.attempt(self._leader.catch_up)
+                self._leading.attempt(self._leading.catch_up)
                 if not unsent:
                     # Jobs that they still deliver stay in our lists, where a sweep finds them.
                     pops.close()
             finally:
-                self._leader.pass_lead()
+                self._leading.pass_lead()
             self._acknowledger.follow_up()
             if unsent and self._context.abandoned.wait(outage.RETRY_SECONDS):
-                logger.error("%d finished jobs could not be acknowledged: they will run again", len(unsent))
+                logger.error("%s could not be acknowledged, and will run again", counted(len(unsent), "finished job"))
                 break
         self._immediate.requeue(take_all(self._prefetched.ready))

@@ -61,7 +61,7 @@ LONGEST_SECONDS = 60.0
 
 
 class ServerWait:
-    """The sleep of one capsule's leader. Other threads may only call `wake` and `rebuild`, and read attributes.
+    """The sleep of one capsule's leading thread. Other threads may only call `wake` and `rebuild`, and read attributes.
 
     Args:
         redis: creates the connections that wait.
@@ -69,9 +69,9 @@ class ServerWait:
 
     Attributes:
         pops: the blocking pops; the next round trip cancels them.
-        asleep: the leader sleeps, or is about to. Set before its last check whether it may sleep.
+        asleep: the leading thread sleeps, or is about to. Set before its last check whether it may sleep.
         knows_pauses: the paused queues of the last round trip are still current: the server has sent no change.
-        stirred: last activity of the leader in monotonic seconds.
+        stirred: last activity of the leading thread in monotonic seconds.
     """
 
     def __init__(self, redis: Redis, liveness_seconds: float) -> None:
@@ -120,13 +120,13 @@ class ServerWait:
         return WaitStrategy.TRACKED if self._may_track else WaitStrategy.POLLED
 
     def wake(self) -> None:
-        """End the leader's sleep, from any thread."""
+        """End the leading thread's sleep, from any thread."""
         with self._pipe, suppress(BlockingIOError):
             if not self._closed:
                 os.write(self._writing, b"!")
 
     def rebuild(self) -> None:
-        """Make the leader close its connections and open new ones; from any thread."""
+        """Make the leading thread close its connections and open new ones; from any thread."""
         self._rebuilding = True
         self.wake()
 
@@ -165,7 +165,7 @@ class ServerWait:
             if self._watch(rest):
                 return
             now = time.monotonic()
-            # The watchdog considers a leader stuck that shows no activity for twice the timeout of a pop.
+            # The watchdog considers a leading thread stuck that shows no activity for twice the timeout of a pop.
             deadline = self.pops.next_deadline() or now + TRUSTED_SECONDS
             if self._select(max(0.0, min(wake_at, deadline) - now)):
                 return

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FetcherState:
-    """The state of one capsule's fetcher. Each of its objects says which threads may use it.
+    """The state of one capsule's fetcher.
 
     Attributes:
         in_flight: claimed jobs whose disposition is not written.
@@ -27,7 +27,7 @@ class FetcherState:
         unacknowledged: finished jobs whose acknowledgement has no reply yet.
         reconciler: compares the private lists with the jobs in flight.
         idle: the threads that wait for a job.
-        wait: how the leader waits for the server.
+        wait: how the leading thread waits for the server.
         quiet: set when the fetcher takes no more jobs.
     """
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from offsider.worker.fetch.state import FetcherState
 
 TICK_SECONDS = 0.02
-#: The ticker waits this long for the leader, then acts without it.
+#: The ticker waits this long for the leading thread, then acts without it.
 HUNG_SECONDS = 1.0
 
 
@@ -30,15 +30,15 @@ class Ticker:
         self,
         context: FetcherContext,
         state: FetcherState,
-        leader: LeadingThread,
+        leading: LeadingThread,
         immediate: ImmediateWrites,
         acknowledger: Acknowledger,
     ) -> None:
         self._prefetched = state.prefetched
         self._unacknowledged = state.unacknowledged
         self._idle = state.idle
-        self._leader = leader
-        self._line = leader.line
+        self._leading = leading
+        self._line = leading.line
         self._immediate = immediate
         self._acknowledger = acknowledger
         self._loop = Loop(f"offsider-{context.capsule.name}-ticker", self.tick, on_error=context.config.handle_error)
@@ -74,7 +74,7 @@ class Ticker:
         return TICK_SECONDS if self._is_busy() else 3600.0
 
     def _is_busy(self) -> bool:
-        """Return whether the next tick has work to check, or threads sleep without a leader."""
+        """Return whether the next tick has work to check, or threads sleep without a leading thread."""
         unled = self._idle.listening > 0 and not self._idle.led
         return unled or bool(self._prefetched.ready or self._unacknowledged.unsent or self._line.under_way)
 
@@ -82,17 +82,17 @@ class Ticker:
         """Requeue the jobs that were claimed last, except one for each idle thread, which may be slow to wake up.
 
         This includes jobs of a request whose thread now runs a long job. The ticker takes the lead until it is done:
-        another leader would claim later jobs, which would then run before these. If the leader hangs, the ticker acts
-        without the lead after HUNG_SECONDS.
+        another thread with the lead would claim later jobs, which would then run before these. If the leading thread
+        hangs, the ticker acts without the lead after HUNG_SECONDS.
         """
         leading = self._idle.try_lead(TICK_SECONDS)
         if not leading and not self._prefetched.waits_since(time.monotonic() - HUNG_SECONDS):
             return
         try:
             if leading:
-                self._leader.attempt(self._line.collect_all)
+                self._leading.attempt(self._line.collect_all)
             self._immediate.requeue(self._prefetched.take_last(0 if self._unacknowledged.stuck else self._idle.count))
         finally:
             if leading:
-                self._leader.pass_lead()
+                self._leading.pass_lead()
         self._acknowledger.follow_up()

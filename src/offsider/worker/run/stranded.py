@@ -141,7 +141,6 @@ class StrandedJobs:
 
     def _others_of(self, queue: str) -> list[Known | None]:
         """The published jobs of each other process that serves this queue; None for one that does not publish them."""
-        # Imported lazily: workers rarely need the inspector, and it is a lot of code.
         with self._lock:
             if time.monotonic() - self._looked_at >= LOOK_SECONDS:
                 active = [process for process in ProcessSet(self._config) if not process.is_quiet]
@@ -152,7 +151,7 @@ class StrandedJobs:
 
     def _hand_on(self, job: JobContext, reason: str, count: int, seconds: float, longest: float) -> Stranded:
         if count % WARN_EVERY == 0:
-            message = "%s JID-%s was handed over %d times and has not run yet: %s"
+            message = "%s JID-%s was handed over %d times and has not run yet: %s; check which workers of its queue load this class"
             logger.warning(message, job.name, job.jid, count, reason, extra={"fields": about_here(job)})
         with self._lock:
             now = time.monotonic()

@@ -176,7 +176,10 @@ class Keeper:
         del self._kept[pid]
         self.totals.forget(pid)
         if kept.report.state != LEFT and kept.watch.by_exec:
-            logger.warning("%s replaced its program (os.execv) while jobs were running", kept.report.lists.identity)
+            logger.warning(
+                "%s replaced its program (os.execv) while jobs were running: they are requeued, and a job must not do that",
+                kept.report.lists.identity,
+            )
         self._forget_fd(kept.watch)
         self.health.workers = {other: worker for other, worker in self.health.workers.items() if other != pid}
         if kept.report.state != LEFT:
