@@ -216,7 +216,7 @@ class Assembly:
             self.keeper.repeat()
 
     def ways_to_wait(self) -> dict[str, str]:
-        """Return how each capsule waits for jobs. Called before its threads start, which reuse the result."""
+        """Return how each capsule waits for jobs. The capsule's threads reuse the answer of the server."""
         ways: dict[str, str] = {}
         for name, fetcher in self._fetchers.items():
             with suppress(RedisFailure):  # the first fetch reports it

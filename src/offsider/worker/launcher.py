@@ -140,9 +140,10 @@ class Launcher:
         self._registered = True
         for service in parts.services:
             service.start()
-        waits = parts.ways_to_wait()
         for manager in parts.managers:
             manager.start()
+        # Asked after the first claims: an idle server takes up to 100 ms to end a pop that has timed out.
+        waits = parts.ways_to_wait()
         logger.info("running %s as %s", " and ".join(map(repr, config.capsules.values())), self.identity)
         for name, way in waits.items():
             logger.info("capsule %s: idle threads %s", name, way)
