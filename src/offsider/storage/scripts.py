@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from offsider.core.errors import RedisRefused
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Argument = str | bytes | int | float
 Command = tuple[Argument, ...]
 
-_DECLARED = re.compile(r"^-- (KEYS|ARGV)\[(\d+)(\.\.\.)?\] ", re.MULTILINE)
+_LUA = files("offsider.storage") / "lua"
 
 _lock = threading.Lock()
 _every: weakref.WeakSet[Script] = weakref.WeakSet()
@@ -49,10 +49,8 @@ class Script:
 
     def __init__(self, name: str, folder: Traversable | None = None, *, source: str = "") -> None:
         self.name = name
-        self.source = source or ((folder or files("offsider.storage") / "lua") / f"{name}.lua").read_text("utf-8")
+        self.source = source or ((folder or _LUA) / f"{name}.lua").read_text("utf-8")
         self._use(self.source)
-        self.keys, self.more_keys = self._declared("KEYS")
-        self.arguments, self.more_arguments = self._declared("ARGV")
         with _lock:
             _every.add(self)
             if _without_flags:
@@ -62,9 +60,10 @@ class Script:
         self.text = text
         self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
-    def _declared(self, kind: str) -> tuple[int, bool]:
-        found = [match for match in _DECLARED.finditer(self.source) if match[1] == kind]
-        return max((int(match[2]) for match in found), default=0), any(match[3] for match in found)
+    def declared(self, kind: Literal["KEYS", "ARGV"]) -> tuple[int, bool]:
+        """Return the number of keys or arguments that the header declares, and whether there may be more."""
+        found = re.findall(rf"^-- {kind}\[(\d+)(\.\.\.)?\] ", self.source, re.MULTILINE)
+        return max((int(number) for number, _ in found), default=0), any(more for _, more in found)
 
     def without_flags(self) -> None:
         """Drop the shebang line, for servers that reject script flags (rule 26)."""

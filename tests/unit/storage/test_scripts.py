@@ -50,10 +50,8 @@ def test_a_script_is_read_only_exactly_if_flagged(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_index_that_is_used_is_declared(name):
     script = Script(name)
-    for kind, declared, more in (
-        ("KEYS", script.keys, script.more_keys),
-        ("ARGV", script.arguments, script.more_arguments),
-    ):
+    for kind in ("KEYS", "ARGV"):
+        declared, more = script.declared(kind)
         code = "\n".join(line for line in script.source.splitlines() if not line.startswith("--"))
         used = [int(index) for index in re.findall(rf"{kind}\[(\d+)\]", code)]
         assert max(used, default=0) <= declared
@@ -86,7 +84,7 @@ def test_flags_can_be_dropped_for_scripts_of_now_and_later(restored):
     for script in (before, Script("ack_and_claim")):
         assert not script.text.startswith("#!")
         assert script.sha != sha
-        assert script.keys == 3
+        assert script.declared("KEYS")[0] == 3
 
 
 def test_flags_are_dropped_once(restored):
