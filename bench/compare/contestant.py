@@ -64,11 +64,12 @@ class Contestant:
 
     def surroundings(self, url: str, slots: Path) -> dict[str, str]:
         """Return the environment variables of worker and producer."""
+        # Bytecode is kept, as `pip install` keeps that of the rivals: a checkout without it compiles at each boot.
+        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         return {
-            **os.environ,
+            **inherited,
             **self.environ,
             "REDIS_URL": url,
             "BENCH_SLOTS": str(slots),
             "PYTHONPATH": str(APPS),
-            "PYTHONDONTWRITEBYTECODE": "1",
         }
