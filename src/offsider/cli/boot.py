@@ -17,15 +17,13 @@ import platform
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offsider import __version__
-from offsider.cli.application import folder_beside, has_application, load_application
+from offsider.cli.application import load_application
+from offsider.cli.options import configured
 from offsider.config.application import application
-from offsider.config.default import set_worker_config
 from offsider.core import gil
-from offsider.core.errors import ConfigurationError
 from offsider.jobs.query_queues import serve_selected
 from offsider.jobs.registry import all_jobs
 from offsider.logs.application import OFF, show_application_log
@@ -118,20 +116,6 @@ def check(config: Config) -> None:
     _greet(config)
     for warning in (*config.warnings, *check_boot(config)):
         logger.warning("%s", warning)
-
-
-def configured(options: WorkerOptions) -> Config:
-    """Return the configuration before the application is imported."""
-    if os.name == "nt":
-        raise ConfigurationError("a worker needs a POSIX system (Linux, macOS); on Windows only pushing is supported")
-    config = options.load_config(beside=folder_beside(options.require))
-    if not has_application(config):
-        raise ConfigurationError("no application given: offsider worker -r MODULE (a module, a .py file or a folder)")
-    if not config.worker.tag:
-        config.worker.tag = Path.cwd().name
-    # Threads that a job starts must push to the same server as the worker.
-    set_worker_config(config)
-    return config
 
 
 def start_embedded_server(resources: ExitStack) -> str:

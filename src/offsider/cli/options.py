@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any, TypeVar
 import click
 
 from offsider import __version__
+from offsider.cli.application import folder_beside, has_application
 from offsider.config.config import Config
+from offsider.config.default import set_worker_config
 from offsider.config.settings import by_name
 from offsider.core.errors import ConfigurationError, InvalidQuery
 from offsider.core.routing_grammar import Query
@@ -92,6 +95,20 @@ class WorkerOptions:
             raise ConfigurationError("--select chooses the queues: it cannot be combined with -q or -G")
         if self.negate and not self.select:
             raise ConfigurationError("--negate requires --select: it inverts the selection")
+
+
+def configured(options: WorkerOptions) -> Config:
+    """Return the configuration before the application is imported."""
+    if os.name == "nt":
+        raise ConfigurationError("a worker needs a POSIX system (Linux, macOS); on Windows only pushing is supported")
+    config = options.load_config(beside=folder_beside(options.require))
+    if not has_application(config):
+        raise ConfigurationError("no application given: offsider worker -r MODULE (a module, a .py file or a folder)")
+    if not config.worker.tag:
+        config.worker.tag = Path.cwd().name
+    # Threads that a job starts must push to the same server as the worker.
+    set_worker_config(config)
+    return config
 
 
 def worker_options(function: Function) -> Function:

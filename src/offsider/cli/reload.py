@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offsider.cli.application import folder_beside
-from offsider.cli.boot import configured
+from offsider.cli.options import configured
 from offsider.cli.signals import SignalQueue
 from offsider.config.application import application
 from offsider.logs.setup import logger, setup_logging

@@ -8,8 +8,7 @@ import pytest
 
 from offsider import Config, ConfigurationError
 from offsider.cli.application import BrokenApplication, load_application
-from offsider.cli.boot import configured
-from offsider.cli.options import WorkerOptions
+from offsider.cli.options import WorkerOptions, configured
 from offsider.cli.reload import Reloader
 from offsider.config.application import Application, application, set_application
 from offsider.config.default import default_config, set_default_config, set_worker_config, use_application

@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING
 
 from offsider import __version__
 from offsider.cli import systemd
-from offsider.cli.boot import configured, load, start_embedded_server
+from offsider.cli.boot import load, start_embedded_server
 from offsider.cli.health import HealthServer
 from offsider.cli.keeper import fork_keeper, warn_of_no_keeper
+from offsider.cli.options import configured
 from offsider.cli.signals import NAMES, STOPS, SignalQueue, StoppedEarly
 from offsider.cli.supervisor.children import Backoff, Children, described
 from offsider.cli.supervisor.fork import Forker, WorkAs

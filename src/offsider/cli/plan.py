@@ -1,0 +1,77 @@
+"""``offsider worker --dry-run`` and ``--list-queues``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from offsider.cli.application import load_application
+from offsider.cli.command import MOST_LETTERS
+from offsider.cli.options import WorkerOptions, configured
+from offsider.cli.text import plain
+from offsider.config.capsule import Capsule
+from offsider.core.wording import counted
+from offsider.jobs import registry
+from offsider.jobs.query_queues import serve_selected
+
+if TYPE_CHECKING:
+    from offsider.config.config import Config
+
+
+def show_plan(options: WorkerOptions) -> int:
+    """Print the plan or the queue names, and return the exit code.
+
+    Raises:
+        ConfigurationError: the worker could not start; checks that need the server are skipped.
+    """
+    config = configured(options)
+    load_application(config.worker.require, config)
+    registry.check_all(config)
+    config.check_rules()
+    config.warnings.extend(serve_selected(config, options.queries(), negate=options.negate))
+    lines = queue_names(config) if options.list_queues else [*plan(config)]
+    for line in lines:
+        click.echo(plain(line, MOST_LETTERS))
+    for warning in config.warnings:
+        click.echo(f"offsider: {plain(warning, MOST_LETTERS)}", err=True)
+    return 0
+
+
+def plan(config: Config) -> Iterator[str]:
+    """Yield the lines of the plan; queues in the syntax of ``-q``."""
+    if config.worker.shard:
+        yield f"shard: {config.worker.shard}"
+    yield f"server: {config.server}, {config.redis.redacted_url}"
+    yield f"environment: {config.worker.environment}{f', settings of {config.file}' if config.file else ''}"
+    groups = config.worker.groups
+    number = config.worker.processes or len(groups)
+    yield f"processes: {f'{number}, forked by a supervisor' if number else '1, without a supervisor'}"
+    if not groups:
+        yield from _capsules(config)
+    for index in range(number if groups else 0):
+        yield f"process {index + 1}:"
+        config.worker.queues = groups[index % len(groups)].split()
+        yield from (f"  {line}" for line in _capsules(config))
+
+
+def queue_names(config: Config) -> list[str]:
+    """Return the unique queue names of all capsules and processes; ``*`` means every queue."""
+    groups = config.worker.groups
+    names: dict[str, None] = {}
+    served: Sequence[Sequence[str]] = [group.split() for group in groups] or [config.worker.queues]
+    for queues in served:
+        config.worker.queues = queues
+        names |= dict.fromkeys(spec.name for capsule in config.capsules.values() for spec in capsule.specs)
+    return list(names)
+
+
+def _capsules(config: Config) -> Iterator[str]:
+    for capsule in config.capsules.values():
+        yield f"capsule {capsule.name}: {counted(capsule.concurrency, 'thread')}, {_order(capsule)}"
+        yield from (f"  {spec}" for spec in capsule.specs)
+
+
+def _order(capsule: Capsule) -> str:
+    return {"strict": "strict order", "weighted": "by weight", "random": "in random order"}[capsule.mode]
