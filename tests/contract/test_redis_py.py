@@ -3,6 +3,7 @@
 redis-py calls some of them internal. A new release that changes one fails here, by name, and not in a worker.
 """
 
+import asyncio
 import inspect
 import re
 import socket
@@ -192,7 +193,25 @@ def test_asynchronous_connections_are_created_alike():
     assert connection.retry.get_retries() == 0
     assert connection.health_check_interval == 0
     assert connection.socket_timeout is None, "asyncio.timeout is ours"
-    assert connection._reader is None, "looked at for a reset while idle"
+
+
+def test_a_protocol_may_take_the_place_of_the_asynchronous_stream(embedded_url):
+    """``storage/async_wire.py`` does, after redis-py has connected; redis-py's ``disconnect`` waits for the former."""
+
+    async def take():
+        connection = AsyncRedis(RedisSettings(url=embedded_url), size=1)._factory().make_connection()
+        await connection.connect()
+        transport = connection._writer.transport
+        former = transport.get_protocol()
+        transport.set_protocol(asyncio.Protocol())
+        assert not connection._reader.at_eof()
+        assert isinstance(connection._parser.parse_error("WRONGTYPE no"), redis.ResponseError)
+        ended = asyncio.ensure_future(connection.disconnect())
+        await asyncio.sleep(0)
+        former.connection_lost(None)
+        await ended
+
+    asyncio.run(take())
 
 
 def test_sending_on_a_dropped_connection_would_connect_silently(embedded_url):

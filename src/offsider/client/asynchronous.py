@@ -87,7 +87,9 @@ class AsyncClient(BaseClient):
     @property
     def redis(self) -> AsyncRedis:
         """The pool."""
-        return self.installation.async_redis if self._redis is None else self._redis
+        if self._redis is None:
+            self._redis = self.installation.async_redis
+        return self._redis
 
     async def close(self) -> None:
         """Close the idle connections of the running loop; the client may be used again."""

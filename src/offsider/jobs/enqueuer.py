@@ -5,7 +5,7 @@ Options precede the call, as in ``job.using(queue="low").enqueue(1)``, so that t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
@@ -298,11 +298,11 @@ class Enqueuer(Generic[P, R_co]):
         client = client_for(self.declared, self._client)
         return client.push(self._checked(client, item))
 
-    async def _apush(self, item: dict[str, Any]) -> JobId[Any] | None:
+    def _apush(self, item: dict[str, Any]) -> Awaitable[JobId[Any] | None]:
         if self.declared.obstacle:
             self.declared.warn_once()
         client = async_client_for(self.declared, self._client)
-        return await client.push(self._checked(client, item))
+        return client.push(self._checked(client, item))
 
     # The order of keys is Sidekiq's: perform_async puts args first, all other methods the class.
 

@@ -6,10 +6,12 @@ import asyncio
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
 
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused, RedisUnavailable
+from offsider.storage.async_wire import AsyncWire
 from offsider.storage.cluster import async_kind, make_pool, redirected
 from offsider.storage.keys import Keys
 from offsider.storage.redis import (
@@ -17,28 +19,51 @@ from offsider.storage.redis import (
     check_kind,
     connection_options,
     login_options,
-    packer,
     pool_exhausted,
     sentinel_addresses,
     sentinel_clients,
     sentinel_options,
     time_left,
 )
-from offsider.storage.redis_errors import CLUSTER_QUESTION, REROUTE, translate
+from offsider.storage.redis_errors import CLUSTER_QUESTION, REROUTE
 from offsider.storage.scripts import Argument, Command
 from offsider.storage.server_version import VERSION_QUESTION
 
-if TYPE_CHECKING:
-    from redis.asyncio.connection import AbstractConnection
-
 
 class _LoopPool:
-    """The connections of one event loop: a connection belongs to the loop that opened it."""
+    """The connections of one event loop: a connection belongs to the loop that opened it.
+
+    Attributes:
+        factory: a pool of redis-py that only creates connections.
+        free: connections that are not in use; None for each that may still be opened. It is empty while a task
+            waits. A semaphore would cost each push 3 us.
+    """
 
     def __init__(self, factory: Any, size: int) -> None:
         self.factory = factory
-        self.free: list[AbstractConnection] = []
-        self.slots = asyncio.Semaphore(size)
+        self.free: list[AsyncWire | None] = [None] * size
+        self._waiting: deque[asyncio.Future[AsyncWire | None]] = deque()
+
+    async def wait(self, seconds: float) -> AsyncWire | None:
+        """Wait until another task gives back a connection; raises TimeoutError."""
+        waiter: asyncio.Future[AsyncWire | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            async with asyncio.timeout(seconds):
+                return await waiter
+        except BaseException:
+            if waiter.done() and not waiter.cancelled():  # it got one at the same time
+                self.give_back(waiter.result())
+            raise
+
+    def give_back(self, wire: AsyncWire | None) -> None:
+        """Give a connection to the task that has waited the longest, or keep it."""
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(wire)
+                return
+        self.free.append(wire)
 
 
 class AsyncRedis:
@@ -56,7 +81,6 @@ class AsyncRedis:
         self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopPool] = weakref.WeakKeyDictionary()
         self._adding = threading.Lock()
         self._is_checked = False
-        self._packer: Callable[[Sequence[Command]], Sequence[bytes]] | None = None
 
     async def call(self, *command: Argument) -> Any:
         return (await self.pipeline([command]))[0]
@@ -78,136 +102,61 @@ class AsyncRedis:
         self, commands: Sequence[Command], *, raise_errors: bool = True, deadline: float | None = None
     ) -> list[Any]:
         """Run several commands in one round trip; see ``storage.redis.Redis.pipeline``."""
-        pool = self._pool()
-        await self._take_slot(pool, deadline)
+        pool = self._pools.get(asyncio.get_running_loop()) or self._add_pool()
+        wire = pool.free.pop() if pool.free else await self._wait(pool, deadline)
         try:
-            connection = pool.free.pop() if pool.free else self._make(pool)
-            replies = await self._exchange(connection, commands, deadline)
-            if self.settings.is_cluster:
-                await self._reroute(connection, commands, replies, deadline)
-            pool.free.append(connection)
+            if wire is None:
+                wire = AsyncWire(pool.factory.make_connection, self.settings)
+            replies = await wire.exchange(commands, deadline)
+            for reply in replies:
+                if isinstance(reply, RedisRefused) and reply.code in REROUTE:
+                    await self._reroute(wire, commands, replies, deadline)
+                    break
         finally:
-            pool.slots.release()
+            pool.give_back(wire)
         if raise_errors:
             for reply in replies:
                 if isinstance(reply, OffsiderError):
                     raise reply
         return replies
 
-    async def _take_slot(self, pool: _LoopPool, deadline: float | None) -> None:
-        if not pool.slots.locked():  # most calls: it does not wait
-            await pool.slots.acquire()
-            return
-        wait_seconds = self.settings.pool_wait_seconds if deadline is None else time_left(deadline)
+    async def _wait(self, pool: _LoopPool, deadline: float | None) -> AsyncWire | None:
+        seconds = self.settings.pool_wait_seconds if deadline is None else time_left(deadline)
         try:
-            async with asyncio.timeout(wait_seconds):
-                await pool.slots.acquire()
+            return await pool.wait(seconds)
         except TimeoutError:
-            raise pool_exhausted(self.settings, self.size, wait_seconds) from None
+            raise pool_exhausted(self.settings, self.size, seconds) from None
 
     async def _reroute(
-        self, connection: Any, commands: Sequence[Command], replies: list[Any], deadline: float | None
+        self, wire: AsyncWire, commands: Sequence[Command], replies: list[Any], deadline: float | None
     ) -> None:
         """See ``storage.redis.Redis``."""
+        await wire.disconnect()
+        if not self.settings.is_cluster:
+            return
         until = deadline or time.monotonic() + self.settings.socket_timeout_seconds
         for again in redirected(commands, replies, until):
             await asyncio.sleep(again.pause_seconds)
             repeated = [commands[place] for place in again.places]
             try:
-                if again.asking:
-                    await connection.ask()
-                    pairs = [one for command in repeated for one in (("ASKING",), command)]
-                    new = (await self._exchange(connection, pairs, deadline))[1::2]
-                    await connection.disconnect(nowait=True)
-                else:
-                    new = await self._exchange(connection, repeated, deadline)
+                new = await (wire.ask(repeated, until) if again.asking else wire.exchange(repeated, deadline))
             except RedisUnavailable as error:
                 if error.ambiguous or len(repeated) == len(commands):
                     raise
                 return  # the others were executed
             for place, reply in zip(again.places, new, strict=True):
                 replies[place] = reply
+            if any(isinstance(reply, RedisRefused) and reply.code in REROUTE for reply in new):
+                await wire.disconnect()
 
-    async def _exchange(
-        self, connection: AbstractConnection, commands: Sequence[Command], deadline: float | None
-    ) -> list[Any]:
-        from redis.exceptions import RedisError
-
-        settings = self.settings
-        answer_in, sent = settings.socket_timeout_seconds, False
-        replies: list[Any] = []
-        try:
-            # One timeout, which is set anew for each reply: each costs as much as packing the commands of a push.
-            first = settings.connect_timeout_seconds + answer_in
-            async with asyncio.timeout(first if deadline is None else time_left(deadline)) as limit:
-                if connection.is_connected and await self._is_stale(connection, RedisError):
-                    await connection.disconnect(nowait=True)
-                if not connection.is_connected:
-                    await connection.connect()  # type: ignore[no-untyped-call]
-                sent = True
-                await connection.send_packed_command(self._pack(connection, commands), check_health=False)
-                for _ in commands:
-                    if deadline is None:
-                        limit.reschedule(asyncio.get_running_loop().time() + answer_in)
-                    replies.append(await self._reply(connection))
-        except TimeoutError as error:
-            await connection.disconnect(nowait=True)
-            within = f"within {answer_in:g} s" if deadline is None else "in time"
-            message = f"{settings.redacted_url} cannot be reached: no reply {within}"
-            raise RedisUnavailable(message, ambiguous=sent) from error
-        except RedisError as error:
-            await connection.disconnect(nowait=True)
-            raise translate(error, sent=sent, server=settings.redacted_url) from error
-        except BaseException:
-            # After a cancellation, an unread reply would be taken for the next command's.
-            await connection.disconnect(nowait=True)
-            raise
-        for reply in replies:  # as in ``storage.redis``
-            if isinstance(reply, RedisRefused) and reply.code in REROUTE:
-                await connection.disconnect(nowait=True)
-                break
-        return replies
-
-    def _pack(self, connection: AbstractConnection, commands: Sequence[Command]) -> Sequence[bytes]:
-        if self._packer is None:
-            self._packer = packer(connection)
-        return self._packer(commands)
-
-    async def _is_stale(self, connection: AbstractConnection, redis_error: type[Exception]) -> bool:
-        """Whether the server closed the idle connection, which is not a failure; see ``storage.redis.Wire``."""
-        reader = cast("asyncio.StreamReader | None", getattr(connection, "_reader", None))
-        if reader is not None and reader.exception() is not None:
-            return True  # a reset, which redis-py does not check for
-        try:
-            return bool(await connection.can_read())
-        except redis_error:
-            return True
-
-    async def _reply(self, connection: AbstractConnection) -> Any:
-        from redis.exceptions import ResponseError
-
-        untyped: Any = connection
-        try:
-            reply = await untyped.read_response()
-        except ResponseError as error:
-            return translate(error, sent=True, server=self.settings.redacted_url)
-        return reply
-
-    def _pool(self) -> _LoopPool:
-        loop = asyncio.get_running_loop()
-        pool = self._pools.get(loop)
-        if pool is None:
-            pool = _LoopPool(self._factory(), self.size)
-            with self._adding:  # each loop runs in its own thread
-                # Connections of a closed loop are unusable.
-                for ended in [other for other in self._pools if other.is_closed()]:
-                    del self._pools[ended]
-                self._pools[loop] = pool
+    def _add_pool(self) -> _LoopPool:
+        pool = _LoopPool(self._factory(), self.size)
+        with self._adding:  # each loop runs in its own thread
+            # Connections of a closed loop are unusable.
+            for ended in [other for other in self._pools if other.is_closed()]:
+                del self._pools[ended]
+            self._pools[asyncio.get_running_loop()] = pool
         return pool
-
-    def _make(self, pool: _LoopPool) -> AbstractConnection:
-        connection: AbstractConnection = pool.factory.make_connection()
-        return connection
 
     def _factory(self) -> Any:
         # Imported at first use: importing redis-py takes longer than all of offsider.
@@ -221,7 +170,8 @@ class AsyncRedis:
         settings = self.settings
         options = connection_options(settings, retry=Retry(NoBackoff(), 0))
         options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
-        # With a timeout, redis-py sends under asyncio.wait_for, which may swallow a cancellation in Python 3.11.
+        # `AsyncWire` limits the time. With a timeout, redis-py sends under asyncio.wait_for, which may swallow a
+        # cancellation in Python 3.11.
         options["socket_timeout"] = None
         addresses = sentinel_addresses(settings) if settings.sentinels else []
         try:
@@ -243,7 +193,8 @@ class AsyncRedis:
         with self._adding:
             pool = self._pools.pop(asyncio.get_running_loop(), None)
         if pool is not None:
-            for connection in pool.free:
-                await connection.disconnect()
+            for wire in pool.free:
+                if wire is not None:
+                    await wire.close()
             for sentinel in sentinel_clients(pool.factory):
                 await sentinel.aclose()

@@ -306,8 +306,6 @@ def sync_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is imported
 
 def async_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is imported at first use
     """See `sync_kind`, for redis-py's asynchronous classes."""
-    from asyncio import CancelledError
-
     from redis.exceptions import ConnectionError as NoConnection, RedisError, ResponseError, TimeoutError as TooLate
 
     class Connection(base):  # type: ignore[misc]
@@ -319,9 +317,17 @@ def async_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is importe
             self._super: Any = super()
             self._super.__init__(**options)  # type: ignore[misc]
 
-        async def ask(self) -> None:
-            await self.disconnect(nowait=True)
+        def ask(self) -> None:
+            """Make the next connection go to the node that ASK named."""
             self._next = self.asked
+
+        def note(self, error: Exception) -> None:
+            """Note what an error reply means for the next connection."""
+            self.asked = self._nodes.read(error, (self.host, self.port))
+
+        def doubt(self) -> None:
+            """Make the next connection find the primary anew, because there was no reply."""
+            self._nodes.doubt((self.host, self.port))
 
         async def connect_check_health(self, *, check_health: bool = True, retry_socket_connect: bool = True) -> None:
             goal, self._next = self._next or self._nodes.primary, None
@@ -364,15 +370,5 @@ def async_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is importe
             except ResponseError as error:
                 return self._nodes.learn_from_key(address, error)
             return self._nodes.learn_from_key(address, None)
-
-        async def read_response(self, *args: Any, **options: Any) -> Any:
-            try:
-                return await self._super.read_response(*args, **options)
-            except ResponseError as error:
-                self.asked = self._nodes.read(error, (self.host, self.port))
-                raise
-            except (TooLate, CancelledError):  # the pool's timeout cancels the read
-                self._nodes.doubt((self.host, self.port))
-                raise
 
     return Connection

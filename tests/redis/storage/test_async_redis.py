@@ -9,12 +9,10 @@ import time
 import warnings
 
 import pytest
-import redis as redis_py
-from redis.asyncio.connection import AbstractConnection
 
 from offsider.core.errors import ConfigurationError, QueueFull, RedisRefused, RedisUnavailable
 from offsider.storage import queues
-from offsider.storage.async_redis import AsyncRedis
+from offsider.storage.async_redis import AsyncRedis, _LoopPool
 from offsider.storage.redis import Redis, RedisSettings
 from tests.faults import FaultProxy
 from tests.snapshot import snapshot
@@ -75,26 +73,15 @@ def test_a_server_that_cannot_be_reached_is_not_ambiguous(proxy):
 def test_an_idle_connection_that_broke_is_replaced_without_an_error(proxy, how, tag):
     async def use(redis):
         await redis.call("PING")
-        (connection,) = next(iter(redis._pools.values())).free
+        receiver = next(iter(redis._pools.values())).free[-1]._replies
         getattr(proxy, how)()
         async with asyncio.timeout(10):
-            while not await redis._is_stale(connection, Exception):  # noqa: ASYNC110 - the loop has to see it first
+            while receiver.is_open:  # noqa: ASYNC110 - the loop has to see it first
                 await asyncio.sleep(0)
         return await redis.call("INCR", f"{tag}n")
 
     assert run(proxy.url, use) == 1
     assert proxy.connections == 2
-
-
-def test_a_connection_whose_reader_has_failed_is_not_used_again(redis_url):
-    async def use(redis):
-        await redis.call("PING")
-        (connection,) = next(iter(redis._pools.values())).free
-        connection._reader.set_exception(ConnectionResetError())
-        assert await redis._is_stale(connection, Exception)
-        return await redis.call("PING")
-
-    assert run(redis_url, use) == b"PONG"
 
 
 def test_a_frozen_server_is_an_ambiguous_failure_in_time(make_server):
@@ -171,6 +158,38 @@ def test_an_exhausted_pool_raises_with_the_next_step(redis_url, tag):
     assert run(redis_url, use, pool_wait_seconds=0.01) == b"PONG"
 
 
+def test_a_task_that_never_pauses_does_not_keep_the_others_waiting(redis_url):
+    async def use(redis):
+        order = []
+
+        async def call(name, times):
+            for _ in range(times):
+                await redis.call("PING")
+                order.append(name)
+
+        await asyncio.gather(*(call(name, 10) for name in "abcdef"))
+        return order
+
+    order = run(redis_url, use)
+    assert set(order[:6]) == set("abcdef")
+
+
+def test_a_connection_that_arrives_with_a_cancellation_goes_to_the_next_task():
+    async def on_a_loop():
+        pool = _LoopPool(None, 0)
+        first, second = (asyncio.ensure_future(pool.wait(10)) for _ in range(2))
+        await asyncio.sleep(0)
+        pool.give_back(None)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert await second is None
+        pool.give_back(None)
+        assert pool.free == [None]
+
+    asyncio.run(on_a_loop())
+
+
 def test_many_tasks_share_few_connections(redis_url, raw_redis, tag):
     with FaultProxy(redis_url) as counting:
         run(counting.url, lambda redis: asyncio.gather(*(redis.call("INCR", f"{tag}n") for _ in range(50))))
@@ -198,23 +217,6 @@ def test_the_asynchronous_facade_needs_the_same_settings(redis_url):
 def test_an_unusable_url_names_the_setting():
     with pytest.raises(ConfigurationError, match=r"redis\.url"):
         run("http://localhost", lambda redis: redis.call("PING"))
-
-
-def test_an_idle_connection_that_cannot_be_asked_is_replaced(redis_url, monkeypatch):
-    """TLS detects the end of a connection while reading, and raises an error."""
-    asked = []
-
-    async def can_read(self):
-        asked.append(self)
-        raise redis_py.ConnectionError("closed")
-
-    async def use(redis):
-        monkeypatch.setattr(AbstractConnection, "can_read", can_read)
-        return [await redis.call("CLIENT", "ID") for _ in range(2)]
-
-    first, second = run(redis_url, use)
-    assert first != second
-    assert len(asked) == 1
 
 
 def test_loops_of_several_threads_may_begin_at_the_same_time(embedded_url):

@@ -9,6 +9,8 @@ from dataclasses import replace
 import pytest
 import redis as redis_py
 
+from offsider.client import AsyncClient
+from offsider.config.config import Config
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisUnavailable
 from offsider.embedded.folder import free_port
 from offsider.storage.async_redis import AsyncRedis
@@ -70,6 +72,34 @@ def test_the_master_is_found_and_gets_login_and_database_of_the_url(sentinel):
     assert asyncio.run(get()) == b"v"
     with redis_py.Redis(port=int(port), password="secret", db=3) as client:
         assert client.get("k") == b"v"
+
+
+def test_an_asynchronous_push_that_a_demoted_master_refuses_is_sent_again(sentinel):
+    """The Sentinel is asked again, which names the master that accepts it."""
+    address, port = sentinel
+    config = Config()
+    config.redis.url, config.redis.sentinels, config.redis.sentinel_name = NOWHERE, (address,), "orders"
+    client = AsyncClient(config)
+
+    async def push():
+        await client.push({"class": "X", "args": []})
+        (wire,) = [wire for wire in next(iter(client.redis._pools.values())).free if wire is not None]
+        connect, connects = wire._connection.connect, []
+
+        async def promoted():
+            connects.append(1)
+            master.execute_command("REPLICAOF", "NO", "ONE")
+            await connect()
+
+        wire._connection.connect = promoted
+        master.execute_command("REPLICAOF", "127.0.0.1", "1")
+        await client.push({"class": "X", "args": []})
+        await client.close()
+        return len(connects)
+
+    with redis_py.Redis(port=int(port), password="secret", db=3) as master:
+        assert asyncio.run(push()) == 1
+        assert master.llen("queue:default") == 2
 
 
 def test_an_unknown_master_is_unavailable(sentinel):
