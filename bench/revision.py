@@ -3,9 +3,9 @@
     python3 dev.py bench revision HEAD~50 --rounds 12
 
 1. The code of the revision is exported into a temporary folder. Jobs, slots and server program are the same for both.
-2. In each round each of the two, on its own server: pushes jobs one by one and in bulk in a process; runs no-op jobs,
-   no-op jobs with the job log (INFO), and jobs of 10 ms in a worker process each; and starts single jobs in an idle
-   worker. The order of the two alternates between rounds.
+2. In each round each of the two, on its own server: pushes jobs one by one (`enqueue`, then `aenqueue`) and in bulk in
+   a process; runs no-op jobs, no-op jobs with the job log (INFO), and jobs of 10 ms in a worker process each; and
+   starts single jobs in an idle worker. The order of the two alternates between rounds.
 3. The ratio is the median of the ratios within each round, because other load on the machine disturbs both. It is above
    1 if the working tree is better.
 """
@@ -13,6 +13,8 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import json
 import os
 import statistics
 import subprocess
@@ -20,7 +22,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -95,7 +97,7 @@ def measure(options: argparse.Namespace, source: Path) -> Figures:
     with tempfile.TemporaryDirectory(prefix="offsider-bench-") as name, EmbeddedServer(Path(name) / "s") as server:
         ground = Ground(Path(name), server.url, {"PYTHONPATH": f"{source}{os.pathsep}{ROOT}"})
         slots = Slots(ground.folder / "slots", options.jobs)
-        figures["pushed one by one, us"], figures["pushed in bulk, us"] = pushed(options, ground)
+        figures |= pushed(options, ground)
         with ground.worker() as worker:
             idle = load.wait_for_first(slots, worker)
             load.wait_for_all(slots, options.jobs)
@@ -163,31 +165,49 @@ def picked_up(ground: Ground) -> tuple[float, float]:
     return statistics.median(late) / 1000, memory
 
 
-def pushed(options: argparse.Namespace, ground: Ground) -> tuple[float, float]:
+def pushed(options: argparse.Namespace, ground: Ground) -> Figures:
     command = [sys.executable, "-m", "bench.revision", options.revision, "--push", "--jobs", str(options.jobs)]
     further = {"OFFSIDER_BENCH_SLOTS": str(ground.folder / "slots"), "OFFSIDER_REDIS_URL": ground.url, **ground.environ}
     said = subprocess.run(
         command, env=os.environ | further, cwd=ground.folder, check=True, capture_output=True, text=True
     )
-    one_us, bulk_us = map(float, said.stdout.split())
-    return one_us, bulk_us
+    return {str(what): float(us) for what, us in json.loads(said.stdout).items()}
 
 
 def push(options: argparse.Namespace) -> int:
-    """Push jobs in a process with the measured code; print microseconds per job, one by one and in bulk."""
+    """Push jobs in a process with the measured code; print microseconds per job of each way to push."""
     from bench.load_app import noop  # here, because its import maps the slots file of a round
 
     unserved = noop.using(queue="unserved")
+
+    def one_by_one() -> None:
+        for number in range(SINGLE_PUSHES):
+            unserved.enqueue(number, "two", 3)
+
+    async def awaited() -> float:
+        await unserved.aenqueue(0, "two", 3)
+        started = time.perf_counter()
+        for number in range(SINGLE_PUSHES):
+            await unserved.aenqueue(number, "two", 3)
+        return time.perf_counter() - started
+
     unserved.enqueue(0, "two", 3)
-    started = time.perf_counter()
-    for number in range(SINGLE_PUSHES):
-        unserved.enqueue(number, "two", 3)
-    one = time.perf_counter() - started
-    started = time.perf_counter()
-    noop.enqueue_many((number, "two", 3) for number in range(options.jobs))
-    bulk = time.perf_counter() - started
-    print(one / SINGLE_PUSHES * 1e6, bulk / options.jobs * 1e6)
+    one = seconds_of(one_by_one)
+    asynchronous = asyncio.run(awaited())
+    bulk = seconds_of(lambda: noop.enqueue_many((number, "two", 3) for number in range(options.jobs)))
+    figures = {
+        "pushed one by one, us": one / SINGLE_PUSHES * 1e6,
+        "pushed with aenqueue, us": asynchronous / SINGLE_PUSHES * 1e6,
+        "pushed in bulk, us": bulk / options.jobs * 1e6,
+    }
+    print(json.dumps(figures))
     return 0
+
+
+def seconds_of(run: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
 
 
 if __name__ == "__main__":
