@@ -96,7 +96,7 @@ class FaultProxy:
         self._refusing = False
 
     def reset(self) -> None:
-        self._leave(_break)
+        self._leave(_doom)
 
     def close(self) -> None:
         self._leave(_shut)
@@ -105,10 +105,10 @@ class FaultProxy:
         with self._lock:
             connections, self._open = self._open, set()
             readers, self._readers = self._readers, set()
-        for connection in connections:
-            how(connection)
+            for connection in connections:
+                how(connection)
         for reader in readers:
-            reader.join()  # a socket that a thread reads from is closed when the thread has noticed
+            reader.join()  # it closes them
 
     def _serve(self) -> None:
         with suppress(OSError):
@@ -117,16 +117,29 @@ class FaultProxy:
                 server = None if self._refusing else self._connect()
                 if server is None:
                     self.refused += 1
-                    _break(client)
+                    _doom(client)
+                    client.close()
                     continue
-                between = (client, server, threading.Event(), threading.Lock())
-                reader = threading.Thread(target=self._requests, args=between, daemon=True)
+                reader = threading.Thread(target=self._relay, args=(client, server), daemon=True)
                 with self._lock:
                     self._open |= {client, server}
                     self._readers.add(reader)
                     self.connections += 1
                     reader.start()
-                threading.Thread(target=self._replies, args=between, daemon=True).start()
+
+    def _relay(self, client: socket.socket, server: socket.socket) -> None:
+        """Pass requests and replies on. Only this thread closes the sockets, after the other thread's last use.
+
+        Otherwise a thread may still use a descriptor that belongs to a new socket by then.
+        """
+        between = (client, server, threading.Event(), threading.Lock())
+        replies = threading.Thread(target=self._replies, args=between, daemon=True)
+        replies.start()
+        self._requests(*between)
+        replies.join()
+        with self._lock:
+            client.close()
+            server.close()
 
     def _connect(self) -> socket.socket | None:
         """A connection to the server; None while it is not there."""
@@ -171,7 +184,9 @@ class FaultProxy:
             while data := server.recv(1 << 16):
                 if not self._passing.is_set():
                     self.holding.set()
-                    self._passing.wait()
+                    while not self._passing.wait(0.05):
+                        if client not in self._open:
+                            return
                 if doomed.is_set():
                     with sending:  # this may be the reply to an earlier request
                         break
@@ -188,21 +203,23 @@ class FaultProxy:
         return None
 
     def _end(self, *pair: socket.socket) -> None:
+        """End both connections, unless `_leave` does so."""
         with self._lock:
-            self._open.difference_update(pair)
-        for connection in pair:
-            _shut(connection)
+            here = self._open.intersection(pair)
+            self._open -= here
+            for connection in here:
+                _shut(connection)
 
 
 def _shut(connection: socket.socket) -> None:
+    """End with FIN, and wake threads that read."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
-    connection.close()
 
 
-def _break(connection: socket.socket) -> None:
+def _doom(connection: socket.socket) -> None:
+    """Make `close` send RST, and wake threads that read."""
     with suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RST)
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RD)
-    connection.close()

@@ -423,6 +423,10 @@ class Wire:
             RedisUnavailable: the connection failed, or there was no reply in time.
         """
         try:
+            if not self._connection.is_connected:  # since `readable`; redis-py's parser would raise AttributeError
+                from redis.exceptions import ConnectionError as Lost
+
+                raise Lost("Connection closed by server.")
             reply = self._reply()
         except self._redis_error as error:
             raise self._failed(error) from error
@@ -441,6 +445,8 @@ class Wire:
 
     def readable(self, timeout_seconds: float) -> bool:
         """Wait for data. Also True if the connection has failed; `receive` then raises."""
+        if not self._connection.is_connected:  # redis-py would connect again, and no reply would ever arrive
+            return True
         try:
             return bool(self._connection.can_read(timeout_seconds))
         except self._redis_error:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
+from redis import connection
 
 from offsider.core.errors import Fenced, RedisRefused, RedisUnavailable
+from offsider.storage import redis as redis_module
 from offsider.storage import working
 from offsider.storage.pipelined import Pipelined
 from offsider.storage.redis import FRESH_SECONDS
@@ -95,6 +97,37 @@ def test_a_connection_that_breaks_in_between_leaves_all_of_it_in_doubt(faulty, p
     raw_redis.lpush("queue:low", "b")
     faulty.ask(OWNER, ["low"], 1, [])
     assert faulty.answer(["low"]).claimed == [("low", b"b")]
+
+
+@pytest.mark.parametrize("parser", ["installed", "redis-py"])
+def test_a_reset_before_a_reply_is_read_leaves_all_requests_in_doubt(
+    proxied, proxy, raw_redis, monkeypatch, request, parser
+):
+    """redis-py's parser closes the connection when it looks for data, and a second look would open a new one."""
+    if parser == "redis-py":
+        options = redis_module.connection_options
+        chosen = {"parser_class": connection._RESP2Parser}
+        monkeypatch.setattr(redis_module, "connection_options", lambda *a, **given: options(*a, **given) | chosen)
+    faulty = request.getfixturevalue("faulty")
+    faulty.ask(OWNER, ["low"], 1, [])
+    faulty.answer(["low"])
+    raw_redis.lpush("queue:low", "a", "b")
+    proxy.hold()
+    faulty.ask(OWNER, ["low"], 1, [])
+    assert proxy.holding.wait(20)
+    faulty.ask(OWNER, ["low"], 1, [])
+    wait_for(lambda: raw_redis.llen("queue:low") == 0)
+    proxy.reset()
+    wait_for(lambda: faulty.readable)
+    assert faulty.readable
+    with pytest.raises(RedisUnavailable) as failure:
+        faulty.answer(["low"])
+    assert failure.value.ambiguous
+    assert not faulty.awaits
+    proxy.release()
+    raw_redis.lpush("queue:low", "c")
+    faulty.ask(OWNER, ["low"], 1, [])
+    assert faulty.answer(["low"]).claimed == [("low", b"c")]
 
 
 def test_it_connects_on_first_use(pool, raw_redis):
