@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from offsider.core.errors import RedisRefused
 
@@ -60,8 +60,8 @@ class Script:
         self.text = text
         self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
-    def declared(self, kind: Literal["KEYS", "ARGV"]) -> tuple[int, bool]:
-        """Return the number of keys or arguments that the header declares, and whether there may be more."""
+    def declared(self, kind: str) -> tuple[int, bool]:
+        """Return the number of ``KEYS`` or ``ARGV`` that the header declares, and whether there may be more."""
         found = re.findall(rf"^-- {kind}\[(\d+)(\.\.\.)?\] ", self.source, re.MULTILINE)
         return max((int(number) for number, _ in found), default=0), any(more for _, more in found)
 
