@@ -16,8 +16,7 @@ import os
 import platform
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from offsider import __version__
 from offsider.cli.application import load_application
@@ -40,8 +39,7 @@ if TYPE_CHECKING:
 EMBEDDED_FOLDER = ".offsider"
 
 
-@dataclass(frozen=True)
-class Forked:
+class Forked(NamedTuple):
     """Data that a supervisor passes to a forked worker.
 
     Attributes:

@@ -6,12 +6,11 @@ Jobs are read from the iterable batch by batch, so a generator of millions of ca
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice, repeat
 from random import Random
 from types import MappingProxyType
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from offsider.client.alike import Alike, Pushes, push_like
 from offsider.client.prepared import CallLike, DeclaredJob, Prepared
@@ -29,8 +28,7 @@ _NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 Arguments: TypeAlias = tuple[list[Any], dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Bulk:
+class Bulk(NamedTuple):
     """A checked bulk push.
 
     Attributes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
 from offsider.config.queue_spec import EVERY, QueueSpec, parse_all
 from offsider.config.settings import CapsuleSection
@@ -21,8 +21,7 @@ DEFAULT_QUEUE = "default"
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
-@dataclass(frozen=True)
-class _Plan:
+class _Plan(NamedTuple):
     """Values derived from the configured and the discovered queues; computed again when these change."""
 
     made_from: tuple[object, ...]

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from offsider.config.job_defaults import from_text
 from offsider.config.settings import (
@@ -40,8 +39,7 @@ _NEEDED: Mapping[str, str] = {SERVERS: "a url", SHARDS: "queues or select"}
 _REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{")
 
 
-@dataclass(frozen=True)
-class Assignment:
+class Assignment(NamedTuple):
     """One value for one setting.
 
     Attributes:
@@ -58,8 +56,7 @@ class Assignment:
     origin: str
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(NamedTuple):
     """A configuration file as a tree with offsider's key names."""
 
     path: Path

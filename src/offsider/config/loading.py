@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from offsider.config.application import Application, application, django_project
 from offsider.config.environment import (
@@ -26,8 +25,7 @@ from offsider.core.errors import ConfigurationError
 from offsider.core.suggestions import suggest
 
 
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(NamedTuple):
     """The assignments for a configuration; later ones override earlier ones.
 
     Attributes:

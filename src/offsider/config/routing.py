@@ -14,8 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, cast
 
 from offsider.core.errors import ConfigurationError, InvalidOptions, InvalidQuery
 from offsider.core.options import check_queue_name
@@ -47,8 +46,7 @@ class Routable(Protocol):
     def declared_server(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """One routing rule.
 
     Attributes:
@@ -66,8 +64,7 @@ class Rule:
         return f"{self.query.text.strip()} → {self.queue or '(named after the job)'}{where}"
 
 
-@dataclass(frozen=True, slots=True)
-class Routed:
+class Routed(NamedTuple):
     """The destination of a job, and the rule that chose it.
 
     Attributes:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import is_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from offsider.config.queue_spec import EVERY, parse_all
 from offsider.config.routing import MAIN, Routable, Rules, known_jobs, route
@@ -46,8 +46,7 @@ class Destination:
         return self.queue if self.server == MAIN else f"{self.queue} of the server {self.server}"
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(NamedTuple):
     """The result of a query over the declared jobs, for workers of one server.
 
     Attributes:

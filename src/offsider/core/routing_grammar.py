@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from offsider.core.characteristics import BOUNDARIES, URGENCIES
 from offsider.core.errors import InvalidQuery
@@ -42,8 +42,7 @@ POSSIBLE: Mapping[str, tuple[str, ...]] = {
 _TERM = re.compile(r"(?P<predicate>\w+)(?P<operator>!?=)(?P<values>[\w:.-]+(?:,[\w:.-]+)*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(NamedTuple):
     """A condition: the job has one of the values or, if ``negated``, none of them."""
 
     predicate: str

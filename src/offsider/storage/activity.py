@@ -10,7 +10,7 @@ import json
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command, Script
@@ -24,8 +24,7 @@ RATE_SECONDS = 5.0
 _SLACK = 100
 
 
-@dataclass(frozen=True, slots=True)
-class RunningJob:
+class RunningJob(NamedTuple):
     """A running job.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from offsider.storage.clocks import look
 from offsider.storage.keys import Keys
@@ -16,8 +16,7 @@ _PARTS = 3
 NOTE_CLIENT = Script("note_client")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class SeenClient:
+class SeenClient(NamedTuple):
     """A program that pushed jobs within the last minutes.
 
     Attributes:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from offsider.core.clock import Clock
 from offsider.storage.redis import Redis
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(NamedTuple):
     """A reading of the server's clock, beside a clock of this machine.
 
     Attributes:

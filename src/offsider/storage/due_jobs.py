@@ -12,8 +12,7 @@ Losing the lease is harmless: it only saves work, and each move checks that the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from offsider.core.errors import OffsiderError, RedisRefused
 from offsider.storage.job_sets import Move, MoveResult, enqueue_call
@@ -29,24 +28,21 @@ SendCommands: TypeAlias = Callable[[Sequence[Command]], list[Any]]
 """Runs commands in one round trip; error replies are returned in the list, as offsider errors."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(NamedTuple):
     """The right to move due jobs: one scheduler at a time, for ``life_ms`` after each round trip."""
 
     holder: str
     life_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(NamedTuple):
     """The jobs of a set that are due, and the seconds until the next one (None if there is none)."""
 
     members: list[bytes]
     next_in_seconds: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class DueJobs:
+class DueJobs(NamedTuple):
     """The reply of the script.
 
     Attributes:

@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import cast
+from typing import NamedTuple, cast
 
 from offsider.storage import hashes
 from offsider.storage.keys import Keys
@@ -34,8 +33,7 @@ BUCKETS = 26
 LONGEST_COUNT = 20
 
 
-@dataclass(frozen=True, slots=True)
-class JobCounts:
+class JobCounts(NamedTuple):
     """Counts of one class.
 
     Attributes:
@@ -53,8 +51,7 @@ class JobCounts:
     histogram: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(NamedTuple):
     """Stored counts of a class in one time bucket."""
 
     processed: int = 0

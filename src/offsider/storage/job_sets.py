@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from offsider.storage.commands import run_together
 from offsider.storage.keys import Keys
@@ -28,8 +28,7 @@ DROP = Script("drop")
 _PAGE = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(NamedTuple):
     """A member of a set, with the payload to push and its queue."""
 
     member: bytes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from offsider.core.errors import Fenced
 from offsider.storage import leases
@@ -29,8 +29,7 @@ FORGET_AFTER_MS = 60_000
 _SCAN_COUNT = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Lists:
+class Lists(NamedTuple):
     """The private lists of one identity: the queues of each of its capsules."""
 
     identity: str

@@ -10,6 +10,7 @@ import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from offsider.storage.hashes import json_object
 from offsider.storage.redis import Redis
@@ -28,8 +29,7 @@ _TAKEN_MEANWHILE = 1_000
 _TRIMMED_AT_ONCE = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """A job of a queue, and the number of jobs before it when it was read."""
 
     raw: bytes

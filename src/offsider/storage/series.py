@@ -18,8 +18,7 @@ import json
 import math
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
@@ -34,8 +33,7 @@ _DAY_SECONDS = 24 * _HOUR_SECONDS
 KEEP_SECONDS = 30 * _DAY_SECONDS
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """The resolution of a series.
 
     Attributes:
@@ -65,8 +63,7 @@ TEN_MINUTES = Step("10m", 600, 144, 14 * _DAY_SECONDS)
 TOTAL = Step("total", math.inf, 1, KEEP_SECONDS)
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(NamedTuple):
     """A metric of the store.
 
     Attributes:
@@ -82,8 +79,7 @@ class Metric:
     bits: Literal[32, 64] = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Buckets:
+class Buckets(NamedTuple):
     """The cells of one label set over consecutive steps, earliest first.
 
     Attributes:

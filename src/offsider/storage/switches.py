@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from offsider.storage import hashes
 from offsider.storage.commands import run_together
@@ -47,8 +47,7 @@ class Switch:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Board:
+class Board(NamedTuple):
     """A snapshot of all switches.
 
     Attributes:

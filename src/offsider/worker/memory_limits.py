@@ -8,8 +8,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from offsider.config.settings import WorkerSection
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 3.0
 
 
-@dataclass(frozen=True)
-class MemoryLimits:
+class MemoryLimits(NamedTuple):
     """The memory limits of a worker process; 0 means no limit."""
 
     soft_mb: int = 0

@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from offsider.core.series import Series
 from offsider.storage.owners import Lists
@@ -26,8 +26,7 @@ logger = logging.getLogger("offsider")
 SERIES_AT_ONCE = 50
 
 
-@dataclass(frozen=True)
-class KeeperProcess:
+class KeeperProcess(NamedTuple):
     """A running keeper.
 
     Attributes:
@@ -39,8 +38,7 @@ class KeeperProcess:
     pid: int = 0
 
 
-@dataclass(frozen=True)
-class Status:
+class Status(NamedTuple):
     """The part of a report that only the worker can fill in; see `Report`."""
 
     state: str = READY
