@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from offsider.config.containers import frozen_error
 from offsider.core.errors import ConfigurationError
-from offsider.core.outcome import Outcome
 from offsider.core.payload import JobPayload
 from offsider.runtime.context import JobContext
+
+if TYPE_CHECKING:
+    from offsider.core.outcome import Outcome
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -47,7 +49,7 @@ ClientMiddleware: TypeAlias = Callable[[Push, Callable[[Push], "Push | None"]], 
 ServerMiddleware: TypeAlias = Callable[[JobContext, Callable[[JobContext], object]], object]
 """Returns the result of ``call_next(job)``, which is an awaitable for an ``async def`` job."""
 
-Admission: TypeAlias = Callable[[JobContext, Callable[[JobContext], Outcome]], Outcome]
+Admission: TypeAlias = Callable[[JobContext, Callable[[JobContext], "Outcome"]], "Outcome"]
 """Decides whether a job runs: returns the result of ``call_next(job)``, or another outcome without calling it."""
 
 
