@@ -1,6 +1,7 @@
 """``offsider top``: a live view in the terminal, with a key for each action.
 
-Reading order: `tabs` (their data and actions), `app` (keys, live refresh, drawing, dialogs).
+Reading order: `tabs` (their data and actions), `table` (rows and selection), `background` (reads and actions in
+threads), `app` (keys, live refresh, dialogs).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The terminal application: tabs, keys, and a table that refreshes itself.
+"""The terminal application: tabs, keys and dialogs.
 
 1. Each tick, each change of the view and each action requests a read of the current tab.
 2. A read runs in a thread, so that the screen never waits for the server. One read runs at a time; a request during a
@@ -9,27 +9,21 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.coordinate import Coordinate
-from textual.message import Message
-from textual.screen import ModalScreen
-from textual.widgets import DataTable, Input, Sparkline, Static, Tab as TabLabel, Tabs
+from textual.screen import ModalScreen, Screen
+from textual.widgets import Input, Sparkline, Static, Tab as TabLabel, Tabs
 
 from offsider.cli.text import plain
-from offsider.cli.top.tabs import Action, Busy, Home, Metrics, Queues, Row, Tab, Table, View, set_tabs
+from offsider.cli.top.background import Acted, Loaded, act, post_from_thread, read
+from offsider.cli.top.table import RowTable
+from offsider.cli.top.tabs import Busy, Home, Metrics, Queues, Tab, Table, View, set_tabs
 from offsider.config.installation import Installation
-from offsider.core.errors import OffsiderError
-from offsider.logs.setup import describe
 
 KEYS = """\
 ←  →      previous, next tab             1 … 7   tab by number
@@ -87,8 +81,6 @@ class Help(ModalScreen[None]):
 
 #: Lines of the screen other than rows: tabs, column titles, hints, status.
 _OTHER_LINES = 6
-_SELECTED = "● "
-_NOT_SELECTED = "  "
 
 
 class Top(App[None]):
@@ -109,38 +101,19 @@ class Top(App[None]):
     #status.-outage { background: $error; color: $text; }
     """
     ENABLE_COMMAND_PALETTE = False
+    SCREENS: ClassVar[dict[str, Callable[[], Screen[Any]]]] = {"help": Help}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "tab(-1)", priority=True),
-        Binding("right", "tab(1)", priority=True),
-        *(Binding(str(number + 1), f"go({number})") for number in range(7)),
+        Binding("left", "turn(-1)", priority=True),
+        Binding("right", "turn(1)", priority=True),
+        *(Binding(str(number + 1), f"open({number})") for number in range(7)),
         Binding("h", "page(-1)"),
         Binding("l", "page(1)"),
-        Binding("j", "row(1)"),
-        Binding("k", "row(-1)"),
-        Binding("x", "select"),
-        Binding("A", "select_all"),
         Binding("slash", "filter"),
-        Binding("escape", "unfilter", priority=True),
+        Binding("escape", "filter_by('')", priority=True),
         *(Binding(key, f"act('{key}')") for key in "DREKTQp"),
-        Binding("question_mark", "help"),
+        Binding("question_mark", "push_screen('help')"),
         Binding("q", "quit"),
     ]
-
-    class Loaded(Message):
-        """A read has finished, with a table or an error message."""
-
-        def __init__(self, tab: Tab, data: Table | None, outage: str) -> None:
-            super().__init__()
-            self.tab = tab
-            self.data = data
-            self.outage = outage
-
-    class Acted(Message):
-        """An action has finished or failed."""
-
-        def __init__(self, answer: str) -> None:
-            super().__init__()
-            self.answer = answer
 
     def __init__(self, here: Installation, interval_seconds: float) -> None:
         super().__init__()
@@ -155,8 +128,6 @@ class Top(App[None]):
         )
         self._number = 0
         self._view = View()
-        self._table_data = Table((), (), 0)
-        self.selected: set[str] = set()
         self._reading = False
         self._read_again = False
         self._answer = ""
@@ -167,10 +138,14 @@ class Top(App[None]):
         """The selected tab."""
         return self.tabs[self._number]
 
+    @property
+    def table(self) -> RowTable:
+        return self.query_one(RowTable)
+
     def compose(self) -> ComposeResult:
         yield Tabs(*(TabLabel(tab.title) for tab in self.tabs))
         yield Sparkline(id="chart")
-        yield DataTable[Text](cursor_type="row", zebra_stripes=True)
+        yield RowTable()
         yield Input(placeholder="filter", compact=True)
         yield Static(id="status", markup=False)
         yield Static(id="hints", markup=False)
@@ -180,11 +155,7 @@ class Top(App[None]):
         self.query_one(Tabs).can_focus = False
         self.table.focus()
         self.set_interval(self._interval_seconds, self.request_read)
-        self._show_tab(0)
-
-    @property
-    def table(self) -> DataTable[Text]:
-        return self.query_one(DataTable[Text])
+        self.action_open(0)
 
     # ------------------------------------------------------------------------------------- reading
 
@@ -196,27 +167,12 @@ class Top(App[None]):
         self._reading, self._read_again = True, False
         rows = self.size.height - _OTHER_LINES
         self._view = replace(self._view, size=max(1, rows))
-        self._beside(partial(self._read, self.tab, self._view))
+        post_from_thread(self, partial(read, self.tab, self._view))
 
-    def _beside(self, work: Callable[[], Message]) -> None:
-        """Run work in a thread and post its message. Quitting does not wait for it."""
-        threading.Thread(target=self._work, args=(work,), daemon=True).start()
-
-    def _work(self, work: Callable[[], Message]) -> None:
-        message = work()
-        with suppress(RuntimeError):  # the application has ended
-            self.post_message(message)
-
-    def _read(self, tab: Tab, view: View) -> Loaded:
-        try:
-            return self.Loaded(tab, tab.read(view), "")
-        except Exception as error:  # noqa: BLE001 - show any error: the next read may succeed
-            return self.Loaded(tab, None, _reason(error))
-
-    def on_top_loaded(self, event: Loaded) -> None:
+    def on_loaded(self, event: Loaded) -> None:
         self._reading = False
-        if not self.query(DataTable):
-            return  # a dialog is open, or the application is exiting
+        if not self.query(RowTable):
+            return  # the application is exiting
         self._outage = event.outage
         if event.data is not None and event.tab is self.tab and not self._read_again:
             self._draw(event.data)
@@ -224,92 +180,51 @@ class Top(App[None]):
         if self._read_again:
             self.request_read()
 
-    # ------------------------------------------------------------------------------------- drawing
-
     def _draw(self, data: Table) -> None:
-        cursor = self._row_of_cursor()
-        row_number = self.table.cursor_row
-        self._table_data = data
-        self.selected &= {row.key for row in data.rows}
-        table = self.table
-        table.clear(columns=True)
-        drawn = [self._cells(row) for row in data.rows]
-        for number, column in enumerate(data.columns):
-            title = Text(f"{'' if number else _NOT_SELECTED}{column}")
-            # Textual would measure new rows when it is idle, and can miss them: the columns are then too narrow.
-            table.add_column(title, width=max([title.cell_len, *(cells[number].cell_len for cells in drawn)]))
-        for row, cells in zip(data.rows, drawn, strict=True):
-            table.add_row(*cells, key=row.key)
-        keys = [row.key for row in data.rows]
-        table.move_cursor(row=keys.index(cursor.key) if cursor and cursor.key in keys else row_number)
+        self.table.draw(data)
         chart = self.query_one("#chart", Sparkline)
         chart.display = len(data.samples) > 1
         chart.data = list(data.samples)
-        self._go_back_from_an_empty_page()
-
-    def _cells(self, row: Row) -> list[Text]:
-        mark = _SELECTED if row.key in self.selected else _NOT_SELECTED
-        return [Text(mark + row.cells[0]), *map(Text, row.cells[1:])]
-
-    def _go_back_from_an_empty_page(self) -> None:
-        """Show the last page with rows, if the jobs of this page are gone."""
-        if not self._table_data.rows and self._view.page:
-            self._view = replace(self._view, page=max(0, self._pages - 1))
+        if not data.rows and self._view.page:  # the jobs of this page are gone: show the last page with rows
+            self._view = self._view.turned(-1, data.total)
             self.request_read()
 
-    @property
-    def _pages(self) -> int:
-        return max(1, -(-self._table_data.total // self._view.size))
-
     def _draw_status(self) -> None:
-        status = self.query_one("#status", Static)
+        status, table = self.query_one("#status", Static), self.table
         status.set_class(bool(self._outage), "-outage")
         if self._outage:
             status.update(plain(f"retrying: {self._outage}"))
             return
-        parts = [f"page {self._view.page + 1} of {self._pages}", f"{self._table_data.total:,} in total"]
+        total = table.shown.total
+        parts = [f"page {self._view.page + 1} of {self._view.pages(total)}", f"{total:,} in total"]
         parts += [f"filter: {plain(self._view.text)}"] if self._view.text else []
-        parts += [self._table_data.note] if self._table_data.note else []
-        parts += [f"{len(self.selected)} selected"] if self.selected else []
+        parts += [table.shown.note] if table.shown.note else []
+        parts += [f"{len(table.selected)} selected"] if table.selected else []
         parts += [self._answer] if self._answer else []
         status.update(" · ".join(parts))
-
-    def _draw_hints(self) -> None:
-        verbs = [f"{key} {action.verb.lower()}" for key, action in self.tab.actions.items()]
-        select = ["xA select"] if verbs else []
-        always = ("/ filter", "? help", "q quit", "←→ tab", "hl page")
-        self.query_one("#hints", Static).update("  ".join([*verbs, *select, *always]))
 
     # ---------------------------------------------------------------------------------------- keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
-        """Disable the keys of the table while a filter is typed or a dialog is open."""
-        if action == "quit" and not self._is_elsewhere:
-            return True
-        if action == "unfilter":
+        """Disable the keys while a filter is typed or a dialog is open; Escape leaves the filter."""
+        if action == "filter_by":
             return len(self.screen_stack) == 1
-        return not self._is_elsewhere
+        return len(self.screen_stack) == 1 and not isinstance(self.focused, Input)
 
-    @property
-    def _is_elsewhere(self) -> bool:
-        return len(self.screen_stack) > 1 or isinstance(self.focused, Input)
+    def action_turn(self, step: int) -> None:
+        self.action_open((self._number + step) % len(self.tabs))
 
-    def action_tab(self, step: int) -> None:
-        self._show_tab((self._number + step) % len(self.tabs))
-
-    def action_go(self, number: int) -> None:
-        self._show_tab(number)
-
-    def _show_tab(self, number: int) -> None:
+    def action_open(self, number: int) -> None:
         self._number = number
         self._view = View()
-        self._table_data = Table((), (), 0)
-        self.selected.clear()
         self._answer = ""
         self.query_one(Tabs).active = f"tab-{number + 1}"
         self.query_one(Input).value = ""
-        self.table.clear(columns=True)
-        self._draw_hints()
+        self.table.empty()
+        verbs = [f"{key} {action.verb.lower()}" for key, action in self.tab.actions.items()]
+        select = ["xA select"] if verbs else []
+        always = ("/ filter", "? help", "q quit", "←→ tab", "hl page")
+        self.query_one("#hints", Static).update("  ".join([*verbs, *select, *always]))
         self._draw_status()
         self.request_read()
 
@@ -317,101 +232,53 @@ class Top(App[None]):
         """Handle a click on a tab; a change by key is handled already."""
         number = int((event.tab.id or "tab-1").removeprefix("tab-")) - 1
         if number != self._number:
-            self._show_tab(number)
+            self.action_open(number)
 
     def action_page(self, step: int) -> None:
-        page = min(max(0, self._view.page + step), self._pages - 1)
-        if page != self._view.page:
-            self._view = replace(self._view, page=page)
-            self.selected.clear()
+        turned = self._view.turned(step, self.table.shown.total)
+        if turned != self._view:
+            self._view = turned
+            self.table.selected.clear()
             self.request_read()
 
-    def action_row(self, step: int) -> None:
-        self.table.move_cursor(row=self.table.cursor_row + step)
-
-    def action_select(self) -> None:
-        row = self._row_of_cursor()
-        if row is not None and row.subject is not None:
-            self.selected ^= {row.key}
-            self._redraw_marks()
-            self.action_row(1)
-
-    def action_select_all(self) -> None:
-        every = {row.key for row in self._table_data.rows if row.subject is not None}
-        self.selected = set() if self.selected == every else every
-        self._redraw_marks()
-
-    def _redraw_marks(self) -> None:
-        for number, row in enumerate(self._table_data.rows):
-            self.table.update_cell_at(Coordinate(number, 0), self._cells(row)[0])
+    def on_row_table_selection_changed(self) -> None:
         self._draw_status()
-
-    def _row_of_cursor(self) -> Row | None:
-        number = self.table.cursor_row
-        return self._table_data.rows[number] if 0 <= number < len(self._table_data.rows) else None
 
     def action_filter(self) -> None:
         field = self.query_one(Input)
         field.display = True
         field.focus()
 
-    def action_unfilter(self) -> None:
-        self.query_one(Input).value = ""
-        self._filter_by("")
-
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        self._filter_by(event.value)
+        self.action_filter_by(event.value)
 
-    def _filter_by(self, text: str) -> None:
-        self.query_one(Input).display = False
+    def action_filter_by(self, text: str) -> None:
+        field = self.query_one(Input)
+        field.value = text
+        field.display = False
         self.table.focus()
         self._view = replace(self._view, page=0, text=text)
-        self.selected.clear()
+        self.table.selected.clear()
         self.request_read()
-
-    def action_help(self) -> None:
-        self.push_screen(Help())
 
     # ------------------------------------------------------------------------------------- actions
 
     def action_act(self, key: str) -> None:
         action = self.tab.actions.get(key)
-        rows = self._targets()
+        rows = self.table.targets()
         if action is None or not rows:
             return
+
+        def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual's
+            if yes:
+                post_from_thread(self, partial(act, action, rows))
+
         if action.question is None:
-            self._start(action, rows)
-            return
-        self.push_screen(Question(action.question(rows)), partial(self._answered, action, rows))
+            answered(True)
+        else:
+            self.push_screen(Question(action.question(rows)), answered)
 
-    def _targets(self) -> list[Row]:
-        """Return the selected rows, or else the row of the cursor."""
-        chosen = [row for row in self._table_data.rows if row.key in self.selected]
-        cursor = self._row_of_cursor()
-        return chosen or ([cursor] if cursor is not None and cursor.subject is not None else [])
-
-    def _answered(self, action: Action, rows: Sequence[Row], yes: bool | None) -> None:  # noqa: FBT001 - Textual's
-        if yes:
-            self._start(action, rows)
-
-    def _start(self, action: Action, rows: Sequence[Row]) -> None:
-        self._beside(partial(self._act, action, rows))
-
-    def _act(self, action: Action, rows: Sequence[Row]) -> Acted:
-        done: Counter[str] = Counter()
-        problem: list[str] = []
-        try:
-            for row in rows:
-                done[action.act(row.subject)] += 1
-        except Exception as error:  # noqa: BLE001 - see `_read`
-            problem = [f"then an error: {plain(_reason(error))}" if done else f"error: {plain(_reason(error))}"]
-        return self.Acted(", ".join([f"{count} {how}" for how, count in done.items()] + problem))
-
-    def on_top_acted(self, event: Acted) -> None:
+    def on_acted(self, event: Acted) -> None:
         self._answer = event.answer
-        self.selected.clear()
+        self.table.selected.clear()
         self.request_read()
-
-
-def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, OffsiderError) else describe(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from offsider.cli.queues import is_served, served_queues
@@ -88,6 +88,14 @@ class View:
     page: int = 0
     size: int = 20
     text: str = ""
+
+    def pages(self, total: int) -> int:
+        """Return the number of pages of a table with ``total`` rows, at least 1."""
+        return max(1, -(-total // self.size))
+
+    def turned(self, step: int, total: int) -> View:
+        """Return the view ``step`` pages on, but no further than the first or last page."""
+        return replace(self, page=min(max(0, self.page + step), self.pages(total) - 1))
 
 
 class Tab(ABC):
