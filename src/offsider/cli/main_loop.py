@@ -56,8 +56,7 @@ class MainLoop:
         self._launcher = launcher
         self._signals = signals
         self._set_title = title_setter()
-        self._watchdog_seconds = systemd.watchdog_seconds()
-        self._watchdog_due = 0.0
+        self._watchdog = systemd.Watchdog()
         self._stopper: threading.Thread | None = None
         self._deadline = 0.0
         self._code = 0
@@ -85,7 +84,7 @@ class MainLoop:
                 self._dump()
                 return 1
             self._set_title(title(self._launcher))
-            self._feed_watchdog()
+            self._watchdog.feed()
             self._check_memory()
             self._check_idle()
             for name in self._signals.wait(self._pause_seconds(), before_reading=self._launcher.look_at_descriptors):
@@ -117,17 +116,10 @@ class MainLoop:
         action()
 
     def _pause_seconds(self) -> float:
-        due = [TITLE_SECONDS]
-        if self._watchdog_seconds is not None:
-            due.append(self._watchdog_due - time.monotonic())
+        due = [TITLE_SECONDS, self._watchdog.due_at - time.monotonic()]
         if self._stopper is not None:
             due.append(self._deadline - time.monotonic())
         return max(0.0, min(due))
-
-    def _feed_watchdog(self) -> None:
-        if self._watchdog_seconds is not None and time.monotonic() >= self._watchdog_due:
-            systemd.notify("WATCHDOG=1")
-            self._watchdog_due = time.monotonic() + self._watchdog_seconds
 
     def _stop(self) -> None:
         if self._stopper is None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
+import time
 from collections.abc import Mapping
 
 from offsider.logs.setup import logger
@@ -39,3 +41,22 @@ def watchdog_seconds(environ: Mapping[str, str] = os.environ) -> float | None:
         )
         return None
     return limit_seconds / 2
+
+
+class Watchdog:
+    """Sends ``WATCHDOG=1`` in time, if systemd watches this process.
+
+    Attributes:
+        due_at: time of the next notification, by the monotonic clock; infinite without a watchdog.
+    """
+
+    def __init__(self) -> None:
+        self._interval_seconds = watchdog_seconds()
+        self.due_at = 0.0 if self._interval_seconds is not None else math.inf
+
+    def feed(self) -> None:
+        """Send the notification if it is due."""
+        now = time.monotonic()
+        if self._interval_seconds is not None and now >= self.due_at:
+            notify("WATCHDOG=1")
+            self.due_at = now + self._interval_seconds

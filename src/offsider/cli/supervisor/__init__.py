@@ -28,19 +28,16 @@ from typing import TYPE_CHECKING
 from offsider import __version__
 from offsider.cli import systemd
 from offsider.cli.boot import load, start_embedded_server
-from offsider.cli.health import HealthServer
-from offsider.cli.keeper import fork_keeper, warn_of_no_keeper
 from offsider.cli.options import configured
 from offsider.cli.signals import NAMES, STOPS, SignalQueue, StoppedEarly
-from offsider.cli.supervisor.children import Backoff, Children, described
+from offsider.cli.supervisor.children import Children
 from offsider.cli.supervisor.fork import Forker, WorkAs
+from offsider.cli.supervisor.keeper_child import KeeperChild
 from offsider.cli.supervisor.reexec import exec_supervisor, inherited, unblock_signals
 from offsider.cli.title import title_setter
 from offsider.core.errors import ConfigurationError, OffsiderError
 from offsider.core.wording import counted
 from offsider.logs.setup import logger
-from offsider.worker.alive.keeper.channel import Channel
-from offsider.worker.alive.keeper.messages import Orders, encode
 from offsider.worker.memory_limits import LOOK_SECONDS, MemoryLimits
 from offsider.worker.resident_memory import resident_kilobytes
 
@@ -49,8 +46,6 @@ if TYPE_CHECKING:
     from offsider.config.config import Config
 
 LONGEST_PAUSE_SECONDS = 60.0
-# Time for the keeper of the previous program to release the address of the health endpoint.
-HEALTH_SECONDS = 3.0
 # Time for the keeper to requeue the jobs of killed workers.
 KEEPER_SECONDS = 2.0
 # From the deadline at which the last worker is killed to the promised exit.
@@ -69,28 +64,20 @@ class Supervisor:
     def __init__(self, options: WorkerOptions, config: Config, work_as: WorkAs) -> None:
         self._options = options
         self._config = config
-        self._channel = Channel() if config.worker.keeper else None
-        self._health: HealthServer | None = None
-        self._keeper_pid = 0
-        self._keeper_backoff = Backoff()
-        self._keeper_born_at = 0.0
-        self._keeper_start_at = 0.0
+        size = config.worker.processes or len(config.worker.groups)
+        self._keeper = keeper = KeeperChild(config, size, self._let_go)
         self._signals = SignalQueue((*NAMES, "CHLD"))
         self._forker = Forker(
-            options, config, self._channel, self._signals, work_as=work_as, let_go=self._let_go_in_worker
+            options, config, keeper.channel, self._signals, work_as=work_as, let_go=keeper.close_health
         )
-        size = config.worker.processes or len(config.worker.groups)
         self._workers = Children(self._forker, size, lambda: self._config.worker.timeout_seconds)
         self._stop_by: float | None = None
         self._interrupts = 0
         self._quieted = False
         self._broken = False
-        self._reported_ready = False
         self._memory_due = 0.0
-        self._title = ""
-        self._set_title = title_setter()
-        self._watchdog_seconds = systemd.watchdog_seconds()
-        self._watchdog_at = 0.0
+        self._status = StatusReport()
+        self._watchdog = systemd.Watchdog()
 
     def run(self) -> int:
         """Run until the last worker has exited, and return the exit code.
@@ -100,10 +87,7 @@ class Supervisor:
         """
         for child in inherited(self._forker, os.environ):
             self._workers.adopt(child)
-        self._health = self._health_server()
-        if self._channel is None:
-            warn_of_no_keeper(self._config)
-        self._start_keeper()
+        self._keeper.start(succeeds_another=bool(self._workers.all()))
         with ExitStack() as resources:
             try:
                 self._prepare(resources)
@@ -132,6 +116,7 @@ class Supervisor:
         preloaded = None
         if self._config.worker.preload:
             preloaded = self._config = load(options, resources)
+            self._keeper.use(preloaded)
             refuse_threads()
             self._signals.install()
         self._forker.use(options, preloaded)
@@ -146,9 +131,11 @@ class Supervisor:
             self._reap()
             now = time.monotonic()
             self._workers.tend(now)
-            self._tend_keeper(now)
+            if self._stop_by is None:
+                self._keeper.tend(now)
             self._check_memory(now)
-            self._report(now)
+            self._report()
+            self._watchdog.feed()
             if self._workers.hopeless and self._stop_by is None:
                 logger.error("no worker started, so the supervisor exits: see the errors above")
                 self._stop()
@@ -169,12 +156,11 @@ class Supervisor:
     def _due(self) -> Iterator[float]:
         yield time.monotonic() + LONGEST_PAUSE_SECONDS
         yield from self._workers.due()
-        if self._channel is not None and not self._keeper_pid:
-            yield self._keeper_start_at
+        if (start_at := self._keeper.due()) is not None:
+            yield start_at
         if MemoryLimits.of(self._config.worker).any:
             yield self._memory_due
-        if self._watchdog_seconds is not None:
-            yield self._watchdog_at
+        yield self._watchdog.due_at
 
     def _reap(self) -> None:
         while True:
@@ -184,8 +170,8 @@ class Supervisor:
                 return
             if pid == 0:
                 return
-            if pid == self._keeper_pid:
-                self._keeper_ended(status)
+            if pid == self._keeper.pid:
+                self._keeper.exited(status, restart=self._stop_by is None)
             else:
                 self._workers.reaped(pid, status)
 
@@ -200,20 +186,9 @@ class Supervisor:
                 if reason:
                     self._workers.replace(child, reason)
 
-    def _report(self, now: float) -> None:
-        ready, wanted = self._workers.ready, len(self._workers.slots)
-        words = ["offsider", __version__, self._config.worker.tag, f"supervisor [{ready} of {wanted} run]"]
-        title = " ".join(word for word in (*words, "stopping" if self._stop_by is not None else "") if word)
-        if title != self._title:
-            self._set_title(title)
-            self._title = title
-        if ready == wanted and not self._reported_ready:
-            self._reported_ready = True
-            logger.info("now running: %s", counted(wanted, "worker"))
-            systemd.notify("READY=1")
-        if self._watchdog_seconds is not None and now >= self._watchdog_at:
-            systemd.notify("WATCHDOG=1")
-            self._watchdog_at = now + self._watchdog_seconds
+    def _report(self) -> None:
+        tag, workers = self._config.worker.tag, self._workers
+        self._status.write(tag, workers.ready, len(workers.slots), stopping=self._stop_by is not None)
 
     # ------------------------------------------------------------------------------------- signals
     def _act_on(self, name: str) -> None:
@@ -253,11 +228,11 @@ class Supervisor:
             logger.error("restart failed, the workers continue: %s", error)
             return
         logger.info("restarting: new workers take over one by one, old workers exit after their jobs")
-        self._order(no_more=True)
+        self._keeper.order(no_more=True)
         try:
             exec_supervisor(self._workers.all())
         except OSError as error:
-            self._order()
+            self._keeper.order()
             logger.error("restart failed, the workers continue: cannot execute %s: %s", sys.executable, error)
 
     def _log_workers(self) -> None:
@@ -266,67 +241,40 @@ class Supervisor:
             age = time.monotonic() - child.born_at
             logger.info("worker %d: process %d %s, %.0f s old", child.slot + 1, child.pid, state, age)
 
-    # -------------------------------------------------------------------------------------- keeper
-    def _health_server(self) -> HealthServer | None:
-        """Bind the health port here, so that each new keeper can serve it; this process has no thread for it."""
-        address = self._config.worker.health
-        if not address:
-            return None
-        if self._channel is None:
-            raise ConfigurationError("--health with --processes requires the keeper: remove --no-keeper")
-        give_up_at = time.monotonic() + (HEALTH_SECONDS if self._workers.all() else 0.0)
-        while True:
-            try:
-                return HealthServer(address, shard=self._config.worker.shard)
-            except ConfigurationError as error:
-                if not self._workers.all():
-                    raise
-                if time.monotonic() >= give_up_at:  # the old keeper still has the port: continue without the endpoint
-                    logger.error("%s", error)
-                    return None
-                time.sleep(0.05)
-
-    def _start_keeper(self) -> None:
-        if self._channel is not None:
-            self._keeper_born_at = time.monotonic()
-            self._keeper_pid = fork_keeper(self._config, self._channel, os.getpid(), self._health, self._let_go)
-            self._order()
-
     def _let_go(self) -> None:
         """In the keeper: close the parent links, which must close with the supervisor, and the signal queue."""
         self._signals.close()
         for child in self._workers.all():
             child.let_go()
 
-    def _let_go_in_worker(self) -> None:
-        """In a worker: close the health port, which the keeper serves even if the worker outlives the supervisor."""
-        if self._health is not None:
-            self._health.close()
-
-    def _tend_keeper(self, now: float) -> None:
-        if not self._keeper_pid and self._stop_by is None and now >= self._keeper_start_at:
-            self._start_keeper()
-
-    def _keeper_ended(self, status: int) -> None:
-        now = time.monotonic()
-        self._keeper_pid = 0
-        pause_seconds = self._keeper_backoff.pause_seconds(now - self._keeper_born_at)
-        self._keeper_start_at = now + pause_seconds
-        if self._stop_by is None:
-            logger.error("the keeper %s; starting another one in %g s", described(status), pause_seconds)
-
-    def _order(self, *, no_more: bool = False) -> None:
-        if self._channel is not None:
-            self._channel.send(encode(Orders(len(self._workers.slots), no_more)))
-
     def _part_with_keeper(self) -> None:
         """Wait until the keeper has requeued the jobs of killed workers, but no longer than the stop may take."""
-        self._order(no_more=True)
+        self._keeper.order(no_more=True)
         latest = (self._stop_by or 0.0) + LAST_SECONDS
         give_up_at = min(time.monotonic() + KEEPER_SECONDS, latest)
-        while self._keeper_pid and time.monotonic() < give_up_at:
+        while self._keeper.pid and time.monotonic() < give_up_at:
             self._signals.wait(min(0.05, max(0.0, give_up_at - time.monotonic())))
             self._reap()
+
+
+class StatusReport:
+    """Shows the number of running workers in the process title, and reports once that all run."""
+
+    def __init__(self) -> None:
+        self._set_title = title_setter()
+        self._title = ""
+        self._reported_ready = False
+
+    def write(self, tag: str, ready: int, wanted: int, *, stopping: bool) -> None:
+        words = ["offsider", __version__, tag, f"supervisor [{ready} of {wanted} run]"]
+        title = " ".join(word for word in (*words, "stopping" if stopping else "") if word)
+        if title != self._title:
+            self._set_title(title)
+            self._title = title
+        if ready == wanted and not self._reported_ready:
+            self._reported_ready = True
+            logger.info("now running: %s", counted(wanted, "worker"))
+            systemd.notify("READY=1")
 
 
 TASKS = Path("/proc/self/task")
