@@ -83,7 +83,7 @@ def make_heartbeat(monkeypatch):
 @pytest.mark.parametrize("version", [6, 7, 8])
 def test_a_process_describes_itself_as_sidekiq_does(make_heartbeat, version):
     heartbeat = make_heartbeat(make_config(version, 1795216887.1052415))
-    assert json.dumps(heartbeat.info(IDENTITY), separators=(",", ":")) == INFO[version]
+    assert json.dumps(heartbeat.info.describe(IDENTITY), separators=(",", ":")) == INFO[version]
 
 
 def test_the_process_registry_has_the_same_data_as_in_sidekiq_8(make_heartbeat, redis_url, raw_redis):

@@ -18,25 +18,21 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from offsider import __version__
 from offsider.config.app_version import app_version
 from offsider.core import gil
-from offsider.core.errors import RedisFailure, RedisRefused, RedisUnavailable
-from offsider.core.series import Load
+from offsider.core.errors import RedisFailure, RedisRefused
 from offsider.jobs import registry
 from offsider.runtime.service import LoopService
-from offsider.storage import processes, run_counts, stats
-from offsider.storage.series import MINUTE
+from offsider.storage import processes
 from offsider.worker.activity import ActivityReport
+from offsider.worker.count_writer import CountWriter
 from offsider.worker.outage import Outage
 from offsider.worker.resident_memory import resident_kilobytes
 from offsider.worker.run.interrupt import OBSTACLE
-from offsider.worker.slo_targets import SloTargets
-from offsider.worker.thread_time import ThreadTime
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -44,7 +40,6 @@ if TYPE_CHECKING:
     from offsider.storage.redis import Redis
     from offsider.storage.scripts import Argument
     from offsider.worker.alive.ownership import Ownership
-    from offsider.worker.run_counts import Snapshot
     from offsider.worker.work_state import WorkState
 
 logger = logging.getLogger("offsider")
@@ -66,6 +61,10 @@ class Heartbeat(LoopService):
         coroutines: returns how many running jobs have no thread seat.
         count: receives the counts for a health endpoint that serves them to a monitoring system.
         beaten: called after each beat, when the registry contains the jobs that this process can run.
+
+    Attributes:
+        counts: writes the counters.
+        info: describes this process.
     """
 
     def __init__(
@@ -90,13 +89,13 @@ class Heartbeat(LoopService):
         self._on_signal = on_signal
         self._embedded = embedded
         self._coroutines = coroutines
-        self._count = count
         self._beaten = beaten
         self._wire_version = config.redis.wire_version
-        self._targets = SloTargets(config)
         self._activity = ActivityReport(redis, work_state, config.clock.now)
-        self._thread_time = ThreadTime(config.clock.monotonic())
-        self._started_at = config.clock.now()
+        self.counts = CountWriter(
+            config, redis, work_state, self._activity.rates, quiet=quiet, concurrency=self._concurrency, count=count
+        )
+        self.info = ProcessInfo(config, embedded=embedded)
         self._round_trips: deque[int] = deque(maxlen=ROUND_TRIPS)
         self._shown_as = ""
         self._writing = threading.Lock()
@@ -140,7 +139,7 @@ class Heartbeat(LoopService):
         """Write changes since the last report. On failure they are kept, and the next beat reports the error."""
         if self._shown_as:
             with suppress(RedisFailure):
-                self.flush_counters()
+                self.counts.write_totals()
                 self._activity.write(self._shown_as)
 
     def tick(self) -> float:
@@ -148,7 +147,11 @@ class Heartbeat(LoopService):
         well = True
         pause_seconds = PAUSE_SECONDS_OF_6 if self._wire_version == 6 else PAUSE_SECONDS
         # A full server refuses counters but accepts the rest, so the process must not disappear from the pages.
-        for step in (self.flush_counters, partial(self.flush_metrics, wait_seconds=pause_seconds), self._beat):
+        for step in (
+            self.counts.write_totals,
+            partial(self.counts.write_classes, wait_seconds=pause_seconds),
+            self._beat,
+        ):
             try:
                 step()
             except RedisFailure as error:
@@ -157,60 +160,6 @@ class Heartbeat(LoopService):
         if well:
             self._outage.over()
         return pause_seconds
-
-    def flush_counters(self) -> None:
-        """Write the counts since the last call, or keep them for the next one."""
-        processed, failed = self._work_state.take_counts()
-        day = datetime.fromtimestamp(self._config.clock.now(), UTC).strftime("%Y-%m-%d")
-        try:
-            stats.add(self._redis, processed=processed, failed=failed, day=day)
-        except RedisFailure:
-            self._work_state.give_back_counts(processed, failed)
-            raise
-        self._activity.rates.note(processed, failed)
-
-    def flush_metrics(self, *, wait_seconds: float = 0.0) -> None:
-        """Write the counts of each class. Counts that were certainly not written are kept for the next call.
-
-        Args:
-            wait_seconds: time until the next call; 0 for the last call. Within the same minute, the step of its
-                series, the time of idle threads waits for that call: an idle worker writes it once a minute.
-        """
-        counted, now = self._work_state.run_counts, self._config.clock.now()
-        taken = counted.take()
-        # Our own labels are last, so that labels of extensions cannot replace them.
-        series: Sequence[Series] = taken.series((*self._config.metric_labels, self._targets.labels))
-        load = self._take_load(taken, now)
-        same_minute = wait_seconds and now // MINUTE.seconds == (now + wait_seconds) // MINUTE.seconds
-        if same_minute and not series and not load.run_seconds:
-            self._thread_time.restore(load)
-            load = Load()
-        shard = self._config.worker.shard
-        try:
-            run_counts.add(
-                self._redis, taken.by_class(), series, now, wire_version=self._wire_version, load=load, shard=shard
-            )
-        except RedisFailure as error:
-            if not (isinstance(error, RedisUnavailable) and error.ambiguous):
-                counted.restore(taken)
-                self._thread_time.restore(load)
-                series = ()
-            raise
-        finally:
-            if self._count is not None:
-                self._count(series, self._work_state.busy, self._concurrency())
-
-    def _take_load(self, taken: Snapshot, now: float) -> Load:
-        """Return the thread time since the last call."""
-        if not self._config.worker.metrics:
-            return Load()
-        return self._thread_time.take(
-            self._config.clock.monotonic(),
-            ended_seconds=taken.run_seconds,
-            under_way_seconds=self._work_state.under_way_seconds(now),
-            threads=self._concurrency(),
-            quiet=self._quiet(),
-        )
 
     def leave(self) -> None:
         """Remove the process from the registry permanently."""
@@ -265,7 +214,7 @@ class Heartbeat(LoopService):
 
     def _fields(self, identity: str) -> dict[str, Argument]:
         fields: dict[str, Argument] = {
-            "info": json.dumps(self.info(identity), ensure_ascii=False, separators=(",", ":")),
+            "info": json.dumps(self.info.describe(identity), ensure_ascii=False, separators=(",", ":")),
             "concurrency": self._concurrency(),
             "busy": self._work_state.busy,
             "beat": repr(self._config.clock.now()),
@@ -275,8 +224,41 @@ class Heartbeat(LoopService):
         }
         return fields
 
-    def info(self, identity: str) -> dict[str, Any]:
-        """Return the process's description, in the format of the Sidekiq version that ``wire_version`` selects."""
+    def _concurrency(self) -> int:
+        """Return how many jobs can run now: one in each thread, and the coroutines that run beside them."""
+        return threads(self._config) + self._coroutines()
+
+    def _note_round_trip(self, microseconds: int) -> None:
+        self._round_trips.append(microseconds)
+        if len(self._round_trips) == ROUND_TRIPS and min(self._round_trips) > SLOW_MICROSECONDS:
+            logger.warning(
+                "a round trip to Redis takes %d us (the last five: %s); above %d us jobs are delayed: "
+                "check the CPU load of the server and of this process, and the network",
+                self._round_trips[-1],
+                list(self._round_trips),
+                SLOW_MICROSECONDS,
+            )
+            # Start over, to log the warning at most at every fourth beat.
+            last = self._round_trips[-1]
+            self._round_trips.clear()
+            self._round_trips.append(last)
+
+
+class ProcessInfo:
+    """Describes this process for web pages and other processes.
+
+    Args:
+        embedded: the worker runs inside another program.
+    """
+
+    def __init__(self, config: Config, *, embedded: bool) -> None:
+        self._config = config
+        self._embedded = embedded
+        self._started_at = config.clock.now()
+
+    def describe(self, identity: str) -> dict[str, Any]:
+        """Return the description, in the format of the Sidekiq version that ``wire_version`` selects."""
+        version = self._config.redis.wire_version
         capsules = list(self._config.capsules.values())
         info: dict[str, Any] = {
             "hostname": identity.split(":", 1)[0],
@@ -284,9 +266,9 @@ class Heartbeat(LoopService):
             "pid": os.getpid(),
             "tag": self._config.worker.tag,
             # Sidekiq 8 dropped it, but web pages of older versions on the same server need it.
-            "concurrency": self._threads(),
+            "concurrency": threads(self._config),
         }
-        if self._wire_version == 8:
+        if version == 8:
             info["capsules"] = {
                 capsule.name: {
                     "concurrency": capsule.concurrency,
@@ -296,16 +278,15 @@ class Heartbeat(LoopService):
                 for capsule in capsules
             }
         info["queues"] = list(dict.fromkeys(queue for capsule in capsules for queue in capsule.queues))
-        if self._wire_version != 6:
+        if version != 6:
             info["weights"] = [capsule.weights() for capsule in capsules]
         info["labels"] = list(self._config.worker.labels)
         info["identity"] = identity
-        if self._wire_version != 6:
+        if version != 6:
             info["version"] = __version__
             info["embedded"] = self._embedded
-        version = app_version(self._config.client.app_version)
-        if version:
-            info["app_version"] = version
+        if application := app_version(self._config.client.app_version):
+            info["app_version"] = application
         if self._config.routing.rules:
             info["routing"] = self._config.routing.rules.digest
         if self._config.worker.shard:
@@ -328,24 +309,7 @@ class Heartbeat(LoopService):
             return {}
         return told
 
-    def _concurrency(self) -> int:
-        """Return how many jobs can run now: one in each thread, and the coroutines that run beside them."""
-        return self._threads() + self._coroutines()
 
-    def _threads(self) -> int:
-        return sum(capsule.concurrency for capsule in self._config.capsules.values())
-
-    def _note_round_trip(self, microseconds: int) -> None:
-        self._round_trips.append(microseconds)
-        if len(self._round_trips) == ROUND_TRIPS and min(self._round_trips) > SLOW_MICROSECONDS:
-            logger.warning(
-                "a round trip to Redis takes %d us (the last five: %s); above %d us jobs are delayed: "
-                "check the CPU load of the server and of this process, and the network",
-                self._round_trips[-1],
-                list(self._round_trips),
-                SLOW_MICROSECONDS,
-            )
-            # Start over, to log the warning at most at every fourth beat.
-            last = self._round_trips[-1]
-            self._round_trips.clear()
-            self._round_trips.append(last)
+def threads(config: Config) -> int:
+    """Return the number of threads that take jobs."""
+    return sum(capsule.concurrency for capsule in config.capsules.values())

@@ -259,7 +259,12 @@ class Launcher:
         if parts.failures is not None:
             parts.failures.flush()
         heartbeat = parts.heartbeat
-        for last in (heartbeat.flush_metrics, heartbeat.flush_counters, heartbeat.leave, parts.ownership.leave):
+        for last in (
+            heartbeat.counts.write_classes,
+            heartbeat.counts.write_totals,
+            heartbeat.leave,
+            parts.ownership.leave,
+        ):
             try:
                 last()
             except RedisFailure as error:

@@ -21,7 +21,7 @@ from offsider.storage.activity import digest_of
 from offsider.storage.processes import published_jobs
 from offsider.storage.working import Owner
 from offsider.testing import FakeClock
-from offsider.worker import heartbeat as heartbeat_module
+from offsider.worker import count_writer, heartbeat as heartbeat_module
 from offsider.worker.heartbeat import PAUSE_SECONDS, PAUSE_SECONDS_OF_6, SLOW_MICROSECONDS, Heartbeat
 from offsider.worker.unit_of_work import Run, UnitOfWork
 from offsider.worker.work_state import WorkState
@@ -261,11 +261,11 @@ def test_counts_refused_by_a_full_server_are_kept_for_the_next_heartbeat(make, c
     raw_redis.config_set("maxmemory", 1)
     try:
         with pytest.raises(QueueFull):
-            beating.heartbeat.flush_metrics()
+            beating.heartbeat.counts.write_classes()
     finally:
         raw_redis.config_set("maxmemory", 0)
     beating.state.run_counts.finished([ran()])
-    beating.heartbeat.flush_metrics()
+    beating.heartbeat.counts.write_classes()
     assert [one.processed for one in FleetMetrics.read(config)] == [2]
     assert reported == [0, 1]
 
@@ -278,10 +278,10 @@ def test_counts_that_may_have_been_written_are_not_written_again(make, config, m
         raise RedisUnavailable("no reply", ambiguous=True)
 
     with monkeypatch.context() as patch:
-        patch.setattr(heartbeat_module.run_counts, "add", lost)
+        patch.setattr(count_writer.run_counts, "add", lost)
         with pytest.raises(RedisUnavailable):
-            beating.heartbeat.flush_metrics()
-    beating.heartbeat.flush_metrics()
+            beating.heartbeat.counts.write_classes()
+    beating.heartbeat.counts.write_classes()
     assert FleetMetrics.read(config) == []
 
 
@@ -291,12 +291,12 @@ def test_the_work_of_its_threads_is_reported_for_its_shard(make, config):
     beating = make()
     beating.state.begin("tid", *begun("low", b"x", clock.now() + 4))
     clock.advance(10)
-    beating.heartbeat.flush_metrics()
+    beating.heartbeat.counts.write_classes()
     assert run_counts.load_totals(beating.redis) == {"urgent": Load(6.0, 50.0)}
     beating.quiet = True
     for _ in range(2):
         clock.advance(10)
-        beating.heartbeat.flush_metrics()
+        beating.heartbeat.counts.write_classes()
     # At the second beat its free threads have taken no job for long.
     assert run_counts.load_totals(beating.redis) == {"urgent": Load(26.0, 110.0)}
 
@@ -330,7 +330,7 @@ def test_a_process_that_leaves_writes_the_time_of_its_idle_threads(make, config)
     beating = make()
     clock.advance(10)
     beating.tick()
-    beating.heartbeat.flush_metrics()
+    beating.heartbeat.counts.write_classes()
     assert run_counts.load_totals(beating.redis) == {"": Load(0.0, 50.0)}
 
 
@@ -349,7 +349,7 @@ def test_a_process_prunes_the_registry_once_a_minute(make, config, raw_redis):
 
 def test_a_process_reports_why_it_cannot_interrupt_its_threads(make, config, raw_redis, monkeypatch):
     monkeypatch.setattr(heartbeat_module, "OBSTACLE", "")
-    assert "uninterruptible" not in make().heartbeat.info(IDENTITY)
+    assert "uninterruptible" not in make().heartbeat.info.describe(IDENTITY)
     monkeypatch.setattr(heartbeat_module, "OBSTACLE", "this CPython has a fault")
     make().heartbeat.tick()
     (process,) = ProcessSet(config)
@@ -358,7 +358,7 @@ def test_a_process_reports_why_it_cannot_interrupt_its_threads(make, config, raw
 
 def test_a_process_on_a_free_threaded_build_reports_the_gil(make, config, monkeypatch):
     monkeypatch.setattr(heartbeat_module.gil, "state", lambda: "")
-    assert "gil" not in make().heartbeat.info(IDENTITY)
+    assert "gil" not in make().heartbeat.info.describe(IDENTITY)
     monkeypatch.setattr(heartbeat_module.gil, "state", lambda: "GIL off")
     make().heartbeat.tick()
     (process,) = ProcessSet(config)
@@ -366,9 +366,9 @@ def test_a_process_on_a_free_threaded_build_reports_the_gil(make, config, monkey
 
 
 def test_a_process_reports_its_shard_if_any(make, config):
-    assert "shard" not in make().heartbeat.info(IDENTITY)
+    assert "shard" not in make().heartbeat.info.describe(IDENTITY)
     config.worker.shard = "urgent"
-    assert make().heartbeat.info(IDENTITY)["shard"] == "urgent"
+    assert make().heartbeat.info.describe(IDENTITY)["shard"] == "urgent"
 
 
 def test_work_refused_by_a_full_server_is_reported_at_the_next_heartbeat(make, config, raw_redis):
@@ -378,17 +378,17 @@ def test_work_refused_by_a_full_server_is_reported_at_the_next_heartbeat(make, c
     raw_redis.config_set("maxmemory", 1)
     try:
         with pytest.raises(QueueFull):
-            beating.heartbeat.flush_metrics()
+            beating.heartbeat.counts.write_classes()
     finally:
         raw_redis.config_set("maxmemory", 0)
     clock.advance(10)
-    beating.heartbeat.flush_metrics()
+    beating.heartbeat.counts.write_classes()
     assert run_counts.load_totals(beating.redis) == {"": Load(0.0, 100.0)}
 
 
 def test_without_metrics_no_work_is_reported(make, config, raw_redis):
     config.worker.metrics = False
-    make().heartbeat.flush_metrics()
+    make().heartbeat.counts.write_classes()
     assert raw_redis.keys() == []
 
 

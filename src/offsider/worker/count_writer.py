@@ -1,0 +1,108 @@
+"""Writes the counts of this process: jobs processed and failed, those of each class, and the time of its threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from offsider.core.errors import RedisFailure, RedisUnavailable
+from offsider.core.series import Load
+from offsider.storage import run_counts, stats
+from offsider.storage.series import MINUTE
+from offsider.worker.slo_targets import SloTargets
+from offsider.worker.thread_time import ThreadTime
+
+if TYPE_CHECKING:
+    from offsider.config.config import Config
+    from offsider.core.series import Series
+    from offsider.storage.redis import Redis
+    from offsider.worker.activity import Rates
+    from offsider.worker.run_counts import Snapshot
+    from offsider.worker.work_state import WorkState
+
+
+class CountWriter:
+    """Writes what `WorkState` counts.
+
+    Args:
+        rates: receives the jobs that were written.
+        quiet: returns whether the worker is quiet.
+        concurrency: returns how many jobs can run now.
+        count: receives the counts for a health endpoint that serves them to a monitoring system.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        redis: Redis,
+        work_state: WorkState,
+        rates: Rates,
+        *,
+        quiet: Callable[[], bool],
+        concurrency: Callable[[], int],
+        count: Callable[[Sequence[Series], int, int], None] | None = None,
+    ) -> None:
+        self._config = config
+        self._redis = redis
+        self._work_state = work_state
+        self._rates = rates
+        self._quiet = quiet
+        self._concurrency = concurrency
+        self._count = count
+        self._targets = SloTargets(config)
+        self._thread_time = ThreadTime(config.clock.monotonic())
+
+    def write_totals(self) -> None:
+        """Write the jobs processed and failed since the last call, or keep them for the next one."""
+        processed, failed = self._work_state.take_counts()
+        day = datetime.fromtimestamp(self._config.clock.now(), UTC).strftime("%Y-%m-%d")
+        try:
+            stats.add(self._redis, processed=processed, failed=failed, day=day)
+        except RedisFailure:
+            self._work_state.give_back_counts(processed, failed)
+            raise
+        self._rates.note(processed, failed)
+
+    def write_classes(self, *, wait_seconds: float = 0.0) -> None:
+        """Write the counts of each class. Counts that were certainly not written are kept for the next call.
+
+        Args:
+            wait_seconds: time until the next call; 0 for the last call. Within the same minute, the step of its
+                series, the time of idle threads waits for that call: an idle worker writes it once a minute.
+        """
+        counted, now = self._work_state.run_counts, self._config.clock.now()
+        taken = counted.take()
+        # Our own labels are last, so that labels of extensions cannot replace them.
+        series: Sequence[Series] = taken.series((*self._config.metric_labels, self._targets.labels))
+        load = self._take_load(taken, now)
+        same_minute = wait_seconds and now // MINUTE.seconds == (now + wait_seconds) // MINUTE.seconds
+        if same_minute and not series and not load.run_seconds:
+            self._thread_time.restore(load)
+            load = Load()
+        shard, wire_version = self._config.worker.shard, self._config.redis.wire_version
+        try:
+            run_counts.add(
+                self._redis, taken.by_class(), series, now, wire_version=wire_version, load=load, shard=shard
+            )
+        except RedisFailure as error:
+            if not (isinstance(error, RedisUnavailable) and error.ambiguous):
+                counted.restore(taken)
+                self._thread_time.restore(load)
+                series = ()
+            raise
+        finally:
+            if self._count is not None:
+                self._count(series, self._work_state.busy, self._concurrency())
+
+    def _take_load(self, taken: Snapshot, now: float) -> Load:
+        """Return the thread time since the last call."""
+        if not self._config.worker.metrics:
+            return Load()
+        return self._thread_time.take(
+            self._config.clock.monotonic(),
+            ended_seconds=taken.run_seconds,
+            under_way_seconds=self._work_state.under_way_seconds(now),
+            threads=self._concurrency(),
+            quiet=self._quiet(),
+        )
