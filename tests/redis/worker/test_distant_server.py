@@ -88,7 +88,7 @@ def test_the_round_trip_is_measured_by_regular_requests(make_crew, work, raw_red
         wait_for(lambda: crew.idle)
         push(raw_redis, number)
         wait_for(lambda number=number: len(work.runs) == number + 1)
-    measured = crew.fetcher._line.prefetch.round_trip_seconds
+    measured = crew.fetcher._line.claims.prefetch.round_trip_seconds
     print(f"{measured * 1000:.3f} ms")
     assert rtt_ms / 1000 < measured < 2 * rtt_ms / 1000 + 0.01  # a busy machine adds some milliseconds
 
@@ -146,7 +146,7 @@ def test_jobs_prefetched_before_a_long_job_run_elsewhere_in_order(make_crew, wor
     work.does[long_one] = stall
     for _ in range(5):  # a busy machine is slower, and may fetch none ahead
         stalled, free = make_crew(1), make_crew()
-        stalled.fetcher._line.prefetch = FarAhead(500)
+        stalled.fetcher._line.claims.prefetch = FarAhead(500)
         push(raw_redis, *range(jobs))
         stalled.start()
         wait_for(lambda: len(work.runs) > long_one)

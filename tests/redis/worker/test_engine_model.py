@@ -28,7 +28,7 @@ from offsider.jobs import registry
 from offsider.storage import strikes, working
 from offsider.storage.working import Entry, Owner
 from offsider.worker import outage
-from offsider.worker.fetch import line, prefetch_size
+from offsider.worker.fetch import line, prefetch_size, requests
 from tests.faults import FaultProxy
 from tests.redis.worker.conftest import make_config
 from tests.redis.worker.crew import Crew, Work
@@ -237,7 +237,7 @@ def short_delays(monkeypatch):
 def test_no_job_is_lost_and_none_is_in_two_places(redis_url, short_delays, distance, monkeypatch):
     if distance == "far":  # then several requests are under way, also for few jobs
         monkeypatch.setattr(prefetch_size, "DISTANT_SECONDS", 0.0)
-        monkeypatch.setattr(line, "MANY", 2)
+        monkeypatch.setattr(requests, "MANY", 2)
     run_state_machine_as_test(
         lambda: Machine(redis_url),
         settings=settings(

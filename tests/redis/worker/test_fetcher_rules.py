@@ -339,7 +339,7 @@ class FarAhead(PrefetchSize):
 
 def test_jobs_prefetched_before_a_long_job_are_run_by_another_process(make_crew, work, event, raw_redis):
     stalled, free = make_crew(), make_crew()
-    stalled.fetcher._line.prefetch = FarAhead(20)
+    stalled.fetcher._line.claims.prefetch = FarAhead(20)
     work.does[0] = event.wait
     push(raw_redis, *range(21))
     stalled.start()
@@ -356,7 +356,7 @@ def test_jobs_prefetched_before_a_long_job_are_run_by_another_process(make_crew,
 def test_a_partial_stall_blocks_nothing_either(make_crew, work, event, raw_redis):
     """Nine of ten threads are stuck; the tenth cannot run all that was fetched ahead in time."""
     stalled, free = make_crew(concurrency=10), make_crew(concurrency=10)
-    stalled.fetcher._line.prefetch = FarAhead(30)
+    stalled.fetcher._line.claims.prefetch = FarAhead(30)
     work.does = dict.fromkeys(range(9), event.wait)
     work.does |= {number: partial(time.sleep, 0.05) for number in range(9, 39)}
     push(raw_redis, *range(39))
@@ -387,7 +387,7 @@ def test_jobs_that_sleep_get_a_thread_each_at_any_throughput(make_crew, work, ra
     """Of jobs of microseconds one thread runs a batch alone; only the ticker would wake the others here."""
     monkeypatch.setattr(ticker, "TICK_SECONDS", 5.0)
     crew = make_crew(concurrency=10)
-    crew.fetcher._line.prefetch = FarAheadAtSpeed(80)
+    crew.fetcher._line.claims.prefetch = FarAheadAtSpeed(80)
     work.does = dict.fromkeys(range(300), partial(time.sleep, 0.005))
     push(raw_redis, *range(300))
     crew.start()
@@ -414,7 +414,7 @@ def test_large_payloads_are_prefetched_up_to_a_total_size(make_crew, work, raw_r
 
 def test_requeued_prefetched_jobs_do_not_count_as_interrupted(make_crew, work, event, raw_redis):
     stalled = make_crew()
-    stalled.fetcher._line.prefetch = FarAhead(3)
+    stalled.fetcher._line.claims.prefetch = FarAhead(3)
     work.does[0] = event.wait
     push(raw_redis, *range(4))
     stalled.start()
@@ -430,7 +430,7 @@ def test_weights_apply_to_claims_of_many_jobs(make_crew, work, raw_redis):
     push(raw_redis, *range(2000, 4000), queue="seldom")
     crew = make_crew(concurrency=5, queues=("often,4", "seldom,1"))
     assert crew.parts.capsule.mode == "weighted"
-    crew.fetcher._line.prefetch = FarAhead(5)
+    crew.fetcher._line.claims.prefetch = FarAhead(5)
     crew.start()
     wait_for(lambda: len(work.runs) >= 1500)
     seldom = sum(run.queue == "seldom" for run in work.runs[:1500]) / 1500
@@ -441,7 +441,7 @@ def test_strict_order_applies_to_claims_of_many_jobs(make_crew, work, raw_redis)
     push(raw_redis, *range(100), queue="low")
     push(raw_redis, *range(100, 200), queue="high")
     crew = make_crew(queues=("high", "low"))
-    crew.fetcher._line.prefetch = FarAhead(7)
+    crew.fetcher._line.claims.prefetch = FarAhead(7)
     crew.start()
     wait_for(lambda: len(work.runs) == 200)
     assert work.numbers == [*range(100, 200), *range(100)]
@@ -451,7 +451,7 @@ def test_strict_order_applies_to_claims_of_many_jobs(make_crew, work, raw_redis)
 def unwatched(worker_config):
     """A fetcher that is three jobs ahead, and whose ticker ticks when the test decides."""
     parts = Parts(worker_config)
-    parts.fetcher._line.prefetch = FarAhead(3)
+    parts.fetcher._line.claims.prefetch = FarAhead(3)
     parts.fetcher._ticker.stop()
     yield parts.fetcher
     parts.close()

@@ -83,7 +83,7 @@ class Acknowledger:
     def _lead_for(self, finished: Finished) -> None:
         try:
             if not finished.sent:
-                if self._line.prefetch.per_second >= CROWDED:
+                if self._line.claims.prefetch.per_second >= CROWDED:
                     time.sleep(GATHER_SECONDS)
                 self._leading.attempt(self._leading.acknowledge)
         finally:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from offsider.core.errors import RedisFailure, RedisUnavailable
 from offsider.storage import working
 from offsider.worker import outage
-from offsider.worker.fetch.line import MANY, Line, Request
+from offsider.worker.fetch.line import Line
+from offsider.worker.fetch.requests import MANY, Request
 from offsider.worker.outage import Outage
 from offsider.worker.unit_of_work import UnitOfWork
 

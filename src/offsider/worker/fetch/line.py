@@ -14,60 +14,27 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from offsider.core.errors import Fenced, RedisFailure, RedisRefused, RedisUnavailable
 from offsider.storage import working
 from offsider.storage.effects import EffectCalls
 from offsider.storage.pipelined import Pipelined
-from offsider.worker.fetch.prefetch_size import PrefetchSize
+from offsider.worker.fetch.requests import ClaimSize, Request
 
 if TYPE_CHECKING:
     from offsider.storage.working import ClaimReply, Owner
     from offsider.worker.fetch.fetcher import FetcherContext
     from offsider.worker.fetch.state import FetcherState
-    from offsider.worker.fetch.unacknowledged import Finished
 
 #: Maximum number of requests without a reply, for a distant server.
 MOST_UNDER_WAY = 16
-#: With this many jobs to prefetch, the next request is written before they run out.
-MANY = 20
-#: From this number of finished jobs per second on, one thread runs several short jobs before another wakes up.
-RAPID = 10_000
-#: A shorter job is acknowledged together with others.
-MERGED_BELOW_SECONDS = 0.001
 #: Delay of the second comparison: the server may still execute a command of a connection that was closed here.
 SECOND_LOOK_SECONDS = 7.0
 
 NOTHING = working.ClaimReply((), (), working.NOT_PAUSED, "")
-
-
-@dataclass(slots=True)
-class Request:
-    """The contents of one round trip.
-
-    Attributes:
-        finished: jobs to acknowledge.
-        order: the queues to claim from.
-        at: when it was made, in monotonic seconds; after the reply, when its jobs arrived.
-        leading: made with the lead, so it may claim; else it only acknowledges.
-        effects: effects of the finished jobs' dispositions.
-    """
-
-    owner: Owner
-    finished: Sequence[Finished]
-    order: Sequence[str]
-    limit: int
-    at: float
-    leading: bool
-    effects: EffectCalls | None = None
-
-    @property
-    def done(self) -> list[tuple[str, bytes]]:
-        return [(one.unit.queue, one.unit.raw) for one in self.finished]
 
 
 class Line:
@@ -77,7 +44,7 @@ class Line:
         arrived: called with each reply to a claim, by the thread that has the turn.
 
     Attributes:
-        prefetch: computes the number of jobs to claim beyond those that idle threads need.
+        claims: computes how many jobs to claim.
         last: the reply to the last claim.
         dry: the last claim emptied the queues, so the leading thread may sleep without another claim.
         answered_at: time of the last reply in monotonic seconds.
@@ -99,9 +66,7 @@ class Line:
         self._under_way: deque[Request] = deque()
         self._owner = context.ownership.owner(context.capsule.name)
         self._rebuilding = False
-        self._starved_seconds = 0.0
-        threads = sum(one.concurrency for one in context.config.capsules.values())
-        self.prefetch = PrefetchSize(context.capsule.concurrency / threads)
+        self.claims = ClaimSize(context, state, self._under_way)
         self.last = NOTHING
         self.dry = False
         self.answered_at = 0.0
@@ -121,7 +86,7 @@ class Line:
     @property
     def full(self) -> bool:
         """Whether a reply must be read before the next request."""
-        return len(self._under_way) >= (MOST_UNDER_WAY if self.prefetch.far else 1)
+        return len(self._under_way) >= (MOST_UNDER_WAY if self.claims.prefetch.far else 1)
 
     def waits_since(self, moment: float) -> bool:
         """Return whether the oldest unread reply belongs to a request written before this moment."""
@@ -135,22 +100,9 @@ class Line:
         return not self._state.quiet.is_set() and self._context.claims_allowed()
 
     def wanted(self, more: int = 0) -> int:
-        """Return how many jobs to claim next: one for each waiting thread, and some to prefetch."""
-        if not self.may_claim():  # checked with the turn, so that `busy` shows this claim to others
-            return 0
-        ahead = self._room() - len(self._state.prefetched.ready)
-        return max(0, min(self._idle.count + more + ahead, working.BATCH))
-
-    def _room(self) -> int:
-        """Return how many jobs may be prefetched, beyond those already requested.
-
-        The limit applies to all claimed and unacknowledged jobs, beyond one job for each thread. It includes jobs on
-        their way from the server, and finished jobs whose acknowledgement is on its way to the server.
-        """
-        requests = self._under_way.copy()  # in one step: another thread may read a reply
-        asked = sum(request.limit for request in requests)
-        unanswered = sum(len(request.finished) for request in requests)
-        return min(self.prefetch.ahead, self.prefetch.most - unanswered) - asked
+        """Return how many jobs to claim next."""
+        # Checked with the turn, so that `busy` shows this claim to others.
+        return self.claims.wanted(more) if self.may_claim() else 0
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -208,7 +160,7 @@ class Line:
                 raise
             self._state.unacknowledged.mark_sent(request.finished)
             self._under_way.append(request)
-            self._set_low()
+            self.claims.set_low(line_is_full=self.full)
 
     def collect(self) -> ClaimReply | None:
         """Read the oldest reply; None if none is pending. The caller has the lead.
@@ -253,7 +205,7 @@ class Line:
         self.dry = False  # their queues may contain more
         if self._turn.acquire(blocking=False):  # otherwise a round trip is under way, which records its own
             try:
-                self.prefetch.note(0)
+                self.claims.prefetch.note(0)
             finally:
                 self._turn.release()
 
@@ -283,7 +235,7 @@ class Line:
         order = context.capsule.fetch_order(context.config.random) if leading else ()
         # Before a comparison nothing is acknowledged: the server may have executed the acknowledgement already.
         finished = () if self._state.reconciler.due else self._state.unacknowledged.take(owner)
-        self._note_rate(finished)
+        self.claims.note_finished(finished)
         effects = [one.disposition.effects for one in finished]
         calls = EffectCalls(effects, [one.unit.jid for one in finished]) if any(effects) else None
         return Request(owner, finished, order, limit, time.monotonic(), leading, calls)
@@ -307,34 +259,17 @@ class Line:
                 one.replies = replies
         state.unacknowledged.confirm(request.finished, result.gone)
         state.unacknowledged.stuck = state.reconciler.due and bool(state.unacknowledged.unsent)
-        # Estimate the time without a job from the average number of idle threads during the wait for this reply.
-        self._starved_seconds += (now - began) * (idle + self._idle.count) / 2 / self._context.capsule.concurrency
+        self.claims.note_wait(now - began, idle)
         if timed and now - began > (now - request.at) / 2:  # otherwise the reply arrived before it was read
-            self.prefetch.note_round_trip(now - request.at, len(request.finished) + len(result.claimed))
+            self.claims.prefetch.note_round_trip(now - request.at, len(request.finished) + len(result.claimed))
         if result.claimed:
-            self.prefetch.note_payloads(sum([len(raw) for _, raw in result.claimed]), len(result.claimed))
+            self.claims.prefetch.note_payloads(sum([len(raw) for _, raw in result.claimed]), len(result.claimed))
         if request.leading:
             request.at = now
             self.last, self.dry = result, not result.refused and 0 < request.limit > len(result.claimed)
             self._arrived(request, result)
-        self._set_low()
+        self.claims.set_low(line_is_full=self.full)
         return result
-
-    def _note_rate(self, finished: Sequence[Finished]) -> None:
-        """Update the rate with the jobs finished since the last request."""
-        starved_seconds, self._starved_seconds = self._starved_seconds, 0.0
-        self.prefetch.note(len(finished), starved_seconds=starved_seconds)
-        # Many threads with sleeping jobs reach a high rate together, but each of these jobs needs its own thread.
-        last = finished[-1].unit.run if finished else None
-        short = last is None or last.duration_seconds < MERGED_BELOW_SECONDS
-        self._state.prefetched.rapid = short and self.prefetch.per_second >= RAPID
-
-    def _set_low(self) -> None:
-        """Set the number of remaining jobs at which the next request is worth its cost."""
-        ahead = self.prefetch.ahead
-        # For a distant server several requests are pending, so each may deliver fewer jobs.
-        worth_it = min(ahead // 4 if self.prefetch.far else ahead - ahead // 2, working.BATCH)
-        self._state.prefetched.low = -1 if ahead < MANY or self.full else self._room() - worth_it
 
     def _keep(self, request: Request, error: RedisFailure) -> None:
         """Keep the acknowledgements of a failed request for the next one.

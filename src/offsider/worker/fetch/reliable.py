@@ -59,8 +59,8 @@ from offsider.worker.fetch.acknowledger import Acknowledger
 from offsider.worker.fetch.fetcher import Fetcher, FetcherContext
 from offsider.worker.fetch.immediate import ImmediateWrites
 from offsider.worker.fetch.leading_thread import LeadingThread
-from offsider.worker.fetch.line import MERGED_BELOW_SECONDS
 from offsider.worker.fetch.prefetched import take_all
+from offsider.worker.fetch.requests import MERGED_BELOW_SECONDS
 from offsider.worker.fetch.server_wait import WaitStrategy
 from offsider.worker.fetch.state import FetcherState
 from offsider.worker.fetch.ticker import Ticker
