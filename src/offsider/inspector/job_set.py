@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from offsider.client import Client
@@ -112,6 +112,118 @@ class SetEntry(JobRecord):
         return self._set.delete(self)
 
 
+class SetMoves:
+    """Moves jobs out of one set, after checking that they are still there. Returns the outcome of each.
+
+    Args:
+        name: the set's key without prefix.
+    """
+
+    def __init__(self, here: Installation, name: str) -> None:
+        self._here = here
+        self._redis = here.redis
+        self._name = name
+        self._key = here.redis.keys.prefix + name
+        self._client = Client(here, here.redis)
+
+    def enqueue(self, member: bytes, payload: JobPayload) -> bool:
+        """Move a member to its queue, with its payload passed through client middleware.
+
+        Raises:
+            RedisRefused: the queue's key is not a list.
+        """
+        prepared = self._prepare(payload)
+        if prepared is None:
+            return job_sets.remove(self._redis, self._key, [member])[0]
+        moved = self._move([Move(member, prepared.raw, prepared.queue)])[0]
+        if moved is MoveResult.REFUSED:
+            msg = f"queue:{prepared.queue} is not a list and cannot store jobs; the job stays in {self._name}"
+            raise RedisRefused(msg, code="WRONGTYPE")
+        return moved is MoveResult.DONE
+
+    def enqueue_each(self, batch: Sequence[SetEntry], change: Callable[[bytes], JobPayload]) -> list[MoveResult]:
+        """Move jobs to their queues, with changed payloads that are passed through client middleware."""
+        how = dict.fromkeys((entry.raw for entry in batch), MoveResult.REFUSED)
+        moves: list[Move] = []
+        stopped: list[bytes] = []
+        for entry in batch:
+            try:
+                prepared = self._prepare(change(entry.raw))
+            except MalformedPayload:
+                continue
+            except Exception as error:  # noqa: BLE001 - middleware may raise any error, which must not stop the other jobs
+                self._here.config.handle_error(
+                    error, {"context": f"moving a job of {self._name}", "job": entry.payload}
+                )
+                continue
+            if prepared is None:
+                stopped.append(entry.raw)
+            else:
+                moves.append(Move(entry.raw, prepared.raw, prepared.queue))
+        moved = self._move(moves) if moves else []
+        removed = job_sets.remove(self._redis, self._key, stopped) if stopped else []
+        how |= {move.member: each for move, each in zip(moves, moved, strict=True)}
+        how |= {raw: MoveResult.DONE if gone else MoveResult.GONE for raw, gone in zip(stopped, removed, strict=True)}
+        return list(how.values())
+
+    def _move(self, moves: list[Move]) -> list[MoveResult]:
+        redis = placing(self._here, ((move.payload, f"queue:{move.queue}", 0.0) for move in moves))
+        return job_sets.enqueue(redis, self._key, moves, only_due=False)
+
+    def _prepare(self, payload: JobPayload) -> Prepared | None:
+        return self._client.reenqueue(payload, "schedule" if self._name == "schedule" else "retry")
+
+    def kill(self, batch: Sequence[SetEntry], reason: str) -> list[MoveResult]:
+        """Move jobs to the dead set, and call the death handlers."""
+        now = stamp(self._here.config.clock.now(), self._here.settings.wire_version)
+        members = [(entry.raw, listable(entry.raw, now)) for entry in batch]
+        killed = job_sets.kill(
+            self._removing(batch, "kill"), self._key, members, self._here.config.worker.dead_set_limits
+        )
+        return self._emit_removed(batch, killed, "kill", reason)
+
+    def delete(self, batch: Sequence[SetEntry], how: str = "delete") -> list[MoveResult]:
+        """Remove jobs."""
+        removed = job_sets.remove(self._removing(batch, how), self._key, [entry.raw for entry in batch])
+        return self._emit_removed(batch, removed, how)
+
+    def quarantine(self, batch: Sequence[SetEntry]) -> list[MoveResult]:
+        """Move jobs to the quarantine."""
+        members = [(entry.raw, entry.score) for entry in batch]
+        days, now = self._here.config.worker.quarantine_days, self._here.config.clock.now()
+        quarantine.trim(self._redis)
+        redis = self._removing(batch, "quarantine")
+        moved = quarantine.put_from_set(redis, self._name, members, days=days, at=now, how="quarantine")
+        return self._emit_removed(batch, moved, "quarantine")
+
+    def _removing(self, batch: Sequence[SetEntry], how: str) -> RunsScripts:
+        return removing(self._here, (entry.raw for entry in batch), self._name, how)
+
+    def _emit_removed(
+        self, batch: Sequence[SetEntry], gone: list[bool], how: str, reason: str = ""
+    ) -> list[MoveResult]:
+        """Emit events for the removed jobs, and return the outcome of each."""
+        for entry, has_gone in zip(batch, gone, strict=True):
+            if has_gone:
+                removed = JobRemoved(entry.raw, self._name, how, self._here.server)
+                self._here.config.events.emit("job_removed", removed)
+                if how == "kill" and entry.payload is not None:
+                    self._here.config.call_death_handlers(readable(entry.payload), JobKilled(reason))
+        if how == "delete":
+            jids = (entry.jid for entry, has_gone in zip(batch, gone, strict=True) if has_gone)
+            attempts.forget(self._redis, [jid for jid in jids if jid])
+        return [MoveResult.DONE if has_gone else MoveResult.GONE for has_gone in gone]
+
+
+def retried(raw: bytes) -> JobPayload:
+    """Return the payload for a manual retry, which does not count as an attempt. Raises MalformedPayload."""
+    payload = decode(raw)
+    count = normalize(payload).get("retry_count")
+    if count is not None:
+        payload["retry_count"] = count - 1
+    return payload
+
+
 class JobSet(CountedByScan):
     """One of the sorted sets. Iterating yields `SetEntry`, earliest first, and reads in pages.
 
@@ -128,8 +240,7 @@ class JobSet(CountedByScan):
     def __init__(self, config: Config | Installation | None = None) -> None:
         self._here = Installation.of(config)
         self._redis = self._here.redis
-        self._client = Client(self._here, self._redis)
-        self._limits = self._here.config.worker.dead_set_limits
+        self._moves = SetMoves(self._here, self.name)
 
     @property
     def _key(self) -> str:
@@ -209,34 +320,34 @@ class JobSet(CountedByScan):
             wanted: a filter or a count.
             budget_ms: approximate time limit; call again with the same `Counted` to continue.
         """
-        return self._act_on_all(wanted, lambda batch: self._enqueue_many(batch, retried), budget_ms)
+        return self._act_on_all(wanted, lambda batch: self._moves.enqueue_each(batch, retried), budget_ms)
 
     def enqueue_all(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> int:
         """`SetEntry.add_to_queue` for every matching job; see `retry_all`."""
-        return self._act_on_all(wanted, lambda batch: self._enqueue_many(batch, decode), budget_ms)
+        return self._act_on_all(wanted, lambda batch: self._moves.enqueue_each(batch, decode), budget_ms)
 
     def kill_all(
         self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None, reason: str = KILLED
     ) -> int:
         """`SetEntry.kill` for every matching job; see `retry_all`."""
-        return self._act_on_all(wanted, lambda batch: self._kill_many(batch, reason), budget_ms)
+        return self._act_on_all(wanted, lambda batch: self._moves.kill(batch, reason), budget_ms)
 
     def delete_all(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> int:
         """`SetEntry.delete` for every matching job; see `retry_all`."""
         if wanted is None or (isinstance(wanted, JobFilter) and wanted.empty):
             return self.clear()
-        return self._act_on_all(wanted, self._delete_many, budget_ms)
+        return self._act_on_all(wanted, self._moves.delete, budget_ms)
 
     def quarantine_all(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> int:
         """Move every matching job to the quarantine for ``worker.quarantine_days``; see `retry_all`."""
-        return self._act_on_all(wanted, self._quarantine_many, budget_ms)
+        return self._act_on_all(wanted, self._moves.quarantine, budget_ms)
 
     def clear(self) -> int:
         """Delete every job, and return their number."""
         removed = 0
         if self._here.config.removal_effects or self._here.config.events.listened("job_removed"):
             for page in first_pages(len(self), _SCANNED_AT_ONCE, self._first):
-                removed += self._delete_many(page, "clear").count(MoveResult.DONE)
+                removed += self._moves.delete(page, "clear").count(MoveResult.DONE)
         return removed + job_sets.clear(self._redis, self._key)
 
     def pop_each(self) -> Iterator[SetEntry]:
@@ -245,21 +356,14 @@ class JobSet(CountedByScan):
         A yielded job exists only in the caller's memory.
         """
         while first := self._first(1):
-            if self._delete_many(first) == [MoveResult.DONE]:
+            if self._moves.delete(first) == [MoveResult.DONE]:
                 yield first[0]
 
     # Actions on one job, for SetEntry
 
     def enqueue(self, member: bytes, payload: JobPayload) -> bool:
         """Move a member to its queue, with its payload passed through client middleware."""
-        prepared = self._prepare(payload)
-        if prepared is None:
-            return job_sets.remove(self._redis, self._key, [member])[0]
-        moved = self._move([Move(member, prepared.raw, prepared.queue)])[0]
-        if moved is MoveResult.REFUSED:
-            msg = f"queue:{prepared.queue} is not a list and cannot store jobs; the job stays in {self.name}"
-            raise RedisRefused(msg, code="WRONGTYPE")
-        return moved is MoveResult.DONE
+        return self._moves.enqueue(member, payload)
 
     def reschedule(self, entry: SetEntry, at: float) -> bool:
         """Change the score of a job."""
@@ -271,15 +375,15 @@ class JobSet(CountedByScan):
 
     def kill(self, entry: SetEntry, reason: str = KILLED) -> bool:
         """Move a job to the dead set; a malformed payload is wrapped."""
-        return self._kill_many([entry], reason) == [MoveResult.DONE]
+        return self._moves.kill([entry], reason) == [MoveResult.DONE]
 
     def quarantine(self, entry: SetEntry) -> bool:
         """Move a job to the quarantine."""
-        return self._quarantine_many([entry]) == [MoveResult.DONE]
+        return self._moves.quarantine([entry]) == [MoveResult.DONE]
 
     def delete(self, entry: SetEntry) -> bool:
         """Delete a job."""
-        return self._delete_many([entry]) == [MoveResult.DONE]
+        return self._moves.delete([entry]) == [MoveResult.DONE]
 
     # Helpers
 
@@ -334,80 +438,8 @@ class JobSet(CountedByScan):
         counted.finished = not counted.cursor
         return counted.done
 
-    def _enqueue_many(self, batch: list[SetEntry], change: Callable[[bytes], JobPayload]) -> list[MoveResult]:
-        how = dict.fromkeys((entry.raw for entry in batch), MoveResult.REFUSED)
-        moves: list[Move] = []
-        stopped: list[bytes] = []
-        for entry in batch:
-            try:
-                prepared = self._prepare(change(entry.raw))
-            except MalformedPayload:
-                continue
-            except Exception as error:  # noqa: BLE001 - middleware may raise any error, which must not stop the other jobs
-                self._here.config.handle_error(error, {"context": f"moving a job of {self.name}", "job": entry.payload})
-                continue
-            if prepared is None:
-                stopped.append(entry.raw)
-            else:
-                moves.append(Move(entry.raw, prepared.raw, prepared.queue))
-        moved = self._move(moves) if moves else []
-        removed = job_sets.remove(self._redis, self._key, stopped) if stopped else []
-        how |= {move.member: each for move, each in zip(moves, moved, strict=True)}
-        how |= {raw: MoveResult.DONE if gone else MoveResult.GONE for raw, gone in zip(stopped, removed, strict=True)}
-        return list(how.values())
-
-    def _move(self, moves: list[Move]) -> list[MoveResult]:
-        redis = placing(self._here, ((move.payload, f"queue:{move.queue}", 0.0) for move in moves))
-        return job_sets.enqueue(redis, self._key, moves, only_due=False)
-
-    def _prepare(self, payload: JobPayload) -> Prepared | None:
-        return self._client.reenqueue(payload, "schedule" if self.name == "schedule" else "retry")
-
-    def _kill_many(self, batch: list[SetEntry], reason: str) -> list[MoveResult]:
-        now = stamp(self._here.config.clock.now(), self._here.settings.wire_version)
-        members = [(entry.raw, listable(entry.raw, now)) for entry in batch]
-        killed = job_sets.kill(self._removing(batch, "kill"), self._key, members, self._limits)
-        return self._emit_removed(batch, killed, "kill", reason)
-
-    def _delete_many(self, batch: list[SetEntry], how: str = "delete") -> list[MoveResult]:
-        removed = job_sets.remove(self._removing(batch, how), self._key, [entry.raw for entry in batch])
-        return self._emit_removed(batch, removed, how)
-
-    def _quarantine_many(self, batch: list[SetEntry]) -> list[MoveResult]:
-        members = [(entry.raw, entry.score) for entry in batch]
-        days, now = self._here.config.worker.quarantine_days, self._here.config.clock.now()
-        quarantine.trim(self._redis)
-        redis = self._removing(batch, "quarantine")
-        moved = quarantine.put_from_set(redis, self.name, members, days=days, at=now, how="quarantine")
-        return self._emit_removed(batch, moved, "quarantine")
-
-    def _removing(self, batch: list[SetEntry], how: str) -> RunsScripts:
-        return removing(self._here, (entry.raw for entry in batch), self.name, how)
-
     def _first(self, count: int) -> list[SetEntry]:
         return [*self._entries(job_sets.page(self._redis, self._key, 0, count))]
-
-    def _emit_removed(self, batch: list[SetEntry], gone: list[bool], how: str, reason: str = "") -> list[MoveResult]:
-        """Emit events for the removed jobs, and return the outcome of each."""
-        for entry, has_gone in zip(batch, gone, strict=True):
-            if has_gone:
-                removed = JobRemoved(entry.raw, self.name, how, self._here.server)
-                self._here.config.events.emit("job_removed", removed)
-                if how == "kill" and entry.payload is not None:
-                    self._here.config.call_death_handlers(readable(entry.payload), JobKilled(reason))
-        if how == "delete":
-            jids = (entry.jid for entry, has_gone in zip(batch, gone, strict=True) if has_gone)
-            attempts.forget(self._redis, [jid for jid in jids if jid])
-        return [MoveResult.DONE if has_gone else MoveResult.GONE for has_gone in gone]
-
-
-def retried(raw: bytes) -> JobPayload:
-    """Return the payload for a manual retry, which does not count as an attempt. Raises MalformedPayload."""
-    payload = decode(raw)
-    count = normalize(payload).get("retry_count")
-    if count is not None:
-        payload["retry_count"] = count - 1
-    return payload
 
 
 class ScheduledSet(JobSet):
