@@ -8,29 +8,24 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Self, cast
 
-from offsider.client.prepared import declared_of
 from offsider.client.via import chosen_server
 from offsider.config import test_mode
 from offsider.config.installation import Installation
 from offsider.core.errors import BatchFinished, InvalidOptions, UnknownBatch
 from offsider.core.options import check_queue_name
-from offsider.core.payload import decode, encode, new_jid
-from offsider.core.suggestions import suggest
+from offsider.core.payload import new_jid
 from offsider.ext.batches import store
 from offsider.ext.batches.block import Block, Opens, check_server
+from offsider.ext.batches.callbacks import Callbacks, Event
 from offsider.ext.batches.status import MOST_JIDS, Status, make_status
 from offsider.ext.batches.store import BID, CALLBACK_OF, Installed, lineages
-from offsider.jobs import registry
-from offsider.jobs.clients import Clients
 from offsider.runtime.context import current_job
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
 
-Event: TypeAlias = Literal["complete", "success", "death"]
-EVENTS: tuple[str, ...] = get_args(Event)
 POLL_SECONDS = 0.05
 MAX_POLL_SECONDS = 1.0
 
@@ -91,8 +86,8 @@ class Batch:
         self._exists = bool(bid)
         self._parent = ""
         self._blocks: list[Block] = []
-        self._callbacks: dict[str, list[dict[str, Any]]] = {}
-        self._callback_queue = callback_queue and check_queue_name(callback_queue, what="callback_queue")
+        queue = callback_queue and check_queue_name(callback_queue, what="callback_queue")
+        self._callbacks = Callbacks(self.here, self.bid, queue)
         if type(autoflush) is not int or autoflush < 0:
             raise InvalidOptions(f"autoflush must be a whole number of 0 or more, got {autoflush!r}")
         self._autoflush = autoflush
@@ -117,16 +112,9 @@ class Batch:
             UnknownJob: no job has this name.
             BatchSpansServers: the job is for another server.
         """
-        if event not in EVENTS:
-            raise InvalidOptions(f"batches have no event {event!r}{suggest(event, EVENTS)}; use one of {EVENTS}")
         if self._exists:
             raise InvalidOptions(f"batch {self.bid} exists already; declare its callbacks before its first jobs")
-        if options is not None and not isinstance(cast("object", options), dict):
-            raise InvalidOptions(f"the options of a callback must be a dict, got {type(options).__name__}")
-        job = registry.find(callback) if isinstance(callback, str) else callback
-        if declared_of(job) is None:
-            raise InvalidOptions(f"a callback must be a declared job or the name of one, got {callback!r}")
-        self._callbacks.setdefault(event, []).append(self._prepared(job, dict(options or {})))
+        self._callbacks.add(event, callback, options)
         return self
 
     def jobs(self) -> Block:
@@ -272,10 +260,8 @@ class Batch:
         is_new = not self._exists
         fields, calls, above = dict[str, str](), list[str](), list[str]()
         if is_new:
-            queues = sorted({call["queue"] for each in self._callbacks.values() for call in each})
-            fields = {**self._fields, "queues": json.dumps(queues)}
-            fields |= {f"on_{event}": json.dumps(each) for event, each in self._callbacks.items()}
-            calls = [call["jid"] for call in self._callbacks.get("success", ())]
+            fields = {**self._fields, **self._callbacks.fields()}
+            calls = self._callbacks.jids("success")
             if self._parent:
                 fields["parent"] = self._parent
         else:
@@ -308,27 +294,6 @@ class Batch:
         if not lineage:
             raise self._unknown()
         return lineage
-
-    def _prepared(self, job: object, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Prepare a callback; a script adds ``enqueued_at`` when it pushes the job."""
-        client = Clients.of(self.here).blocking
-        item: dict[str, Any] = {"class": job, "args": [self.bid, options], CALLBACK_OF: self.bid}
-        if self._callback_queue:
-            item["queue"] = self._callback_queue
-        push = client.build(item)
-        check_server(self.here, self.bid, f"the callback {push.payload['class']}", push.server or self.here.server)
-        prepared = client.prepare(push)
-        if prepared is None:
-            raise InvalidOptions(f"client middleware canceled the push of the callback {push.payload['class']}")
-        payload = decode(prepared.raw)
-        payload.pop("enqueued_at", None)
-        return {
-            "name": payload["class"],
-            "jid": prepared.jid,
-            "queue": prepared.queue,
-            "wire": self.here.settings.wire_version,
-            "payload": encode(payload)[:-1].decode(),
-        }
 
     def _pauses(self, timeout_seconds: float | None) -> Iterator[float]:
         give_up = None if timeout_seconds is None else time.monotonic() + timeout_seconds

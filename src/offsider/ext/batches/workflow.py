@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeAlias, Typ
 
 from offsider.core.errors import InvalidOptions
 from offsider.core.suggestions import suggest
-from offsider.ext.batches.batch import Batch, Event
+from offsider.ext.batches.batch import Batch
+from offsider.ext.batches.callbacks import Event
 from offsider.ext.batches.steps import Plan, WaitingSteps
 from offsider.ext.batches.store import Installed
 from offsider.jobs.call import Call
