@@ -170,10 +170,10 @@ class Limits:
         """
         raws: list[bytes] = []
         first = start
-        for limit in self._limits(groups := self._groups(self.name_of(name)), groups):
-            if len(raws) < count and first < limit.held:
-                raws += store.held(self._redis, limit.name, first, count - len(raws))
-            first = max(0, first - limit.held)
+        for group, counts in self._counts(self._groups(self.name_of(name))).items():
+            if len(raws) < count and first < counts.held:
+                raws += store.held(self._redis, group, first, count - len(raws))
+            first = max(0, first - counts.held)
         return [JobRecord(raw, position=position) for position, raw in enumerate(raws, start)]
 
     def set(self, name: str, limit: int) -> None:
@@ -274,10 +274,14 @@ class Limits:
             raise RedisUnavailable(f"changed on {done_on}, not on {away}: {next(iter(failures.values()))}")
         return done
 
+    def _counts(self, groups: Sequence[str]) -> dict[str, store.Counts]:
+        now_ms = clocks.look(self._redis)[0] * 1000
+        return dict(zip(groups, store.counts(self._redis, groups, now_ms), strict=True))
+
     def _limits(self, names: Sequence[str], groups: Sequence[str]) -> list[Limit]:
         """Return the limits of classes, with the sums of their groups; or the limits of the named groups."""
         settings, declared, rates = store.settings(self._redis), _declared(self._here), store.rates(self._redis)
-        counts = dict(zip(groups, store.counts(self._redis, groups, clocks.look(self._redis)[0] * 1000), strict=True))
+        counts = self._counts(groups)
         limits: list[Limit] = []
         of = {name: [counts[name]] if name in counts else [] for name in names}
         keys = Counter[str]()

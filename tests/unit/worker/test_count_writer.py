@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offsider.core.series import Load
-from offsider.worker.thread_time import ThreadTime
+from offsider.worker.count_writer import ThreadTime
 
 
 def test_idle_and_busy_threads_both_count():
