@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 
 from offsider.core.errors import RedisFailure
-from offsider.runtime.service import LoopService, OnError
+from offsider.runtime.service import FinishingService, OnError
 from offsider.storage import leases
 from offsider.storage.redis import Redis
 
@@ -48,7 +48,7 @@ class Leadership:
         self._until = until
 
 
-class Leader(LoopService):
+class Leader(FinishingService):
     """The service that takes part in the election.
 
     Args:
@@ -72,18 +72,7 @@ class Leader(LoopService):
         self._identity = identity
         self._leadership = leadership
         self._elected = elected
-        self._ending = threading.Event()
-        super().__init__("offsider-leader", self._run_once, on_error)
-
-    def stop(self) -> None:
-        self._ending.set()
-        self._loop.wake()
-
-    def _run_once(self) -> float | None:
-        if not self._ending.is_set():
-            return self.tick()
-        self._step_down()
-        return None
+        super().__init__("offsider-leader", self.tick, self._step_down, on_error)
 
     def tick(self) -> float:
         """Try once to become or stay the leader; return the seconds until the next attempt."""

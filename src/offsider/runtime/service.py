@@ -32,6 +32,18 @@ class Service(Protocol):
         ...
 
 
+class Watch(Protocol):
+    """A sleep that ends early when something changes."""
+
+    def sleep(self, seconds: float) -> None: ...
+
+    def end(self) -> None:
+        """End the current sleep and every later one, from any thread."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class Loop:
     """A named daemon thread that calls ``tick`` repeatedly.
 
@@ -151,3 +163,46 @@ class LoopService:
 
     def join(self, timeout_seconds: float | None = None) -> bool:
         return self._loop.join(timeout_seconds)
+
+
+class FinishingService(LoopService):
+    """Base class of services whose thread has work left after `stop`, such as to release a lease.
+
+    Args:
+        tick: the work; returns the seconds until the next call.
+        finish: called once by the same thread, after `stop`; closes the watch.
+        watch: sleeps between two ticks in place of the loop.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tick: Callable[[], float],
+        finish: Callable[[], None],
+        on_error: OnError,
+        *,
+        watch: Watch | None = None,
+    ) -> None:
+        super().__init__(name, self._run_once, on_error)
+        self._tick = tick
+        self._finish = finish
+        self._sleeper = watch
+        self._ending = threading.Event()
+
+    def stop(self) -> None:
+        self._ending.set()
+        if self._sleeper is not None:
+            self._sleeper.end()
+        self._loop.wake()
+
+    def _run_once(self) -> float | None:
+        if not self._ending.is_set():
+            pause_seconds = self._tick()
+            if self._sleeper is None:
+                return pause_seconds
+            if pause_seconds > 0:
+                self._sleeper.sleep(pause_seconds)
+        if not self._ending.is_set():
+            return 0.0
+        self._finish()
+        return None

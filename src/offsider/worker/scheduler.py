@@ -19,7 +19,6 @@ from __future__ import annotations
 import logging
 import math
 import random
-import threading
 import time
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -31,7 +30,7 @@ from offsider.core.payload import decode_object, no_job, stamp
 from offsider.inspector import removal
 from offsider.logs.structured import about_raw
 from offsider.runtime.events import JobRemoved
-from offsider.runtime.service import LoopService
+from offsider.runtime.service import FinishingService
 from offsider.storage import due_jobs, job_sets
 from offsider.storage.due_jobs import DueJobs, Lease
 from offsider.storage.effects import Together
@@ -65,7 +64,7 @@ PUT_OFF_SECONDS = 60.0
 Reason = Literal["schedule", "retry"]
 
 
-class Scheduler(LoopService):
+class Scheduler(FinishingService):
     """The service that enqueues due jobs.
 
     Args:
@@ -88,23 +87,7 @@ class Scheduler(LoopService):
         self._ahead: DueJobs | None = None
         self._watch = KeyWatch(redis, [keys.retry, keys.schedule], lambda: keys.schedule_free)
         self._outage = Outage("scheduler", config)
-        self._ending = threading.Event()
-        super().__init__("offsider-scheduler", self._run_once, config.handle_error)
-
-    def stop(self) -> None:
-        self._ending.set()
-        self._watch.end()
-        self._loop.wake()
-
-    def _run_once(self) -> float | None:
-        if not self._ending.is_set():
-            pause_seconds = self.turn()
-            if pause_seconds > 0:
-                self._watch.sleep(pause_seconds)
-        if not self._ending.is_set():
-            return 0.0
-        self._give_back()
-        return None
+        super().__init__("offsider-scheduler", self.turn, self._give_back, config.handle_error, watch=self._watch)
 
     def turn(self) -> float:
         """Do what is due now, and return the seconds until the next call, unless a set changes before."""

@@ -17,7 +17,6 @@ is lost.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,7 +34,7 @@ from offsider.ext.periodic.entry import Entry
 from offsider.ext.periodic.store import LEASE_SECONDS, Claimed, Line, Looked, PeriodicStore, Servers, claimer_id
 from offsider.jobs import registry
 from offsider.logs.structured import about_payload
-from offsider.runtime.service import LoopService
+from offsider.runtime.service import FinishingService
 
 if TYPE_CHECKING:
     from offsider.client.prepared import Prepared
@@ -55,7 +54,7 @@ LATE_SECONDS = 10.0
 MOST_SKIPPED = 1000
 
 
-class PeriodicService(LoopService):
+class PeriodicService(FinishingService):
     """The service of one worker process.
 
     Args:
@@ -86,21 +85,7 @@ class PeriodicService(LoopService):
         self._me = claimer_id()
         self._publish_at = self._since = 0.0
         self._is_away = False
-        self._ending = threading.Event()
-        super().__init__("offsider-periodic", self._run_once, config.handle_error)
-
-    def stop(self) -> None:
-        self._ending.set()
-        self._alarm.end()
-        self._loop.wake()
-
-    def _run_once(self) -> float | None:
-        if not self._ending.is_set():
-            self._alarm.sleep(self.tick())
-        if not self._ending.is_set():
-            return 0.0
-        self._alarm.close()
-        return None
+        super().__init__("offsider-periodic", self.tick, self._alarm.close, config.handle_error, watch=self._alarm)
 
     def tick(self) -> float:
         """Push due jobs; return the seconds until the next one."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from offsider.core.errors import OffsiderError, RedisFailure
 from offsider.core.outcome import Deferred, Dropped
 from offsider.jobs import registry
-from offsider.runtime.service import LoopService
+from offsider.runtime.service import FinishingService
 from offsider.storage import quarantine, switches
 from offsider.storage.switches import Switch
 from offsider.worker.key_watch import KeyWatch
@@ -95,7 +95,7 @@ class Switchboard:
         return found
 
 
-class Switches(LoopService):
+class Switches(FinishingService):
     """The service that keeps a switchboard up to date, and takes signals.
 
     Args:
@@ -118,28 +118,12 @@ class Switches(LoopService):
         self._board = board
         self._most_aside = config.worker.quarantine_max_jobs
         self._is_full = False
-        self._ending = threading.Event()
         key = redis.keys.switches
         self._watch = KeyWatch(redis, [key], signals_key, tells="of switches and signals")
         self._take_signal = take_signal
         self._may_be_signaled = False
         self._outage = Outage("reading switches", config)
-        super().__init__("offsider-switches", self._run_once, config.handle_error)
-
-    def stop(self) -> None:
-        self._ending.set()
-        self._watch.end()
-        self._loop.wake()
-
-    def _run_once(self) -> float | None:
-        if not self._ending.is_set():
-            pause_seconds = self.tick()
-            self._watch.sleep(pause_seconds)
-        if not self._ending.is_set():
-            return 0.0
-        self._write_counts()
-        self._watch.close()
-        return None
+        super().__init__("offsider-switches", self.tick, self._end, config.handle_error, watch=self._watch)
 
     def tick(self) -> float:
         """Read the switches and a signal once; return the seconds until the next read."""
@@ -163,6 +147,10 @@ class Switches(LoopService):
         ends = [switch.until - read.now for switch in read.on.values() if switch.until is not None]
         rest = POLL_SECONDS if read.on or not self._watch.is_told else TOLD_SECONDS
         return max(0.0, min([rest, *ends]))
+
+    def _end(self) -> None:
+        self._write_counts()
+        self._watch.close()
 
     def _show(self, on: Mapping[str, Switch]) -> None:
         before = self._board.on
