@@ -10,19 +10,17 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused, RedisUnavailable
+from offsider.core.errors import OffsiderError, RedisRefused, RedisUnavailable
 from offsider.storage.async_wire import AsyncWire
-from offsider.storage.cluster import async_kind, make_pool, redirected
+from offsider.storage.cluster import async_kind, redirected
 from offsider.storage.keys import Keys
 from offsider.storage.redis import (
     RedisSettings,
     check_kind,
     connection_options,
-    login_options,
     pool_exhausted,
-    sentinel_addresses,
+    pool_of,
     sentinel_clients,
-    sentinel_options,
     time_left,
 )
 from offsider.storage.redis_errors import CLUSTER_QUESTION, REROUTE
@@ -163,30 +161,12 @@ class AsyncRedis:
         from redis.asyncio import connection, sentinel
         from redis.asyncio.retry import Retry
         from redis.backoff import NoBackoff
-        from redis.maint_notifications import MaintNotificationsConfig
 
-        untyped_connection: Any = connection
-        untyped_sentinel: Any = sentinel
-        settings = self.settings
-        options = connection_options(settings, retry=Retry(NoBackoff(), 0))
-        options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
+        options = connection_options(self.settings, retry=Retry(NoBackoff(), 0))
         # `AsyncWire` limits the time. With a timeout, redis-py sends under asyncio.wait_for, which may swallow a
         # cancellation in Python 3.11.
         options["socket_timeout"] = None
-        addresses = sentinel_addresses(settings) if settings.sentinels else []
-        try:
-            if settings.is_cluster:
-                return make_pool(settings.url, settings.prefix, options, connection, async_kind)
-            if addresses:
-                options = login_options(untyped_connection.parse_url(settings.url)) | options
-                options["ssl"] = settings.url.startswith("rediss://")
-                own = sentinel_options(settings, retry=Retry(NoBackoff(), 0))
-                sentinels = untyped_sentinel.Sentinel(addresses, sentinel_kwargs=own)
-                return untyped_sentinel.SentinelConnectionPool(settings.sentinel_name, sentinels, **options)
-            return untyped_connection.ConnectionPool.from_url(settings.url, **options)
-        except ValueError as error:
-            msg = f"redis.url: {settings.redacted_url!r} is not usable: {error}"
-            raise ConfigurationError(msg) from error
+        return pool_of(self.settings, options, connection, sentinel, async_kind)
 
     async def close(self) -> None:
         """Close the idle connections of the running loop."""

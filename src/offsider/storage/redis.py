@@ -167,26 +167,41 @@ def make_factory(settings: RedisSettings, *, protocol: int = 2) -> Any:
     # Imported at first use: importing redis-py takes longer than all of offsider.
     from redis import connection, sentinel
     from redis.backoff import NoBackoff
-    from redis.maint_notifications import MaintNotificationsConfig
     from redis.retry import Retry
 
-    untyped_connection: Any = connection
-    untyped_sentinel: Any = sentinel
     options = connection_options(settings, retry=Retry(NoBackoff(), 0), protocol=protocol)
-    options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
     # redis-py counts every connection ever made, including closed ones, and stops at 100. `size` is the limit instead.
     options["max_connections"] = sys.maxsize
+    return pool_of(settings, options, connection, sentinel, sync_kind)
+
+
+def pool_of(settings: RedisSettings, options: dict[str, Any], connection: Any, sentinel: Any, managed: Any) -> Any:
+    """Return the redis-py pool for a URL, for Sentinels or for a Cluster.
+
+    Args:
+        settings: address of the server.
+        options: keyword arguments for each connection.
+        connection: the module ``redis.connection`` or ``redis.asyncio.connection``.
+        sentinel: the module ``redis.sentinel`` or ``redis.asyncio.sentinel``.
+        managed: `sync_kind` or `async_kind`.
+
+    Raises:
+        ConfigurationError: the URL, the Sentinels or the key prefix are not usable.
+    """
+    from redis.maint_notifications import MaintNotificationsConfig
+
+    options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
     addresses = sentinel_addresses(settings) if settings.sentinels else []
     try:
         if settings.is_cluster:
-            return make_pool(settings.url, settings.prefix, options, connection, sync_kind)
+            return make_pool(settings.url, settings.prefix, options, connection, managed)
         if addresses:
-            options = login_options(untyped_connection.parse_url(settings.url)) | options
+            options = login_options(connection.parse_url(settings.url)) | options
             options["ssl"] = settings.url.startswith("rediss://")
-            own = sentinel_options(settings, retry=Retry(NoBackoff(), 0))
-            sentinels = untyped_sentinel.Sentinel(addresses, sentinel_kwargs=own)
-            return untyped_sentinel.SentinelConnectionPool(settings.sentinel_name, sentinels, **options)
-        return untyped_connection.ConnectionPool.from_url(settings.url, **options)
+            own = sentinel_options(settings, retry=options["retry"])
+            sentinels = sentinel.Sentinel(addresses, sentinel_kwargs=own)
+            return sentinel.SentinelConnectionPool(settings.sentinel_name, sentinels, **options)
+        return connection.ConnectionPool.from_url(settings.url, **options)
     except ValueError as error:
         msg = f"redis.url: {settings.redacted_url!r} is not usable: {error}"
         raise ConfigurationError(msg) from error
