@@ -2,7 +2,7 @@
 
     python scripts/house.py [--places]
 
-Prints the figures of the table in docs/internals/architecture.md. ``--places`` lists what the last three count.
+Prints the figures of the table in docs/internals/architecture.md. ``--places`` lists the large classes, and what the last three count.
 
 - Code lines exclude blank lines, comments and docstrings.
 - A field is an attribute that a class assigns to itself in one of its methods or declares in its body.
@@ -28,6 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "offsider"
 TOUR = ROOT / "docs" / "internals" / "a-jobs-life.md"
 NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+#: Limits of a class.
+LINES, METHODS, FIELDS = 250, 20, 12
 CONSTRUCTORS = ("Processor", "Manager", "Executor")
 
 
@@ -45,6 +47,8 @@ def main() -> int:
     biggest = max(classes(trees), key=lambda item: (item[1].end_lineno or 0) - item[1].lineno)[1]
     counts = f"{max(sizes)} lines, {len(methods(biggest))} methods, {len(fields(biggest))} fields"
     print(f"biggest class: {biggest.name}, {counts}")
+    large = [place for path, node in classes(trees) for place in above_limits(path, node)]
+    print(f"classes above {LINES} lines, {METHODS} methods or {FIELDS} fields: {len(large)} of {len(sizes)}")
     print("fetchers asked for their class:", count(trees, r"isinstance\(.*Fetcher"))
     print("`entry is None`, or not:", count(trees, r"entry is (not )?None"))
     for name in CONSTRUCTORS:
@@ -59,7 +63,7 @@ def main() -> int:
     inside = [place for path, tree in trees.items() for place in inner_imports(path, tree)]
     print(f"imports of ours inside functions: {len(inside)}")
     if "--places" in sys.argv:
-        print(*late, *writes, *inside, sep="\n")
+        print(*large, *late, *writes, *inside, sep="\n")
     return 0
 
 
@@ -118,6 +122,13 @@ def fields(node: ast.ClassDef) -> set[str]:
                     if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id == "self":
                         own.add(one.attr)
     return own
+
+
+def above_limits(path: Path, node: ast.ClassDef) -> Iterator[str]:
+    lines, method_count, field_count = (node.end_lineno or 0) - node.lineno + 1, len(methods(node)), len(fields(node))
+    if lines > LINES or method_count > METHODS or field_count > FIELDS:
+        counts = f"{lines} lines, {method_count} methods, {field_count} fields"
+        yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {counts}"
 
 
 def parameters(node: ast.ClassDef) -> int:
