@@ -437,11 +437,11 @@ class Wire:
         Raises:
             RedisUnavailable: the connection failed, or there was no reply in time.
         """
-        try:
-            if not self._connection.is_connected:  # since `readable`; redis-py's parser would raise AttributeError
-                from redis.exceptions import ConnectionError as Lost
+        if not self._connection.is_connected:  # since `readable`; redis-py's parser would raise AttributeError
+            from redis.exceptions import ConnectionError as Lost
 
-                raise Lost("Connection closed by server.")
+            raise self._failed(Lost("Connection closed by server."))
+        try:
             reply = self._reply()
         except self._redis_error as error:
             raise self._failed(error) from error

@@ -8,8 +8,7 @@ import pytest
 from redis import connection
 
 from offsider.core.errors import Fenced, RedisRefused, RedisUnavailable
-from offsider.storage import redis as redis_module
-from offsider.storage import working
+from offsider.storage import redis as redis_module, working
 from offsider.storage.pipelined import Pipelined
 from offsider.storage.redis import FRESH_SECONDS
 from offsider.storage.working import Owner
@@ -34,6 +33,14 @@ def faulty(proxied, raw_redis):
     ahead = Pipelined(proxied)
     yield ahead
     ahead.close()
+
+
+@pytest.fixture(params=["installed", "redis-py"])
+def parser(request, monkeypatch):
+    if request.param == "redis-py":
+        options = redis_module.connection_options
+        own = {"parser_class": connection._RESP2Parser}
+        monkeypatch.setattr(redis_module, "connection_options", lambda *given, **named: options(*given, **named) | own)
 
 
 def test_a_request_is_executed_before_its_reply_is_read(ahead, raw_redis):
@@ -99,16 +106,8 @@ def test_a_connection_that_breaks_in_between_leaves_all_of_it_in_doubt(faulty, p
     assert faulty.answer(["low"]).claimed == [("low", b"b")]
 
 
-@pytest.mark.parametrize("parser", ["installed", "redis-py"])
-def test_a_reset_before_a_reply_is_read_leaves_all_requests_in_doubt(
-    proxied, proxy, raw_redis, monkeypatch, request, parser
-):
+def test_a_reset_before_a_reply_is_read_leaves_all_requests_in_doubt(parser, faulty, proxy, raw_redis):
     """redis-py's parser closes the connection when it looks for data, and a second look would open a new one."""
-    if parser == "redis-py":
-        options = redis_module.connection_options
-        chosen = {"parser_class": connection._RESP2Parser}
-        monkeypatch.setattr(redis_module, "connection_options", lambda *a, **given: options(*a, **given) | chosen)
-    faulty = request.getfixturevalue("faulty")
     faulty.ask(OWNER, ["low"], 1, [])
     faulty.answer(["low"])
     raw_redis.lpush("queue:low", "a", "b")
