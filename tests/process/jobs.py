@@ -7,6 +7,8 @@ sees its second run without another wait.
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import gc
 import socket
 import threading
 import time
@@ -73,6 +75,24 @@ def locked() -> None:
         lock = threading.Lock()
         lock.acquire()
         lock.acquire()
+    note("end", jid)
+
+
+@job(name="Hog")
+def hog(seconds: float) -> None:
+    """Blocks all threads: PyDLL keeps the GIL. Without the GIL, a garbage collection stops them until the call ends."""
+    jid = begin()
+    over = threading.Event()
+
+    def collect() -> None:
+        while not over.is_set():
+            gc.collect()
+
+    collector = threading.Thread(target=collect)
+    collector.start()
+    ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+    over.set()
+    collector.join()
     note("end", jid)
 
 

@@ -14,17 +14,6 @@ from offsider.embedded.folder import free_port
 from tests.process.stored import push
 from tests.waiting import wait_for
 
-HOG = """
-    import ctypes
-    from offsider import job
-    from tests.process.jobs import begin
-
-    @job(name="Hog")
-    def hog(seconds):
-        begin()
-        ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))  # the interpreter's lock is held meanwhile
-"""
-
 
 class Probe:
     """Asks as a platform does."""
@@ -76,7 +65,7 @@ def test_while_the_application_is_loaded_it_lives_and_is_not_ready(workers, prob
 
 
 def test_a_job_that_blocks_the_interpreter_does_not_delay_the_response(workers, stored, ledger, probe):
-    worker = workers.start("-c", "1", "--health", probe.address, text=HOG)
+    worker = workers.start("-c", "1", "--health", probe.address)
     wait_for(lambda: probe("/ready") == (200, "ok\n"))
     push(stored, "Hog", 1.5)
     wait_for(lambda: ledger.notes("start"))

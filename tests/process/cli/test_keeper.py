@@ -15,21 +15,6 @@ from tests.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at /proc (Linux)")
 
-# PyDLL keeps the interpreter's lock during the call.
-HOG = """
-    import ctypes
-    from offsider import job
-    from tests.process import jobs
-    from tests.process.jobs import begin, configure
-    from tests.process.ledger import note
-
-    @job(name="Hog")
-    def hog(seconds):
-        jid = begin()
-        ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
-        note("end", jid)
-"""
-
 
 def runs(pid: int) -> bool:
     with suppress(ProcessLookupError):
@@ -40,10 +25,10 @@ def runs(pid: int) -> bool:
 
 def test_a_job_that_blocks_the_interpreter_for_several_lifetimes_runs_once(workers, stored, ledger):
     fast = {"OFFSIDER_WORKER_LIVENESS_SECONDS": "1"}
-    first = workers.start("-c", "1", text=HOG, environ=fast)
+    first = workers.start("-c", "1", environ=fast)
     push(stored, "Hog", 4)
     wait_for(lambda: ledger.notes("start", pid=first.pid))
-    second = workers.start("-c", "1", app="app", environ=fast)
+    second = workers.start("-c", "1", environ=fast)
     wait_for(lambda: ledger.notes("end"))
     assert len(ledger.notes("start")) == 1
     assert ledger.notes("end", pid=first.pid)

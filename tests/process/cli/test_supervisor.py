@@ -22,7 +22,6 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="lo
 
 # Where a module is imported and forked is noted.
 APP = """
-    import ctypes
     import os
     import time
     from offsider import job
@@ -36,12 +35,6 @@ APP = """
         jobs.configure(config)
         config.on("fork", lambda: note("fork"))
         config.on("startup", lambda: note("startup"))
-
-    @job(name="Hog")
-    def hog(seconds):
-        jid = begin()
-        ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
-        note("end", jid)
 
     @job(name="Hoard")
     def hoard(megabytes, seconds):

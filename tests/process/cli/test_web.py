@@ -55,7 +55,8 @@ def status(url, **headers):
         with urllib.request.urlopen(request, timeout=20) as answer:
             return answer.status
     except urllib.error.HTTPError as error:
-        return error.code
+        with error:  # CPython 3.14 warns if it is not closed
+            return error.code
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -17,9 +17,9 @@ APP = """
     import os
     import select
     import signal
-    import socket
     from offsider import Config, job
     from offsider.ext.results import Results
+    from redis.connection import AbstractConnection
 
     def configure(config: Config) -> None:
         config.use(Results())
@@ -30,21 +30,21 @@ APP = """
 
     WHEN, NUMBER = os.environ.get("DIE", " 0").split(" ")
     seen = 0
-    sendall = socket.socket.sendall
+    send = AbstractConnection.send_packed_command
 
-    def dying(sock, data, *args):
+    def dying(connection, command, **options):
         global seen
-        request = bytes(data)
+        request = command if isinstance(command, bytes) else b"".join(command)
         job_s = b"EVAL" in request and b"offsider:results:job:" in request
         seen += job_s
         if job_s and seen == int(NUMBER):
             if WHEN == "after":
-                sendall(sock, data, *args)
-                select.select([sock], [], [], 5)
+                send(connection, command, **options)
+                select.select([connection._sock], [], [], 5)
             os.kill(os.getpid(), signal.SIGKILL)
-        return sendall(sock, data, *args)
+        return send(connection, command, **options)
 
-    socket.socket.sendall = dying
+    AbstractConnection.send_packed_command = dying
 """
 #: Write that the job runs, write the outcome with the result.
 REQUESTS = 2
