@@ -9,6 +9,7 @@ import time
 import pytest
 import redis
 
+from offsider.worker.run.interrupt import OBSTACLE
 from tests.process.stored import private, push, sorted_set, waiting
 from tests.waiting import wait_for
 
@@ -39,7 +40,8 @@ def test_the_last_line_of_a_stop_counts_the_outcomes_of_the_jobs(workers, stored
     worker.send("TERM")
     assert worker.ended() == 0
     assert worker.output.rstrip().endswith("stopped: 1 job finished, 1 requeued, 1 failed")
-    assert f"requeued Long JID-{lasting} to queue default: the worker stops" in worker.output
+    how = "did not finish in time" if OBSTACLE else "requeued Long JID-{} to queue default: the worker stops"
+    assert how.format(lasting) in worker.output
     assert finishing in worker.output
     assert failing in worker.output
 
@@ -132,7 +134,7 @@ def test_a_job_unfinished_at_the_deadline_runs_again_elsewhere(workers, stored, 
     assert stored.hlen("offsider:owners") == 0
     if name == "Async":
         assert len(ledger.notes("cancelled", jid=jid)) == 1
-    if name == "Cleaning":
+    if name == "Cleaning" and not OBSTACLE:  # else its thread runs until the process ends
         assert len(ledger.notes("cleaned", jid=jid)) == 1
 
     workers.start()
