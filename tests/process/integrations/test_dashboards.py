@@ -80,7 +80,9 @@ class Prometheus:
         try:
             with urllib.request.urlopen(f"{self.url}/-/ready", timeout=5) as answer:
                 return answer.status == 200
-        except (urllib.error.URLError, OSError):
+        except OSError as error:
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()  # CPython 3.14 warns if it is not closed
             assert self.process.poll() is None, self._log.read_text()
             return False
 
