@@ -2,7 +2,8 @@
 
     python scripts/house.py [--places]
 
-Prints the figures of the table in docs/internals/architecture.md. ``--places`` lists the large classes, and what the last three count.
+Prints the figures of the table in docs/internals/architecture.md. ``--places`` lists the large classes, and what the
+last three count.
 
 - Code lines exclude blank lines, comments and docstrings.
 - A field is an attribute that a class assigns to itself in one of its methods or declares in its body.

@@ -75,7 +75,8 @@ def _introduction(surroundings: Mapping[str, Any]) -> str:
     distance = "" if rtt_ms is None else f", {rtt_ms:g} ms of round trip away"
     return (
         f"{surroundings['date']}, {surroundings['cpus']} CPUs ({surroundings['cpu']}), "
-        f"CPython {surroundings['python']}, Redis {surroundings['redis']} on loopback without persistence{distance}; {versions}. "
+        f"CPython {surroundings['python']}, Redis {surroundings['redis']} on loopback without "
+        f"persistence{distance}; {versions}. "
         "Medians, with the range of the repeats; log level WARN, except in the INFO column. "
         "`~` marks a figure that other programs disturbed in each repeat."
     )

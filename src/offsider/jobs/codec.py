@@ -276,7 +276,8 @@ def _check_part(part: Any) -> None:
     keys = key.types if isinstance(key, described.UnionType) else (key,)
     if key and not any(isinstance(each, _KEYS) for each in keys):
         raise TypeError(
-            "the keys of a dict must be str, int, float, date, datetime, time, UUID or Enum, because JSON stores them as text"
+            "the keys of a dict must be str, int, float, date, datetime, time, UUID or Enum, because JSON stores them "
+            "as text"
         )
 
 

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, cast
 
+_ONE_ALIAS = "use the same alias for reading and writing"
+
 
 def is_model(kind: Any) -> bool:
     """Whether it is a pydantic model. ``BaseModel`` itself is none: it has no fields to read."""
@@ -70,9 +72,9 @@ def _impossible(error: str, place: tuple[Any, ...], written: Mapping[str, None])
     """Return why no JSON value avoids an error, and what to do; empty if one may."""
     name = place[0] if place else ""
     if error == "missing" and name not in written:
-        return f"the field {name!r} is required, but not written: use the same alias for reading and writing, or give it a default"
+        return f"the field {name!r} is required, but not written: {_ONE_ALIAS}, or give it a default"
     if error == "extra_forbidden":
-        return f"the field {name!r} is written, but forbidden: use the same alias for reading and writing"
+        return f"the field {name!r} is written, but forbidden: {_ONE_ALIAS}"
     if error == "needs_python_object" and len(place) == 1:
         return f"the field {name!r} has no JSON form; give it a validator and a serializer"
     return ""

@@ -84,7 +84,7 @@ class Held(BaseModel, Generic[T]):
     [
         (
             OtherName,
-            "the field 'no' is required, but not written: use the same alias for reading and writing, or give it a default",
+            "the field 'no' is required, but not written: use the same alias for reading and writing, or give it",
         ),
         (WrittenOtherwise, "the field 'number' is required, but not written"),
         (ByPath, "the field 'numbers' is required, but not written"),

@@ -151,7 +151,10 @@ class StrandedJobs:
 
     def _hand_on(self, job: JobContext, reason: str, count: int, seconds: float, longest: float) -> Stranded:
         if count % WARN_EVERY == 0:
-            message = "%s JID-%s was handed over %d times and has not run yet: %s; check which workers of its queue load this class"
+            message = (
+                "%s JID-%s was handed over %d times and has not run yet: %s; check which workers of its queue load "
+                "this class"
+            )
             logger.warning(message, job.name, job.jid, count, reason, extra={"fields": about_here(job)})
         with self._lock:
             now = time.monotonic()

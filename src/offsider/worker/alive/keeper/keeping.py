@@ -177,7 +177,7 @@ class Keeper:
         self.totals.forget(pid)
         if kept.report.state != LEFT and kept.watch.by_exec:
             logger.warning(
-                "%s replaced its program (os.execv) while jobs were running: they are requeued, and a job must not do that",
+                "%s replaced its program (os.execv) while jobs were running: they are requeued; a job must not do that",
                 kept.report.lists.identity,
             )
         self._forget_fd(kept.watch)
