@@ -88,7 +88,8 @@ def translate(error: RedisError, *, sent: bool, server: str) -> OffsiderError:
             ambiguous=False,
         )
     if code != "NOAUTH" and isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError)):
-        tls = ", or redis:// in its URL if it does not use TLS" if server.startswith("rediss") else ""
+        plain = server.partition("://")[0].replace("rediss", "redis")
+        tls = f", or {plain}:// in its URL if it does not use TLS" if server.startswith("rediss") else ""
         way_out = f" (start it, or set REDIS_URL or its url in the configuration to another server{tls})"
         return RedisUnavailable(f"{server} cannot be reached: {error}{'' if sent else way_out}", ambiguous=sent)
     if code == "OOM":

@@ -63,7 +63,7 @@ def test_the_fix_of_a_setting_changes_every_node_of_a_cluster(cluster):
         node.raw.config_set("appendfsync", "no")
     try:
         command, _, _ = examined(cluster.url)["persistence"].fix.partition(" (")
-        subprocess.run(command.replace("HOST:PORT", cluster.others()[0].address).split(), check=True)
+        subprocess.run(command.split(), check=True)
         assert {node.raw.config_get("appendfsync")["appendfsync"] for node in cluster.nodes} == {"everysec"}
     finally:
         for node in cluster.nodes:
@@ -149,6 +149,14 @@ def test_a_cluster(make_server):
         Severity.ERROR,
         "the server is a Cluster, and its URL is that of a single server",
     )
+
+
+def test_a_single_server_with_the_url_of_a_cluster(make_server):
+    server = make_server(port=0, persist=False)
+    found = examined(server.url.replace("redis://", "redis+cluster://"))
+    assert found["cluster"].severity is Severity.WARN
+    assert "programs with redis:// do not see these jobs" in found["cluster"].sentence
+    assert "--cluster" not in " ".join(finding.fix for finding in found.values())
 
 
 def test_a_cluster_is_shown_with_tag_slot_and_primary(cluster):

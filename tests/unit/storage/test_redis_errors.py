@@ -79,6 +79,8 @@ def test_an_unreachable_address_is_reported_with_the_next_step():
     assert plain.endswith("(start it, or set REDIS_URL or its url in the configuration to another server)")
     tls = str(translate(error, sent=False, server="rediss://host"))
     assert tls.endswith("to another server, or redis:// in its URL if it does not use TLS)")
+    tls = str(translate(exceptions.ConnectionError("refused"), sent=False, server="rediss+cluster://a:1"))
+    assert tls.endswith("or redis+cluster:// in its URL if it does not use TLS)")
 
 
 def test_another_program_at_the_port_is_called_no_redis_server():

@@ -27,7 +27,14 @@ _MAKE_ROOM = "raise maxmemory, add workers, or find out what fills it: offsider 
 # ------------------------------------------------------------------------------ checked at the start of a worker, too
 def check_role(info: ServerInfo) -> Iterator[Finding]:
     """Check that the server is a master that stores all keys and accepts writes."""
-    if info.cluster:
+    if info.cluster and info.mode == "standalone":
+        yield warn(
+            "cluster",
+            "the server is no Cluster, and its URL is that of a Cluster",
+            why=f"all keys begin with a hash tag ({info.cluster}), so programs with redis:// do not see these jobs",
+            fix="write the URL as redis://host:port, unless a proxy hides the Cluster",
+        )
+    elif info.cluster:
         yield ok("cluster", info.cluster)
     elif info.mode == "cluster":
         yield fatal(
@@ -294,7 +301,9 @@ CLOCK_CHECKS = (check_latency, check_clock)
 
 def _config_set(info: ServerInfo) -> str:
     """The command that changes a setting: of the server, or of every node of a Cluster."""
-    return f"redis-cli {'--cluster call HOST:PORT ' if info.cluster else ''}CONFIG SET"
+    is_cluster = info.cluster and info.mode != "standalone"
+    every_node = f"--cluster call {info.cluster.rpartition(' ')[2]} " if is_cluster else ""
+    return f"redis-cli {every_node}CONFIG SET"
 
 
 def _size(amount: int) -> str:
