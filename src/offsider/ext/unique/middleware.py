@@ -71,7 +71,7 @@ class Runs:
         try:
             yield
         except RedisFailure as error:
-            self._here.config.handle_error(error, {"context": "releasing the lock of a unique job", "job": job.payload})
+            self._here.config.handle_error(error, {"context": "updating the lock of a unique job", "job": job.payload})
 
     def _died(self, payload: JobPayload, _error: BaseException | None) -> None:
         """Free the lock of a job that died. Needed for poison pills; the outcome of a run has freed it otherwise."""

@@ -217,7 +217,7 @@ def test_a_job_runs_although_its_lock_is_unreachable(config, stage, monkeypatch)
     monkeypatch.setattr(store, "begin", away)
     push(config)
     run(config, lambda: stage.ran and free(config)())
-    assert "the lock of a unique job" in errors
+    assert "updating the lock of a unique job" in errors
 
 
 def test_inline_runs_need_no_server(config, declared):
