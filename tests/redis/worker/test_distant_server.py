@@ -105,7 +105,7 @@ def test_a_connection_that_fails_under_several_requests_loses_and_doubles_no_job
     def ask(ahead, *given) -> None:
         under_way(ahead, *given)
         depths.append(ahead._wire.awaited)
-        if depths[-1] >= 3 and len(depths) - sum(faults[-1:]) >= 10:
+        if depths[-1] >= 2 and len(depths) - sum(faults[-1:]) >= 10:
             faults.append(len(depths))
             proxy.reset() if fault == "reset" else getattr(proxy, fault)(working.ACK_AND_CLAIM.sha.encode())
 
