@@ -39,7 +39,7 @@ class FakeProgram:
     watched = True
     gone = False
 
-    def replaced(self):
+    def by_exec(self):
         return self.gone
 
     def close(self):
@@ -48,9 +48,6 @@ class FakeProgram:
 
 class FakeChild(Child):
     """A worker that records its signals."""
-
-    def has_become_another(self):
-        return self.program.replaced()
 
     def send(self, name):
         self.heard.append(name)

@@ -64,17 +64,40 @@ def test_a_system_without_pidfds_is_polled(monkeypatch):
 @needs_maps
 def test_a_process_that_execs_another_program_has_ended(way):
     with subprocess.Popen([sys.executable, "-c", EXEC], stdin=subprocess.PIPE) as process:
-        watch = ProcessWatch(process.pid)
+        watch, program = ProcessWatch(process.pid), Program(process.pid)
         assert not watch.ended()
         assert not watch.by_exec
+        assert not program.by_exec()
         process.stdin.write(b"\n")
         process.stdin.flush()
         wait_for(watch.ended)
         assert watch.by_exec
+        assert program.by_exec()
         assert process.poll() is None
         process.stdin.close()
         process.wait()
         assert not watch.by_exec
+        assert not program.by_exec()
+    watch.close()
+    program.close()
+
+
+@needs_maps
+def test_a_process_that_exits_by_itself_has_not_become_another_program(way):
+    """It releases its memory first, which takes a while, and is a zombie only afterwards."""
+    text = "import os; memory = bytearray(b'x' * 100_000_000); input(); os._exit(1)"
+    with subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE) as process:
+        watch, program = ProcessWatch(process.pid), Program(process.pid)
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        wait_for(program.replaced)
+        while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            assert not program.by_exec()
+            assert not watch.by_exec
+        assert not program.by_exec()  # a zombie
+        process.wait()
+        assert not program.by_exec()
+    program.close()
     watch.close()
 
 

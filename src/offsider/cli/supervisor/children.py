@@ -125,7 +125,7 @@ class Children:
                 self._kill(child)
         for slot in self.slots:
             for worker in (slot.child, slot.successor):
-                if worker is not None and self.may_start and worker.has_become_another():
+                if worker is not None and self.may_start and worker.program.by_exec():
                     self._terminate(slot, worker, now)
             if slot.successor is not None and slot.successor.ready:
                 self._hand_over(slot)

@@ -36,9 +36,6 @@ WorkAs: TypeAlias = "Callable[[WorkerOptions, KeeperProcess | None, Forked], int
 # systemd accepts notifications of the supervisor only.
 OF_THE_SUPERVISOR = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
-# Check whether a process has exited, without reaping it.
-UNREAPED = os.WEXITED | os.WNOHANG | os.WNOWAIT if hasattr(os, "waitid") else 0
-
 
 @dataclass
 class Child:
@@ -69,10 +66,6 @@ class Child:
     def send(self, name: str) -> None:
         """Send a signal. The pid cannot belong to another process before we have reaped this one."""
         os.kill(self.pid, getattr(signal, f"SIG{name}"))
-
-    def has_become_another(self) -> bool:
-        """Whether a job replaced the worker with another program (`os.execv`) that is still running."""
-        return self.program.replaced() and os.waitid(os.P_PID, self.pid, UNREAPED) is None
 
     def let_go(self) -> None:
         """Close the descriptors connected to this process."""

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from pathlib import Path
 
 POLL_SECONDS = 0.5
-#: Maximum time from the release of a process's memory to its end.
-EXIT_SECONDS = 0.2
 
 
 class Program:
@@ -23,6 +22,7 @@ class Program:
     """
 
     def __init__(self, pid: int) -> None:
+        self._pid = pid
         self._fd: int | None = None
         with suppress(OSError):  # not Linux, or no permission: an exec is not detected
             self._fd = os.open(f"/proc/{pid}/maps", os.O_RDONLY)
@@ -40,6 +40,13 @@ class Program:
             return self._fd is not None and not os.pread(self._fd, 1, 0)
         except OSError:  # the process has ended and was reaped
             return True
+
+    def by_exec(self) -> bool:
+        """Return whether the process runs another program.
+
+        An exiting process releases its memory some time before it ends. From then on its size is 0.
+        """
+        return self.replaced() and _size_pages(self._pid) > 0
 
     def close(self) -> None:
         if self._fd is not None:
@@ -73,15 +80,15 @@ class ProcessWatch:
 
     @property
     def by_exec(self) -> bool:
-        """Whether the process still runs, with another program. Waits for the end of a process that is exiting."""
-        return self._program.replaced() and not self._process_ended(EXIT_SECONDS)
+        """Whether the process still runs, with another program."""
+        return self._program.by_exec() and not self._process_ended()
 
     def _poll(self) -> bool:
         return self._program.replaced() or self._process_ended()
 
-    def _process_ended(self, wait_seconds: float = 0.0) -> bool:
+    def _process_ended(self) -> bool:
         if self.fd is not None:
-            return _readable(self.fd, wait_seconds)
+            return _readable(self.fd)
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
@@ -97,6 +104,15 @@ class ProcessWatch:
             self.fd = None
 
 
+def _size_pages(pid: int) -> int:
+    """Return the size of a process's memory; 0 if it has released it."""
+    try:
+        # Not `maps`: other users may read this file too, and a job may execute a program with setuid.
+        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[0])
+    except OSError:  # it has ended and was reaped
+        return 0
+
+
 def _pidfd(pid: int) -> int | None:
     opener = getattr(os, "pidfd_open", None)  # Linux
     if opener is None:
@@ -106,9 +122,9 @@ def _pidfd(pid: int) -> int | None:
     return None
 
 
-def _readable(fd: int, wait_seconds: float) -> bool:
+def _readable(fd: int) -> bool:
     import select  # POSIX only in this use
 
     poller = select.poll()
     poller.register(fd, select.POLLIN)
-    return bool(poller.poll(wait_seconds * 1000))
+    return bool(poller.poll(0))
