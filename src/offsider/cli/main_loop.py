@@ -58,6 +58,7 @@ class MainLoop:
         self._set_title = title_setter()
         self._watchdog = systemd.Watchdog()
         self._stopper: threading.Thread | None = None
+        self._stopped = False
         self._deadline = 0.0
         self._code = 0
         self._supervised = supervised
@@ -78,7 +79,7 @@ class MainLoop:
     def until_stopped(self) -> int:
         """Block until a stop has finished or timed out, and return the exit code."""
         systemd.notify("READY=1")
-        while self._stopper is None or self._stopper.is_alive():
+        while not self._stopped:
             if self._stopper is not None and self._deadline <= time.monotonic():
                 logger.error("shutdown timed out: other workers will requeue the remaining jobs of this worker")
                 self._dump()
@@ -149,6 +150,8 @@ class MainLoop:
         try:
             self._launcher.stop()
         finally:
+            # Before the wake: this thread is still alive when the main loop checks.
+            self._stopped = True
             self._signals.wake()
 
     def _quiet(self) -> None:

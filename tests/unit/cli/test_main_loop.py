@@ -118,6 +118,17 @@ def test_a_second_ctrl_c_stops_at_once_and_the_first_announces_it(reported, log)
     assert "stopping at once" in log.text
 
 
+def test_the_wake_after_a_stop_ends_the_loop_while_its_thread_still_runs(reported):
+    """The loop would wait for another second."""
+    launcher, woken, ended = FakeLauncher(), threading.Event(), threading.Event()
+    launcher.may_stop.set()
+    signals = FakeSignals(["TERM"], lambda: woken.wait(10) and None, ended.set)
+    signals.wake = lambda: (woken.set(), ended.wait(10))
+    assert MainLoop(launcher, signals).until_stopped() == 0
+    assert len(signals.pauses) <= 2
+    ended.set()
+
+
 def test_one_ctrl_c_during_a_stop_by_term_leaves_running_jobs_their_time(reported):
     launcher = FakeLauncher()
     MainLoop(launcher, FakeSignals(["TERM"], ["INT"], ["TERM"], launcher.may_stop.set)).until_stopped()
