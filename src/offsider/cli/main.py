@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from offsider import __version__
+from offsider.cli import boot_signals
 from offsider.core.errors import OffsiderError
 from offsider.core.suggestions import suggest
 
@@ -79,6 +80,10 @@ class LazyGroup(click.Group):
         name = args[0]
         if name not in COMMANDS and not ctx.resilient_parsing and (hint := suggest(name, COMMANDS)):
             ctx.fail(f"no such command {name!r}{hint}")
+        if name == "worker":
+            # Before its imports, which take most of the boot.
+            boot_signals.install()
+            ctx.call_on_close(boot_signals.uninstall)
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

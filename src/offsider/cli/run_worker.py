@@ -67,7 +67,7 @@ def _start(
     forked: Forked | None,
 ) -> MainLoop:
     """Boot, and start the launcher."""
-    # Before the application is imported: as PID 1 of a container, a process without a handler ignores TERM.
+    # Before the application is imported: from now on a stop ends what the boot has started.
     signals.booting = True
     signals.install()
     config = forked.config if forked is not None and forked.config is not None else load(options, resources)

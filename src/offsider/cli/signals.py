@@ -23,6 +23,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
+from offsider.cli import boot_signals
 from offsider.core.errors import ConfigurationError
 from offsider.logs.setup import logger
 
@@ -77,7 +78,7 @@ class SignalQueue:
                 before=self._block, after_in_parent=self._unblock, after_in_child=self._restore_in_child
             )
         for number in self._numbers:
-            handler = signal.getsignal(number)
+            handler = boot_signals.handler_of(number)
             if handler == self._handle:
                 continue
             self._restore.setdefault(number, handler)

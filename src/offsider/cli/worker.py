@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from offsider.cli import boot_signals
 from offsider.cli.failure import give_up
 from offsider.cli.keeper import start_keeper
 from offsider.cli.options import WorkerOptions, configured, worker_options
@@ -45,6 +46,7 @@ def run(options: WorkerOptions, words: Sequence[str] = ()) -> int:
     gil.watch()
     try:
         if options.dry_run or options.list_queues:
+            boot_signals.uninstall()  # an interrupted check must not exit with 0
             from offsider.cli.plan import show_plan  # a worker would keep it in memory
 
             return show_plan(options)
