@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -56,6 +58,33 @@ def test_an_error_of_a_worker_never_returns_into_the_supervisor(capfd, error, co
     assert message in capfd.readouterr().err
     for end in (child.parent_link, channel, signals):
         end.close()
+
+
+INTERRUPTED = """
+import os, signal
+from offsider.cli.options import WorkerOptions
+from offsider.cli.signals import SignalQueue
+from offsider.cli.supervisor.fork import Forker
+from offsider.config.config import Config
+
+hooks = []
+os.register_at_fork(after_in_child=lambda: hooks and os.kill(os.getpid(), signal.{name}))
+signals = SignalQueue()
+signals.install()
+forker = Forker(WorkerOptions(), Config(), None, signals, work_as=lambda *_: 5)
+hooks.append("from now on a child gets a signal before the hook of the queue runs")
+child = forker.fork(0, [])
+_, status = os.waitpid(child.pid, 0)
+print(os.waitstatus_to_exitcode(status), signals.wait(0), signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_stop_during_the_fork_ends_the_worker_with_code_0_and_no_traceback(name):
+    command = [sys.executable, "-c", INTERRUPTED.format(name=name)]
+    ended = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    assert ended.stderr == ""
+    assert ended.stdout == "0 [] set()\n"
 
 
 def test_a_worker_keeps_only_its_own_ends_of_shared_descriptors(monkeypatch):

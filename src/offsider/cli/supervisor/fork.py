@@ -1,7 +1,8 @@
 """Fork a worker, and prepare the forked process.
 
 1. The supervisor creates a parent link and forks.
-2. The child releases the supervisor's resources: signal handlers, the links of other workers, systemd's variables.
+2. The child replaces the supervisor's signal handlers, and releases its other resources: the links of other workers,
+   systemd's variables.
 3. The child ties itself to the supervisor, pins itself to a core, reseeds its random numbers, and runs as any worker
    does, with its own identity and connections.
 """
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
+from offsider.cli import boot_signals
 from offsider.cli.boot import Forked
 from offsider.cli.failure import flush_output, give_up
 from offsider.cli.signals import SignalQueue
@@ -113,7 +115,15 @@ class Forker:
         """Fork a worker for a slot. Does not return in the worker."""
         supervisors, workers = make_parent_link()
         flush_output()
-        pid = os.fork()
+        # Until the child has a handler that ends it: Python's own handler of INT would raise in a hook of the fork.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+        try:
+            pid = os.fork()
+            if pid == 0:
+                self._signals.close()
+                boot_signals.install()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if pid == 0:
             supervisors.close()
             self._live(slot, workers, siblings)
@@ -131,7 +141,7 @@ class Forker:
             code = self._work(slot, end, siblings)
         except OffsiderError as error:
             code = give_up(str(error), error, verbose=self._options.verbose)
-        except KeyboardInterrupt:  # Ctrl-C reaches the whole process group, even before a handler is installed
+        except KeyboardInterrupt:  # a second Ctrl-C, while the boot ends after the first one
             code = 0
         except BaseException:  # noqa: BLE001  # it must not reach the supervisor's code, which called this in the parent
             traceback.print_exc()
@@ -140,7 +150,6 @@ class Forker:
         os._exit(code)
 
     def _work(self, slot: int, end: WorkerEnd, siblings: Iterable[Child]) -> int:
-        self._signals.close()
         self._let_go()
         for sibling in siblings:
             sibling.let_go()
