@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import selectors
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from offsider.core.errors import RedisUnavailable
-from offsider.storage.redis import RedisSettings, packer, time_left
+from offsider.storage.redis import FRESH_SECONDS, RedisSettings, packer, time_left
 from offsider.storage.redis_errors import translate
 from offsider.storage.scripts import Command
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from redis.exceptions import RedisError
 
 _CLOSED = "Connection closed by server."
+#: It needs no file descriptor, as epoll would. Windows has no poll.
+_Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
 class _Reader(Protocol):
@@ -97,6 +100,18 @@ class _Replies(asyncio.Protocol):
         self._waiter: asyncio.Future[list[Any]] | None = None
         self._until = self._rings_at = self._patience_seconds = 0.0
         self._timer: asyncio.TimerHandle | None = None
+
+    def is_stale(self) -> bool:
+        """Whether the server has closed this idle connection, or left a reply on it, and the loop has not seen it yet.
+
+        The loop may have been stopped or blocked in the meantime.
+        """
+        with _Selector() as selector:
+            try:
+                selector.register(self._transport.get_extra_info("socket"), selectors.EVENT_READ)
+            except ValueError:  # closed: over TLS, the loop tells the protocol in its next round
+                return True
+            return bool(selector.select(0))
 
     def send(
         self, data: Sequence[bytes], number: int, until: float, patience_seconds: float = 0.0
@@ -195,14 +210,17 @@ class AsyncWire:
         self._pack = packer(self._connection)
         self._settings = settings
         self._replies: _Replies | None = None
+        self._used_at = 0.0
 
     async def exchange(self, commands: Sequence[Command], deadline: float | None) -> list[Any]:
         """See ``storage.redis.Wire.exchange``. A cancellation closes the connection."""
         settings, sent = self._settings, False
         answer_in = settings.socket_timeout_seconds
         try:
-            receiver = self._replies
-            if receiver is None or not receiver.is_open:
+            receiver, now = self._replies, time.monotonic()
+            unused = now - self._used_at > FRESH_SECONDS
+            self._used_at = now
+            if receiver is None or not receiver.is_open or (unused and receiver.is_stale()):
                 receiver = await self._connect(deadline)
             data = self._pack(commands)
             sent = True

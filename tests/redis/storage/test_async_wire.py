@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import select
 import signal
 import ssl
 from collections.abc import AsyncIterator
@@ -280,6 +281,45 @@ def test_an_idle_connection_that_ended_is_replaced_over_tls(tls_server):
         assert await wire.exchange([("CLIENT", "ID")], None) > [first]
 
     run(tls_server.url, use, tls_ca_file=str(tls_server.ca_file))
+
+
+@pytest.mark.parametrize("where", ["tcp", "tls"])
+def test_a_connection_that_ended_while_the_loop_was_blocked_is_replaced(where, make_server, request, monkeypatch):
+    """The same happens between two calls of ``run_until_complete``: the protocol has not been told of the end."""
+    monkeypatch.setattr(async_wire, "FRESH_SECONDS", 0)
+    given = {}
+    if where == "tls":
+        server = request.getfixturevalue("tls_server")
+        given["tls_ca_file"] = str(server.ca_file)
+    else:
+        server = make_server(port=0)
+
+    async def use(wire):
+        (first,) = await wire.exchange([("CLIENT", "ID")], None)
+        options = {"ssl_ca_certs": given["tls_ca_file"]} if given else {}
+        with redis_py.Redis.from_url(server.url, **options) as other:
+            assert other.client_kill_filter(_id=first) == 1
+        ended, _, _ = select.select([wire._replies._transport.get_extra_info("socket")], [], [], PATIENT)
+        assert ended
+        assert wire._replies.is_open  # as far as the loop knows
+        second = await wire.exchange([("CLIENT", "ID")], None)
+        assert second > [first]
+        assert await wire.exchange([("CLIENT", "ID")], None) == second
+
+    run(server.url, use, **given)
+
+
+def test_a_connection_whose_socket_is_closed_already_is_replaced(redis_url, monkeypatch):
+    monkeypatch.setattr(async_wire, "FRESH_SECONDS", 0)
+
+    async def use(wire):
+        (first,) = await wire.exchange([("CLIENT", "ID")], None)
+        wire._replies._transport.abort()
+        monkeypatch.setattr(wire._replies, "_transport", asyncio.Transport())  # it has no socket, as one over TLS
+        monkeypatch.setattr(asyncio.Transport, "abort", lambda _: None)
+        assert await wire.exchange([("CLIENT", "ID")], None) > [first]
+
+    run(redis_url, use)
 
 
 def test_a_connection_that_ended_in_the_handshake_is_not_used(redis_url, monkeypatch):
