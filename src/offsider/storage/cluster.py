@@ -265,6 +265,7 @@ def sync_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is imported
         def _discover(self) -> Address:
             failure: RedisError | None = None
             for address in list(self._nodes.addresses):
+                self._nodes.put_last(address)  # first: the caller may give up before this node replies
                 node = base(**self._options | {"host": address[0], "port": address[1]})
                 try:
                     node.connect()
@@ -345,6 +346,7 @@ def async_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is importe
         async def _discover(self) -> Address:
             failure: RedisError | None = None
             for address in list(self._nodes.addresses):
+                self._nodes.put_last(address)  # first: the caller may give up before this node replies
                 node = base(**self._options | {"host": address[0], "port": address[1]})
                 try:
                     await node.connect()

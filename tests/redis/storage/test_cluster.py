@@ -360,6 +360,32 @@ def test_a_seed_that_never_replies_costs_the_timeouts(cluster):
         pool.close()
 
 
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_node_that_never_replies_fails_one_call_with_a_deadline(cluster, run_async, kind):
+    """The next call asks the other nodes first, although this one ended before redis-py's timeout."""
+    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
+        silent = ",".join(f"127.0.0.1:{node.getsockname()[1]}" for node in (first, second))
+        url = cluster.url.replace("://", f"://{silent},")
+        settings = RedisSettings(url=url, socket_timeout_seconds=60, connect_timeout_seconds=60)
+
+        async def use(pool):
+            async def ping(seconds):
+                given = {"deadline": time.monotonic() + seconds}
+                if kind == "async":
+                    return await pool.pipeline([("PING",)], **given)
+                return await asyncio.to_thread(blocking.pipeline, [("PING",)], **given)
+
+            for _ in (first, second):
+                with pytest.raises(RedisUnavailable) as failure:
+                    await ping(1)
+                assert not failure.value.ambiguous
+            return await ping(20)
+
+        blocking = Redis(settings, size=1)
+        assert run_async(use, **vars(settings)) == [b"PONG"]
+        blocking.close()
+
+
 # ------------------------------------------------------------------------------------------ TLS
 
 
