@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -35,11 +34,13 @@ class _LoopPool:
         factory: a pool of redis-py that only creates connections.
         free: connections that are not in use; None for each that may still be opened. It is empty while a task
             waits. A semaphore would cost each push 3 us.
+        is_closed: whether the pool was dropped by `AsyncRedis.close`; a connection in use is then closed after it.
     """
 
     def __init__(self, factory: Any, size: int) -> None:
         self.factory = factory
         self.free: list[AsyncWire | None] = [None] * size
+        self.is_closed = False
         self._waiting: deque[asyncio.Future[AsyncWire | None]] = deque()
 
     async def wait(self, seconds: float) -> AsyncWire | None:
@@ -76,7 +77,8 @@ class AsyncRedis:
         self.settings = settings
         self.size = size
         self.keys = Keys(settings.prefix)
-        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopPool] = weakref.WeakKeyDictionary()
+        #: Weak keys would keep nothing less: the connections refer to their loop. `_add_pool` removes closed loops.
+        self._pools: dict[asyncio.AbstractEventLoop, _LoopPool] = {}
         self._adding = threading.Lock()
         self._is_checked = False
 
@@ -111,6 +113,8 @@ class AsyncRedis:
                     await self._reroute(wire, commands, replies, deadline)
                     break
         finally:
+            if pool.is_closed and wire is not None:
+                await wire.disconnect()
             pool.give_back(wire)
         if raise_errors:
             for reply in replies:
@@ -169,10 +173,11 @@ class AsyncRedis:
         return pool_of(self.settings, options, connection, sentinel, async_kind)
 
     async def close(self) -> None:
-        """Close the idle connections of the running loop."""
+        """Close the connections of the running loop: the idle ones now, the others after their call."""
         with self._adding:
             pool = self._pools.pop(asyncio.get_running_loop(), None)
         if pool is not None:
+            pool.is_closed = True
             for wire in pool.free:
                 if wire is not None:
                     await wire.close()

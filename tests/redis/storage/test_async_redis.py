@@ -209,6 +209,28 @@ def test_each_event_loop_has_connections_of_its_own_and_ended_loops_keep_none(re
         gc.collect()
 
 
+def test_a_connection_in_use_is_closed_after_its_call_if_the_pool_was_closed(redis_url, raw_redis, tag):
+    url = f"{redis_url}{'&' if '?' in redis_url else '?'}client_name=closed-later"
+
+    def is_open():
+        return any(one["name"] == "closed-later" for one in raw_redis.client_list())
+
+    async def use():
+        redis = AsyncRedis(RedisSettings(**PATIENT | {"url": url}), size=2)
+        await redis.call("PING")
+        calls = [asyncio.ensure_future(redis.call("BLPOP", f"{tag}l", 25)) for _ in range(3)]  # one waits for the pool
+        await asyncio.sleep(0)
+        await redis.close()
+        assert is_open()
+        raw_redis.rpush("l", 1, 2, 3)
+        assert sorted([value for _, value in await asyncio.gather(*calls)]) == [b"1", b"2", b"3"]
+        async with asyncio.timeout(30):
+            while await asyncio.to_thread(is_open):
+                pass
+
+    asyncio.run(use())
+
+
 def test_the_asynchronous_facade_needs_the_same_settings(redis_url):
     sync = Redis(RedisSettings(url=redis_url, key_prefix="{p}:"), size=1)
     assert AsyncRedis(RedisSettings(url=redis_url, key_prefix="{p}:"), size=1).keys.queues == sync.keys.queues
