@@ -127,7 +127,7 @@ class AsyncRedis:
         try:
             return await pool.wait(seconds)
         except TimeoutError:
-            raise pool_exhausted(self.settings, self.size, seconds) from None
+            raise pool_exhausted(self.settings, self.size, seconds, "tasks") from None
 
     async def _reroute(
         self, wire: AsyncWire, commands: Sequence[Command], replies: list[Any], deadline: float | None

@@ -209,6 +209,7 @@ class AsyncWire:
         self._connection = make()
         self._pack = packer(self._connection)
         self._settings = settings
+        self._connect_seconds = settings.connect_timeout_seconds + settings.socket_timeout_seconds
         self._replies: _Replies | None = None
         self._used_at = 0.0
 
@@ -236,8 +237,9 @@ class AsyncWire:
             await self.disconnect()
             if settings.is_cluster:
                 self._connection.doubt()
-            within = f"within {answer_in:g} s" if deadline is None else "in time"
-            message = f"{settings.redacted_url} cannot be reached: no reply {within}"
+            missing, seconds = ("reply", answer_in) if sent else ("connection", self._connect_seconds)
+            within = f"within {seconds:g} s" if deadline is None else "in time"
+            message = f"{settings.redacted_url} cannot be reached: no {missing} {within}"
             raise RedisUnavailable(message, ambiguous=sent) from error
         except self._redis_error as error:
             await self.disconnect()
@@ -259,10 +261,8 @@ class AsyncWire:
             await self.disconnect()
 
     async def _connect(self, deadline: float | None) -> _Replies:
-        settings = self._settings
         await self.disconnect()  # the server may have closed it while it was idle, which is not a failure
-        seconds = settings.connect_timeout_seconds + settings.socket_timeout_seconds
-        async with asyncio.timeout(seconds if deadline is None else time_left(deadline)):
+        async with asyncio.timeout(self._connect_seconds if deadline is None else time_left(deadline)):
             await self._connection.connect()
         self._replies = receiver = _Replies(self._connection)
         if not receiver.is_open:

@@ -229,11 +229,11 @@ def sentinel_clients(factory: Any) -> list[Any]:
     return list(factory.sentinel_manager.sentinels) if hasattr(factory, "sentinel_manager") else []
 
 
-def pool_exhausted(settings: RedisSettings, size: int, waited_seconds: float) -> RedisUnavailable:
-    """The error after a timeout for a free connection."""
+def pool_exhausted(settings: RedisSettings, size: int, waited_seconds: float, users: str) -> RedisUnavailable:
+    """The error after a timeout for a free connection; ``users`` are the threads or the tasks that use them."""
     return RedisUnavailable(
-        f"all {size} connections to {settings.redacted_url} stayed in use for "
-        f"{waited_seconds:.3g} s: raise redis.client_pool_size or use fewer threads",
+        f"all {size} connections to {settings.redacted_url} stayed in use for {waited_seconds:.3g} s: "
+        f"check that the server replies, and raise redis.client_pool_size or use fewer {users}",
         ambiguous=False,
     )
 
@@ -672,7 +672,7 @@ class Redis:
                     with suppress(IndexError):
                         return self._free.pop()
                     if not self._returned.wait(max(0.0, until - time.monotonic())):
-                        raise pool_exhausted(self.settings, self.size, seconds)
+                        raise pool_exhausted(self.settings, self.size, seconds, "threads")
             finally:
                 self._waiting -= 1
 

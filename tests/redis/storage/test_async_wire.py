@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -246,13 +247,17 @@ def test_a_server_that_accepts_and_never_replies_is_not_ambiguous():
     async def never(writer):
         pass
 
-    async def on_a_loop():
-        async with Scripted(never, handshake=False) as server, wire_to(server.url) as wire:
-            await wire.exchange([("A",)], asyncio.get_running_loop().time() + 0.1)
+    timeouts = {"connect_timeout_seconds": 0.2, "socket_timeout_seconds": 0.1}
 
-    with pytest.raises(RedisUnavailable, match="in time") as failure:
-        asyncio.run(on_a_loop())
-    assert not failure.value.ambiguous
+    async def on_a_loop(deadline):
+        async with Scripted(never, handshake=False) as server, wire_to(server.url, **timeouts) as wire:
+            await wire.exchange([("A",)], deadline)
+
+    in_time = time.monotonic() + 0.1
+    for deadline, message in ((in_time, "no connection in time"), (None, r"no connection within 0\.3 s")):
+        with pytest.raises(RedisUnavailable, match=message) as failure:
+            asyncio.run(on_a_loop(deadline))
+        assert not failure.value.ambiguous
 
 
 # ------------------------------------------------------------------------- the end of a connection

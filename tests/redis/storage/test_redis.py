@@ -269,7 +269,7 @@ def test_an_exhausted_pool_raises_with_the_next_step(redis_url):
         small.call("PING")
     assert not failure.value.ambiguous
     assert "all 1 connections to" in str(failure.value)
-    assert "raise redis.client_pool_size or use fewer threads" in str(failure.value)
+    assert "check that the server replies, and raise redis.client_pool_size or use fewer threads" in str(failure.value)
     assert small.call("PING") == b"PONG"
     small.close()
 
