@@ -35,6 +35,7 @@ def everywhere(stored) -> set[str]:
     return {*sets, *(found["jid"] for found in waiting(stored)), *(json.loads(raw)["jid"] for raw in private(stored))}
 
 
+@pytest.mark.timeout(300)
 def test_jobs_of_ruby_survive_kills_of_the_worker_that_hands_them_back(workers, stored, ruby):
     tries = [False, 0, 1, True]
     theirs = {push(stored, "Ruby::Job", number, retry=tries[number % 4]) for number in range(60)}
@@ -48,7 +49,7 @@ def test_jobs_of_ruby_survive_kills_of_the_worker_that_hands_them_back(workers, 
         wait_for(lambda: theirs == everywhere(stored))  # its keeper moves them in between
     workers.start("-c", "3", app=app)
     raws: list[dict[str, object]] = []
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 180
     while len(raws) < len(theirs) and time.monotonic() < deadline:  # as a thread of Ruby takes them
         found = stored.brpop("queue:default", 0.2)
         raws += [json.loads(found[1])] if found else []
