@@ -98,9 +98,9 @@ def test_no_connection_of_a_thread_of_the_event_loop_outlives_its_call(config):
         await asyncio.gather(*(sync_to_async(seen.note, thread_sensitive=False)() for _ in range(3)))
 
     with EmbeddedWorker(config):
-        threads.enqueue()
-        threads.enqueue()
-        wait_for(lambda: len(seen.used) == 8)
+        for used in (4, 8):  # one after the other: a job must not look at an open connection of the other one
+            threads.enqueue()
+            wait_for(lambda used=used: len(seen.used) == used)
         wait_for(lambda: seen.are_closed)
 
 
