@@ -28,7 +28,7 @@ class _Worker(click.Command):
         return super().parse_args(ctx, args)
 
 
-@click.command(cls=_Worker, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=_Worker)
 @worker_options
 @click.pass_obj
 def worker(words: tuple[str, ...], /, **given: Any) -> int:
