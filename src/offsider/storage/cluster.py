@@ -323,11 +323,11 @@ def async_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is importe
             self._next = self.asked
 
         def note(self, error: Exception) -> None:
-            """Note what an error reply means for the next connection."""
+            """Apply the redirection of an error reply to the next connection."""
             self.asked = self._nodes.read(error, (self.host, self.port))
 
         def doubt(self) -> None:
-            """Make the next connection find the primary anew, because there was no reply."""
+            """Make the next connection look for the primary again, because there was no reply."""
             self._nodes.doubt((self.host, self.port))
 
         async def connect_check_health(self, *, check_health: bool = True, retry_socket_connect: bool = True) -> None:
