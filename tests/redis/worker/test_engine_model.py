@@ -4,7 +4,8 @@ The machine pushes jobs that end in different ways, loses replies and requests o
 waiting pops, pauses queues and declares the crew dead. Then it waits until the crew is idle and counts:
 
 1. Each job is only where its outcome puts it: deleted, in `retry` or in `schedule`.
-2. Each has run once, plus at most once for each time that the crew was declared dead.
+2. Each has run once, plus at most twice for each time that the crew was declared dead: the run under way, and that of
+   a pop that still waited under the old identity when the job was requeued.
 3. Each run was counted, or reported as lost.
 4. Nothing is left in a private list, in a queue, or in the crew's own books.
 """
@@ -150,7 +151,8 @@ class Machine(RuleBasedStateMachine):
         }
         waiting = fetcher._wait
         return books | {
-            "left": self._left(),
+            "left": {key: self.client.lrange(key, 0, -1) for key in self._lists()},
+            "identity": (self.crew.parts.ownership.identity, self.fenced),
             "hungry": fetcher.hungry,
             "asleep": waiting.asleep,
             "parked": [pop.queue for pop in waiting.pops.waiting],
@@ -169,6 +171,9 @@ class Machine(RuleBasedStateMachine):
         """What still waits or is under way. One script, because a job that moves between two reads is in neither."""
         return self.client.eval(ALL_LISTS, 0, self.sweeper.keys.prefix)
 
+    def _lists(self) -> list[bytes]:
+        return [key for pattern in ("queue:*", "offsider:working:*") for key in self.client.keys(pattern)]
+
     def _reckon(self) -> None:
         stored = Counter(
             (where, decode(raw)["args"][0])
@@ -179,7 +184,7 @@ class Machine(RuleBasedStateMachine):
         assert stored == Counter(expected)
         runs = Counter(self.work.numbers)
         assert set(runs) == set(self.pushed), "every job has run"
-        assert max(runs.values(), default=0) <= 1 + len(self.fenced)
+        assert max(runs.values(), default=0) <= 1 + 2 * len(self.fenced)
         wait_for(lambda: self.crew.counted() + len(self.crew.lost) == runs.total(), 5, "every run is counted or lost")
         if not self.fenced:
             assert self.crew.lost == []

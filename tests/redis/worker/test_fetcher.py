@@ -224,15 +224,6 @@ def test_comparing_counts_equal_payloads(parts, raw_redis):
     assert sorted(raw_redis.lrange("queue:default", 0, -1)) == [b"other", b"same"]
 
 
-def test_comparing_an_empty_list_reads_no_payloads(parts, raw_redis):
-    raw_redis.config_resetstat()
-    parts.fetcher._line.doubt()
-    parts.fetcher._leading.reconcile()
-    stats = raw_redis.info("commandstats")
-    assert "cmdstat_llen" in stats
-    assert "cmdstat_lrange" not in stats
-
-
 def test_two_heartbeats_that_see_extra_jobs_trigger_a_reconciliation(parts, raw_redis):
     raw_redis.lpush(parts.working, "stray")
     parts.fetcher.audit()

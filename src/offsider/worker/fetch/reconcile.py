@@ -3,7 +3,8 @@
 "Listed" jobs are in the private lists; "held" jobs are in flight, by the fetcher's own record.
 
 1. `doubt` schedules a comparison, and a second one after the server can no longer serve the lost connection.
-2. `run` compares counts first. It reads payloads only if the counts differ, or if an acknowledgement has no reply.
+2. `run` compares the payloads. Equal counts would prove nothing: a lost reply can add a listed job while another job
+   is already settled at the server and still held here.
 3. An acknowledgement without a reply was executed if fewer equal copies are listed than held.
 4. A job that is listed but not held is requeued, without a strike, because no process died.
 """
@@ -92,16 +93,13 @@ class Reconciler:
         queues = self._ownership.registered(self._capsule.name)
         # Read the held jobs first: then a job that is settled during the comparison does not look like a lost one.
         held = self._in_flight.of(owner.identity)
-        carried_out: list[Finished] = []
+        listed = Counter(working.contents(self._redis, owner, queues))
         doubtful = [one for one in finished if one.doubtful]
-        # Counts cannot detect a lost reply that removed as many jobs as it delivered.
-        if doubtful or working.count(self._redis, owner, queues) != held.total():
-            listed = Counter(working.contents(self._redis, owner, queues))
-            carried_out = self._carried_out(doubtful, held, listed)
-            self._give_back(owner, list((listed - held).elements()))
-            # Last, so that a comparison that failed half-way is repeated.
-            for one in doubtful:
-                one.doubtful = False
+        carried_out = self._carried_out(doubtful, held, listed)
+        self._give_back(owner, list((listed - held).elements()))
+        # Last, so that a comparison that failed half-way is repeated.
+        for one in doubtful:
+            one.doubtful = False
         with self._scheduling:
             if self._at is asked:  # otherwise `doubt` was called during this comparison and needs another one
                 self._at = asked[1:]
