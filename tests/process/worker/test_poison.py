@@ -57,7 +57,7 @@ def test_a_pill_among_longer_jobs_is_buried_alone(workers, stored, ledger, optio
 def test_two_pills_are_buried_one_after_the_other(workers, stored, ledger):
     """Each of them waits for the other to end, unless one gives way."""
     pills = {push(stored, "Pill"), push(stored, "Pill")}
-    worker = workers.start("-c", "5", text=APP, environ=FAST)
+    worker = workers.start("-c", "5", text=APP, environ=FAST, wait=False)  # they kill it before it says that it runs
 
     def both_buried() -> bool:
         nonlocal worker
