@@ -22,6 +22,8 @@ from offsider.testing.running_worker import RunningWorker
 from tests.waiting import wait_for
 
 EXTENSIONS = (Unique, ConcurrencyLimits, Limiters, Results, Batches)
+#: The smallest of these counts: on a busy machine a request acknowledges fewer jobs, and costs more for each.
+ROUNDS = 5
 JOBS = 200
 PUSHES = [
     "SADD queues +1",
@@ -127,11 +129,13 @@ def lives(raw_redis, config) -> tuple[list[str], list[str], list[bytes], float]:
         runs = [shape(command, seen) for command in commands if any(one in command for one in seen)]
         # Histories of attempts and errors are written for all jobs of an interval together.
         runs = [one for one in runs if "offsider:attempts" not in one and "note_errors" not in one]
-        before = calls(raw_redis)
-        client.push_bulk({"class": "Plain", "args": [["many"]] * JOBS, "queue": "plain"})
-        worker.wait()
-        per_job = (calls(raw_redis) - before) / JOBS
-    return pushes, runs, payloads, per_job
+        costs: list[float] = []
+        for _ in range(ROUNDS):
+            before = calls(raw_redis)
+            client.push_bulk({"class": "Plain", "args": [["many"]] * JOBS, "queue": "plain"})
+            worker.wait()
+            costs.append((calls(raw_redis) - before) / JOBS)
+    return pushes, runs, payloads, min(costs)
 
 
 def calls(raw_redis) -> int:
