@@ -12,7 +12,7 @@ from offsider.client.alike import Pushes, templates
 from offsider.client.base import AfterCommit, BaseClient, take_replicas
 from offsider.client.collecting import Collector
 from offsider.client.delivery import Delivery
-from offsider.client.prepared import Prepared
+from offsider.client.prepared import Prepared, passed, stored_jids
 from offsider.client.sync import Client
 from offsider.config import test_mode
 from offsider.config.config import Config
@@ -79,9 +79,8 @@ class AsyncClient(BaseClient):
                 jids += await self._defer(defer, pushes, wait_replicas)
             return jids
         for batch in planned.batches(self._preparer):
-            stopped = await self._store([job for job in batch if job is not None], wait_replicas)
-            stored = [None if job is None or (stopped and job.jid in stopped) else job.jid for job in batch]
-            jids += self._job_ids(stored, planned.template.server)
+            stopped = await self._store(passed(batch), wait_replicas)
+            jids += self._job_ids(stored_jids(batch, stopped), planned.template.server)
         return jids
 
     @property

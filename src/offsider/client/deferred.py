@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from offsider.client.alike import Pushes, jids_of, templates
-from offsider.client.prepared import Prepared
+from offsider.client.prepared import Prepared, passed, stored_jids
 from offsider.config import test_mode
 from offsider.config.installation import Installation
 
@@ -17,7 +17,7 @@ class StoresPushes(Protocol):
     installation: Installation
 
     def prepare_all(self, pushes: Pushes) -> Sequence[Prepared | None]: ...
-    def store_all(self, pushes: Pushes, wait_replicas: int = 0) -> list[str | None]: ...
+    def store_all(self, pushes: Pushes, wait_replicas: int = 0) -> Sequence[str | None]: ...
 
 
 class Deferred:
@@ -55,6 +55,6 @@ class Deferred:
             for push in templates(self.pushes):
                 push.server = push.server or self.installation.server
             jobs = self._client.prepare_all(self.pushes)
-            self.jids = [None if job is None else job.jid for job in jobs]
-            self._prepared = [job for job in jobs if job is not None]
+            self.jids = stored_jids(jobs)
+            self._prepared = passed(jobs)
         return self._prepared

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from offsider.client.prepared import Prepared
+from offsider.client.prepared import Prepared, PreparedAlike
 from offsider.config.push_guard import PushGuard
 from offsider.core.errors import ConfigurationError, NotReplicated, OffsiderError, RedisRefused
 from offsider.logs.structured import about_payload
@@ -130,6 +130,8 @@ def _is_unknown(reply: Any) -> bool:
 def _parts(keys: Keys, jobs: Sequence[Prepared], guard: PushGuard | None) -> list[_Part]:
     if len(jobs) == 1:  # most pushes
         return [_part_of(keys, jobs, guard)]
+    if isinstance(jobs, PreparedAlike) and not jobs.effects:
+        return [_Part(push_commands(keys, jobs.queue, jobs.raws), jobs[-1])]
     groups: dict[tuple[str | None, bool, bool], list[Prepared]] = {}
     for job in jobs:
         groups.setdefault((job.queue if job.at is None else None, job.guarded, job.by_script), []).append(job)

@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from offsider.core.arguments import encode_plain
 from offsider.core.payload import encode_text
 
 
@@ -35,6 +36,14 @@ class PayloadTemplate:
         Raises ValueError, TypeError or RecursionError for arguments that are not JSON.
         """
         return f"{self._head}{encode_text(args)}{self._middle}{jid}{self._tail}".encode()
+
+    def fill_all(self, calls: Sequence[list[Any]], jids: Sequence[str]) -> list[bytes] | None:
+        """Encode jobs with plain arguments (see `are_plain`) as `fill` does, in half the time; None for others."""
+        texts = encode_plain(calls)
+        if texts is None:
+            return None
+        head, middle, tail = f"{self._head}[", f"]{self._middle}", self._tail
+        return [f"{head}{text}{middle}{jid}{tail}".encode() for text, jid in zip(texts, jids, strict=True)]
 
 
 def _texts(items: Iterable[tuple[str, Any]]) -> Iterable[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, cast, overload
 
 from offsider.config.config import Config
 from offsider.core.characteristics import Characteristics
@@ -51,6 +51,64 @@ class Prepared(NamedTuple):
     def jid(self) -> str:
         """The ID of the job; empty if it has none."""
         return self.own_jid or self.template.get("jid", "")
+
+
+class PreparedAlike(Sequence[Prepared]):
+    """Jobs of a bulk push that share all but arguments and jid, ready to be stored in one queue.
+
+    Making each of them takes as long as encoding it, so users that can store ``raws`` iterate over nothing.
+
+    Attributes:
+        template: the payload that they share.
+        queue, server, effects: as in `Prepared`, of all of them.
+        raws, calls, jids: the bytes of the payload, the arguments and the id of each.
+    """
+
+    def __init__(
+        self,
+        template: JobPayload,
+        raws: Sequence[bytes],
+        calls: Sequence[list[Any]],
+        jids: Sequence[str],
+        *,
+        server: str,
+    ) -> None:
+        self.template = template
+        self.queue = template.get("queue", "default")
+        self.server = server
+        self.raws = raws
+        self.calls = calls
+        self.jids = jids
+        self.effects: Sequence[Effect] = ()
+
+    def __len__(self) -> int:
+        return len(self.raws)
+
+    @overload
+    def __getitem__(self, index: int) -> Prepared: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Prepared]: ...
+    def __getitem__(self, index: int | slice) -> Prepared | Sequence[Prepared]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        return self.made(index, self.effects)
+
+    def made(self, index: int, effects: Sequence[Effect]) -> Prepared:
+        """Return one of them with these effects."""
+        raw, args, jid = self.raws[index], self.calls[index], self.jids[index]
+        return Prepared(self.template, raw, self.queue, None, False, self.server, effects, args, jid)
+
+
+def passed(batch: Sequence[Prepared | None]) -> Sequence[Prepared]:
+    """Return the jobs of a batch that middleware has not canceled."""
+    return batch if isinstance(batch, PreparedAlike) else [job for job in batch if job is not None]
+
+
+def stored_jids(batch: Sequence[Prepared | None], stopped: Collection[str] = ()) -> Sequence[str | None]:
+    """Return the id of each job of a batch; None for those that middleware canceled or the push guard refused."""
+    if isinstance(batch, PreparedAlike) and not stopped:
+        return batch.jids
+    return [None if job is None or (stopped and job.jid in stopped) else job.jid for job in batch]
 
 
 def filled(template: JobPayload, args: list[Any], jid: str) -> JobPayload:
@@ -116,6 +174,10 @@ class DeclaredJob(Protocol):
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments in stored form: a list, and keyword-only ones by name. Raises InvalidArguments."""
+        ...
+
+    def fits(self, fewest: int, most: int) -> bool:
+        """Return whether so many positional arguments, without keyword arguments, are stored as they are."""
         ...
 
     def parameter_name(self, position: int) -> str:

@@ -18,17 +18,17 @@ from offsider.client.alike import Alike, Pushes
 from offsider.client.builder import Builder, check_keys, check_shape
 from offsider.client.large_payloads import LargePayloads
 from offsider.client.payload_template import PayloadTemplate
-from offsider.client.prepared import Prepared, filled
+from offsider.client.prepared import Prepared, PreparedAlike, filled
 from offsider.client.strict_arguments import StrictArguments
 from offsider.config.installation import Installation
-from offsider.config.push_effects import effects_of
+from offsider.config.push_effects import PushEffects, effects_of
 from offsider.core.arguments import colliding_key
 from offsider.core.compression import SMALL_BYTES, compress, is_compressed, readable
 from offsider.core.errors import InvalidArguments
 from offsider.core.options import check_queue_name
 from offsider.core.payload import JobPayload, check_nesting, encode, stamp
 from offsider.runtime.middleware import ClientChain, Push
-from offsider.storage.effects import Effect, are_shared
+from offsider.storage.effects import are_shared
 
 
 class Preparer:
@@ -77,28 +77,41 @@ class Preparer:
         _set_expiry(shared, self.config.clock.now())
         self._encode(shared)
         self._strict.check_own_keys(shared)
-        bytes_of, job, server = PayloadTemplate(shared), template.job, template.server
-        queue = shared.get("queue", "default")
+        raws = self._encode_alike(pushes, shared)
+        jobs = PreparedAlike(shared, raws, pushes.calls, pushes.jids, server=template.server)
         entries = [entry for entry in self.config.push_effects if entry.concerns(template)]
-        push = Push(payload=template.payload, reason="push", job=job, server=server)
-        effects: Sequence[Effect] = ()
-        own_effects = bool(entries)
-        jobs: list[Prepared] = []
+        return self._with_effects(jobs, entries, template) if entries else jobs
+
+    def _encode_alike(self, pushes: Alike, shared: JobPayload) -> list[bytes]:
+        bytes_of, job = PayloadTemplate(shared), pushes.template.job
+        raws = bytes_of.fill_all(pushes.calls, pushes.jids) or self._encode_singly(pushes, shared, bytes_of)
+        if max(map(len, raws)) > SMALL_BYTES:
+            for index, raw in enumerate(raws):
+                if len(raw) > SMALL_BYTES:
+                    payload = filled(shared, pushes.calls[index], pushes.jids[index])
+                    raws[index] = self._large.looked_at(payload, raw, job)
+        return raws
+
+    def _encode_singly(self, pushes: Alike, shared: JobPayload, bytes_of: PayloadTemplate) -> list[bytes]:
+        raws: list[bytes] = []
         for args, jid, is_plain in zip(pushes.calls, pushes.jids, pushes.plain, strict=True):
-            if is_plain:  # most jobs: nothing to check, and nothing that cannot be encoded
-                raw = bytes_of.fill(args, jid)
-            else:
-                payload = filled(shared, args, jid)
-                self._strict.check(payload, job)
-                raw = self._fill(bytes_of, payload)
-            if len(raw) > SMALL_BYTES:
-                raw = self._large.looked_at(filled(shared, args, jid), raw, job)
-            if own_effects:
-                push.payload = filled(shared, args, jid)
-                effects = effects_of(entries, push, None)
-                own_effects = not are_shared(effects)
-            jobs.append(Prepared(shared, raw, queue, None, False, server, effects, args, jid))
-        return jobs
+            payload = filled(shared, args, jid)
+            if not is_plain:
+                self._strict.check(payload, pushes.template.job)
+            raws.append(self._fill(bytes_of, payload))
+        return raws
+
+    def _with_effects(self, jobs: PreparedAlike, entries: Sequence[PushEffects], template: Push) -> Sequence[Prepared]:
+        push = Push(payload=jobs[0].payload, reason="push", job=template.job, server=template.server)
+        effects = effects_of(entries, push, None)
+        if are_shared(effects):
+            jobs.effects = effects
+            return jobs
+        made = [jobs.made(0, effects)]
+        for index in range(1, len(jobs)):
+            push.payload = jobs[index].payload
+            made.append(jobs.made(index, effects_of(entries, push, None)))
+        return made
 
     def reenqueue(
         self, payload: JobPayload, reason: Literal["schedule", "retry"], *, job: object | None = None

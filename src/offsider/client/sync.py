@@ -12,7 +12,7 @@ from offsider.client.base import AfterCommit, BaseClient, take_replicas
 from offsider.client.collecting import Collector
 from offsider.client.delivery import Delivery
 from offsider.client.event_loop import warn_on_event_loop
-from offsider.client.prepared import Prepared
+from offsider.client.prepared import Prepared, passed, stored_jids
 from offsider.config import test_mode
 from offsider.config.config import Config
 from offsider.config.installation import Installation
@@ -115,9 +115,8 @@ class Client(BaseClient):
             return jids
         warn_on_event_loop(self.config)
         for batch in planned.batches(self._preparer):
-            stopped = self.store_prepared([job for job in batch if job is not None], wait_replicas)
-            stored = [None if job is None or (stopped and job.jid in stopped) else job.jid for job in batch]
-            jids += self._job_ids(stored, planned.template.server)
+            stopped = self.store_prepared(passed(batch), wait_replicas)
+            jids += self._job_ids(stored_jids(batch, stopped), planned.template.server)
         return jids
 
     @property
@@ -140,11 +139,10 @@ class Client(BaseClient):
         stopped = self.store_prepared([prepared], wait_replicas)
         return None if stopped else JobId.at(self._there(prepared.server), prepared.jid)
 
-    def store_all(self, pushes: Pushes, wait_replicas: int = 0) -> list[str | None]:
+    def store_all(self, pushes: Pushes, wait_replicas: int = 0) -> Sequence[str | None]:
         """As `store`, for the pushes of one job in one round trip; returns their jids."""
         batch = self.prepare_all(pushes)
-        stopped = self.store_prepared([job for job in batch if job is not None], wait_replicas)
-        return [None if job is None or (stopped and job.jid in stopped) else job.jid for job in batch]
+        return stored_jids(batch, self.store_prepared(passed(batch), wait_replicas))
 
     def _defer(self, hook: AfterCommit | Collector, pushes: Pushes, wait_replicas: int) -> list[JobId[Any] | None]:
         deferred = self._deferred(self, pushes, wait_replicas)

@@ -12,15 +12,17 @@ import json
 import math
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass
-from typing import TypeAlias, cast
+from itertools import chain
+from typing import Any, TypeAlias, cast
 
 from offsider.core.job_id import JobId
 from offsider.core.payload import MAX_NESTING, encode_text
 
 # The id of a job is stored as a plain string; its type says where it was pushed.
 _PLAIN = frozenset({int, bool, type(None), JobId})
+_PLAIN_OR_STRING = _PLAIN | {str}
 _Container: TypeAlias = "list[object] | dict[str, object]"
 # The payload and the list of arguments are levels too.
 MAX_ARGUMENT_NESTING = MAX_NESTING - 2
@@ -43,6 +45,22 @@ def are_plain(values: Iterable[object]) -> bool:
         if type(value) not in _PLAIN and not (type(value) is str and value.isascii()):
             return False
     return True
+
+
+def encode_plain(calls: Sequence[list[Any]]) -> list[str] | None:
+    """Return the arguments of each call as JSON without the brackets; None unless all are plain, as for `are_plain`.
+
+    All calls are encoded at once, in half the time of single ones, and their text is split.
+    """
+    if not set(map(type, chain.from_iterable(calls))) <= _PLAIN_OR_STRING:
+        return None
+    try:
+        text = encode_text(calls)
+    except ValueError:  # an integer of more than 4,300 digits
+        return None
+    texts = text[2:-2].split("],[")
+    # Plain arguments contain no brackets, except in strings: then there are more parts than calls.
+    return texts if len(texts) == len(calls) and text.isascii() else None
 
 
 def check_json(value: object) -> Unsafe | None:

@@ -213,6 +213,10 @@ class Declared:
         bound = self.signature.bind(args, kwargs)
         return bound if self._codec is None else self._codec.encode(*bound)
 
+    def fits(self, fewest: int, most: int) -> bool:
+        """Return whether so many positional arguments, without keyword arguments, are stored as they are."""
+        return self._codec is None and self.signature.fits(fewest, most)
+
     def parameter_name(self, position: int) -> str:
         return self.signature.parameter_name(position)
 

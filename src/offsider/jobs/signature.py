@@ -80,6 +80,10 @@ class JobSignature:
             (parameter.name, KINDS[parameter.kind], is_required(parameter)) for parameter in self.parameters
         )
 
+    def fits(self, fewest: int, most: int) -> bool:
+        """Return whether between ``fewest`` and ``most`` positional arguments suffice."""
+        return self._fewest <= fewest and most <= self._most
+
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments in stored form: a positional list, and keyword-only ones by name.
 

@@ -91,6 +91,12 @@ def test_the_fast_path_for_uniform_jobs_stores_the_same_as_single_pushes(client,
     assert [decode(job.raw) for job in quick] == [job.payload for job in quick]
 
 
+def test_integers_that_python_cannot_write_are_refused(client, stored):
+    with pytest.raises(InvalidArguments, match="X: cannot be stored as JSON: Exceeds the limit"):
+        client.push_bulk({"class": "X", "args": [[1], [10**5_000]]})
+    assert stored == []
+
+
 @pytest.mark.parametrize("custom", [{}, {"at": 60}, {"tags": ["a"]}])
 def test_jobs_after_a_commit_are_stored_like_others(client, config, stored, custom):
     args = [[1, "two", 3], [], [[{"deep": ["é"]}], "naïve", 1.5]]

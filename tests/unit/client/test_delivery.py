@@ -3,7 +3,7 @@
 import pytest
 
 from offsider.client.delivery import Delivery
-from offsider.client.prepared import Prepared
+from offsider.client.prepared import Prepared, PreparedAlike
 from offsider.core.errors import NotReplicated, QueueFull, RedisRefused
 from offsider.storage.keys import Keys
 from offsider.storage.scripts import Script
@@ -32,6 +32,11 @@ def test_jobs_are_grouped_by_queue_and_scheduled_jobs_separately():
         ("LPUSH", "queue:b", b"2"),
         ("ZADD", "schedule", 60.5, b"4"),
     ]
+
+
+def test_jobs_of_a_bulk_push_are_one_command():
+    jobs = PreparedAlike({"class": "X", "queue": "low"}, [b"1", b"2"], [[1], [2]], ["a", "b"], server="")
+    assert Delivery(KEYS, jobs).commands == [("SADD", "queues", "low"), ("LPUSH", "queue:low", b"1", b"2")]
 
 
 def test_delivery_ends_when_all_jobs_are_stored():
