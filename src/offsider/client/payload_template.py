@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from offsider.core.arguments import encode_plain
+from offsider.core.arguments import encode_scalars
 from offsider.core.payload import encode_text
 
 
@@ -38,12 +38,15 @@ class PayloadTemplate:
         return f"{self._head}{encode_text(args)}{self._middle}{jid}{self._tail}".encode()
 
     def fill_all(self, calls: Sequence[list[Any]], jids: Sequence[str]) -> list[bytes] | None:
-        """Encode jobs with plain arguments (see `are_plain`) as `fill` does, in half the time; None for others."""
-        texts = encode_plain(calls)
+        """Encode jobs as `fill` does, in half the time; None if an argument is not a scalar that JSON can store."""
+        texts = encode_scalars(calls)
         if texts is None:
             return None
         head, middle, tail = f"{self._head}[", f"]{self._middle}", self._tail
-        return [f"{head}{text}{middle}{jid}{tail}".encode() for text, jid in zip(texts, jids, strict=True)]
+        try:
+            return [f"{head}{text}{middle}{jid}{tail}".encode() for text, jid in zip(texts, jids, strict=True)]
+        except UnicodeEncodeError:  # a lone surrogate
+            return None
 
 
 def _texts(items: Iterable[tuple[str, Any]]) -> Iterable[str]:
