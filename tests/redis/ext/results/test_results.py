@@ -134,7 +134,7 @@ def test_info_has_the_times_and_the_process_of_the_run(worker):
 def test_a_job_that_keeps_its_result_keeps_its_arguments_and_failed_runs(worker):
     jid = fails_once.enqueue(7, word="é")
     info = jid.info()
-    assert (info.args, info.kwargs, info.failures, info.started_at) == ([7], {"word": "é"}, (), None)
+    assert (info.args, info.kwargs) == ([7], {"word": "é"})  # it may have started, or failed, already
     wait_for(lambda: jid.status() == "retrying")
     info = jid.info()
     (failure,) = info.failures
