@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from itertools import repeat
 from typing import Any, TypeAlias
 
@@ -26,11 +25,6 @@ class Alike:
         self.calls = calls
         self.jids = jids
 
-    @cached_property
-    def plain(self) -> Sequence[bool]:
-        """Whether the arguments of each are of types that JSON can store unchanged."""
-        return [*map(are_plain, self.calls)]
-
     def __len__(self) -> int:
         return len(self.jids)
 
@@ -39,8 +33,8 @@ class Alike:
 
     def not_plain(self) -> Iterator[Push]:
         """Yield the pushes with arguments that may not be JSON."""
-        own = zip(self.calls, self.jids, self.plain, strict=True)
-        return (push_like(self.template, args, jid) for args, jid, is_plain in own if not is_plain)
+        own = zip(self.calls, self.jids, strict=True)
+        return (push_like(self.template, args, jid) for args, jid in own if not are_plain(args))
 
 
 def push_like(template: Push, args: list[Any], jid: str) -> Push:

@@ -94,10 +94,9 @@ class Preparer:
 
     def _encode_singly(self, pushes: Alike, shared: JobPayload, bytes_of: PayloadTemplate) -> list[bytes]:
         raws: list[bytes] = []
-        for args, jid, is_plain in zip(pushes.calls, pushes.jids, pushes.plain, strict=True):
+        for args, jid in zip(pushes.calls, pushes.jids, strict=True):
             payload = filled(shared, args, jid)
-            if not is_plain:
-                self._strict.check(payload, pushes.template.job)
+            self._strict.check(payload, pushes.template.job)
             raws.append(self._fill(bytes_of, payload))
         return raws
 

@@ -269,7 +269,7 @@ class Block(Collector):
 
     def _check(self, jobs: Sequence[Prepared]) -> None:
         for server, job in {job.server: job for job in jobs}.items():
-            check_server(self.batch.here, self.batch.bid, job.template["class"], server)
+            check_server(self.batch.here, self.batch.bid, job.payload["class"], server)
 
     def _delay_seconds(self, jobs: Sequence[Prepared]) -> float:
         """Return the time until the last of the jobs is due."""
