@@ -207,22 +207,28 @@ class HardTimeout(OffsiderError):
 
 
 class RedisFailure(OffsiderError):
-    """A command failed."""
+    """A command failed.
+
+    ``code`` is the first word of the server's reply (``"WRONGTYPE"``); empty if there was no reply.
+    """
+
+    code: str = ""
 
 
 class RedisUnavailable(RedisFailure):
-    """The server could not be reached, or the connection failed.
+    """The server could not be reached, or the connection failed; or a Cluster cannot execute commands now.
 
-    ``ambiguous`` is true if the command was sent: the server may have executed it.
+    ``ambiguous`` is true if the command was sent, and the server may have executed it.
     """
 
-    def __init__(self, message: str, *, ambiguous: bool = False) -> None:
+    def __init__(self, message: str, *, ambiguous: bool = False, code: str = "") -> None:
         super().__init__(message)
         self.ambiguous = ambiguous
+        self.code = code
 
 
 class RedisRefused(RedisFailure):
-    """The server returned an error and did not execute the command. ``code`` is its first word (``"WRONGTYPE"``)."""
+    """The server returned an error and did not execute the command."""
 
     def __init__(self, message: str, *, code: str = "") -> None:
         super().__init__(message)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from offsider.core.errors import OffsiderError, RedisRefused, RedisUnavailable
+from offsider.core.errors import OffsiderError, RedisFailure, RedisRefused, RedisUnavailable
 from offsider.storage.async_wire import AsyncWire
 from offsider.storage.cluster import async_kind, redirected
 from offsider.storage.keys import Keys
@@ -109,7 +109,7 @@ class AsyncRedis:
                 wire = AsyncWire(pool.factory.make_connection, self.settings)
             replies = await wire.exchange(commands, deadline)
             for reply in replies:
-                if isinstance(reply, RedisRefused) and reply.code in REROUTE:
+                if isinstance(reply, RedisFailure) and reply.code in REROUTE:
                     await self._reroute(wire, commands, replies, deadline)
                     break
         finally:
@@ -148,7 +148,7 @@ class AsyncRedis:
                 return  # the others were executed
             for place, reply in zip(again.places, new, strict=True):
                 replies[place] = reply
-            if any(isinstance(reply, RedisRefused) and reply.code in REROUTE for reply in new):
+            if any(isinstance(reply, RedisFailure) and reply.code in REROUTE for reply in new):
                 await wire.disconnect()
 
     def _add_pool(self) -> _LoopPool:

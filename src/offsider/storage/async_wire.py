@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from offsider.core.errors import RedisUnavailable
+from offsider.storage.cluster import with_asking
 from offsider.storage.redis import FRESH_SECONDS, RedisSettings, packer, time_left
 from offsider.storage.redis_errors import translate
 from offsider.storage.scripts import Command
@@ -254,9 +255,10 @@ class AsyncWire:
         """Send commands to the node of a Cluster that ASK named; see `exchange`."""
         await self.disconnect()
         self._connection.ask()
+        sent, places = with_asking(commands)
         try:
-            pairs = [one for command in commands for one in (("ASKING",), command)]
-            return (await self.exchange(pairs, deadline))[1::2]
+            replies = await self.exchange(sent, deadline)
+            return [replies[place] for place in places]
         finally:
             await self.disconnect()
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from offsider.core.errors import ConfigurationError, RedisRefused
+from offsider.core.errors import ConfigurationError, RedisFailure
 from offsider.storage.redis_errors import REDIRECTIONS
 from offsider.storage.scripts import Command
 
@@ -90,7 +90,8 @@ def redirected(commands: Sequence[Command], replies: Sequence[Any], deadline: fl
     """
     pause = 0.0
     while (places := _places(commands, replies)) and time.monotonic() + pause < deadline:
-        asking = all(_code(replies[place]) == "ASK" for place in places)
+        # Of a transaction, MULTI and EXEC have replies of their own.
+        asking = {_code(replies[place]) for place in places} <= {"ASK", "", "EXECABORT"}
         yield Again(places, asking, pause)
         pause = min(2 * pause or PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
 
@@ -112,8 +113,22 @@ def _places(commands: Sequence[Command], replies: Sequence[Any]) -> list[int]:
     return places
 
 
+def with_asking(commands: Sequence[Command]) -> tuple[list[Command], list[int]]:
+    """Return the commands with ASKING before each, and their new indexes. One ASKING is for a whole transaction."""
+    sent: list[Command] = []
+    places: list[int] = []
+    in_transaction = False
+    for command in commands:
+        if not in_transaction:
+            sent.append(("ASKING",))
+        places.append(len(sent))
+        sent.append(command)
+        in_transaction = command[0] == "MULTI" or (in_transaction and command[0] != "EXEC")
+    return sent, places
+
+
 def _code(reply: Any) -> str:
-    return reply.code if isinstance(reply, RedisRefused) else ""
+    return reply.code if isinstance(reply, RedisFailure) else ""
 
 
 class Nodes:

@@ -20,8 +20,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.core import gil
-from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused, RedisUnavailable
-from offsider.storage.cluster import DEFAULT_PREFIX, SCHEMES, make_pool, redirected, split_url, sync_kind, tag_of
+from offsider.core.errors import ConfigurationError, OffsiderError, RedisFailure, RedisRefused, RedisUnavailable
+from offsider.storage.cluster import (
+    DEFAULT_PREFIX,
+    SCHEMES,
+    make_pool,
+    redirected,
+    split_url,
+    sync_kind,
+    tag_of,
+    with_asking,
+)
 from offsider.storage.descriptors import look, watched
 from offsider.storage.keys import Keys
 from offsider.storage.redis_errors import CLUSTER_QUESTION, REROUTE, check_no_cluster, translate
@@ -319,8 +328,10 @@ class Wire:
     def ask(self, commands: Sequence[Command], deadline: float) -> list[Any]:
         """Send commands to the node of a Cluster that ASK named; see `exchange`."""
         self._connection.ask()
+        sent, places = with_asking(commands)
         try:
-            return self.exchange([one for command in commands for one in (("ASKING",), command)], deadline)[1::2]
+            replies = self.exchange(sent, deadline)
+            return [replies[place] for place in places]
         finally:
             self.disconnect()
 
@@ -401,7 +412,7 @@ class Wire:
             return self._connection.read_response()
         except self._response_error as error:
             failure = translate(cast("RedisError", error), sent=True, server=self._server)
-            if isinstance(failure, RedisRefused) and failure.code in REROUTE | {"OOM"}:
+            if isinstance(failure, RedisFailure) and failure.code in REROUTE | {"OOM"}:
                 self._report_trouble()
             return failure
 
@@ -449,7 +460,7 @@ class Wire:
             self.disconnect()  # an unread reply would be taken for the reply to the next command
             raise
         self.awaited -= 1
-        if isinstance(reply, RedisRefused) and reply.code in REROUTE:
+        if isinstance(reply, RedisFailure) and reply.code in REROUTE:
             self.disconnect()  # the name may point to another server now
         return reply
 
@@ -571,7 +582,7 @@ class Redis:
         try:
             replies = wire.exchange(commands, deadline)
             for reply in replies:  # `any` with a generator takes twice as long
-                if isinstance(reply, RedisRefused) and reply.code in REROUTE:
+                if isinstance(reply, RedisFailure) and reply.code in REROUTE:
                     self._reroute(wire, commands, replies, deadline)
                     break
         finally:
@@ -599,7 +610,7 @@ class Redis:
                 return  # the others were executed
             for place, reply in zip(again.places, new, strict=True):
                 replies[place] = reply
-            if any(isinstance(reply, RedisRefused) and reply.code in REROUTE for reply in new):
+            if any(isinstance(reply, RedisFailure) and reply.code in REROUTE for reply in new):
                 wire.disconnect()
 
     @property

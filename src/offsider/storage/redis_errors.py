@@ -28,11 +28,16 @@ REROUTE = frozenset(
         "CLUSTERDOWN",
     }
 )
-#: The codes among them that only a Cluster returns.
-REDIRECTIONS = frozenset({"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"})
+#: The codes among them that only a Cluster returns, and why it cannot execute the command now.
+REDIRECTIONS = {
+    "MOVED": "its slot has moved to another node",
+    "ASK": "its slot is moving to another node",
+    "TRYAGAIN": "its slot is moving to another node",
+    "CLUSTERDOWN": "the Cluster is down",
+}
 
 #: Error codes that only Cluster nodes return.
-CLUSTER = REDIRECTIONS | {"CROSSSLOT"}
+CLUSTER = {*REDIRECTIONS, "CROSSSLOT"}
 #: Completes a sentence that begins with the server's URL.
 IS_CLUSTER = "is a node of a Cluster: write its URL as redis+cluster://host:port (TLS: rediss+cluster://)"
 
@@ -80,13 +85,9 @@ def translate(error: RedisError, *, sent: bool, server: str) -> OffsiderError:
     from redis import exceptions
 
     code = error_code(error)
-    if isinstance(error, exceptions.BusyLoadingError):
-        return RedisUnavailable(f"{server} is still loading its data: {error}", ambiguous=False)
-    if type(error).__name__ == "MasterNotFoundError":
-        return RedisUnavailable(
-            f"{server}: no Sentinel returned a master: check that they run, and that redis.sentinel_name is correct",
-            ambiguous=False,
-        )
+    unusable = _why_unusable(error, code, server)
+    if unusable:
+        return RedisUnavailable(f"{server}{unusable}", ambiguous=False, code=code if code in REDIRECTIONS else "")
     if code != "NOAUTH" and isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError)):
         plain = server.partition("://")[0].replace("rediss", "redis")
         tls = f", or {plain}:// in its URL if it does not use TLS" if server.startswith("rediss") else ""
@@ -103,6 +104,19 @@ def translate(error: RedisError, *, sent: bool, server: str) -> OffsiderError:
     if isinstance(error, exceptions.InvalidResponse):
         said = f"is not a Redis server ({error}): set REDIS_URL or its url in the configuration"
     return RedisRefused(f"{server} {said}", code=code)
+
+
+def _why_unusable(error: RedisError, code: str, server: str) -> str:
+    """Return why a server that replied executes nothing now; empty if that is not its reply."""
+    from redis import exceptions
+
+    if isinstance(error, exceptions.BusyLoadingError):
+        return f" is still loading its data: {error}"
+    if type(error).__name__ == "MasterNotFoundError":
+        return ": no Sentinel returned a master: check that they run, and that redis.sentinel_name is correct"
+    if code in REDIRECTIONS and "+cluster:" in server:
+        return f" cannot be used: {REDIRECTIONS[code]} ({code})"
+    return ""
 
 
 def error_code(error: RedisError) -> str:

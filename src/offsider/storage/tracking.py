@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from selectors import EVENT_READ, DefaultSelector
 from typing import Any, Protocol
 
-from offsider.core.errors import OffsiderError, RedisRefused
+from offsider.core.errors import OffsiderError, RedisFailure, RedisRefused
 from offsider.storage.cluster import redirected
 from offsider.storage.keys import Keys
 from offsider.storage.redis import RedisSettings, make_factory, sentinel_clients
@@ -202,7 +202,7 @@ class Tracking:
             connection.send_packed_command(connection.pack_commands(commands), check_health=False)
             replies = [self._reply() for _ in commands]
         self._answered_at = time.monotonic()
-        if any(isinstance(reply, RedisRefused) and reply.code in REROUTE for reply in replies):
+        if any(isinstance(reply, RedisFailure) and reply.code in REROUTE for reply in replies):
             self.close()
         return replies
 

@@ -23,7 +23,7 @@ from tests.redis.storage.every_verb import left_behind, seed, walk
 from tests.snapshot import snapshot
 from tests.waiting import wait_for
 
-REFUSED = RedisRefused("TRYAGAIN", code="TRYAGAIN")
+REFUSED = RedisUnavailable("TRYAGAIN", code="TRYAGAIN")
 PAIR = Script("pair", source="-- KEYS[1] a\n-- KEYS[2] b\nreturn redis.call('INCR', KEYS[1])\n")
 
 
@@ -167,6 +167,24 @@ def test_during_a_migration_a_key_is_found_on_either_node(cluster, pool, run_asy
     assert pool.pipeline([("GET", "{offsider}:old"), ("GET", "{offsider}:new")]) == [b"3", b"2"]
 
 
+def test_a_transaction_on_keys_of_the_new_node_is_sent_there(cluster, pool, run_async):
+    source, target = cluster.primary(), cluster.others()[0]
+    slot = cluster.begin_migration(source, target)
+    commands = [
+        ("INCR", "{offsider}:one"),
+        ("INCR", "{offsider}:two"),
+        ("MULTI",),
+        ("INCR", "{offsider}:one"),
+        ("INCR", "{offsider}:two"),
+        ("EXEC",),
+        ("GET", "{offsider}:two"),
+    ]
+    assert pool.pipeline(commands) == [1, 1, b"OK", b"QUEUED", b"QUEUED", [2, 2], b"2"]
+    assert run_async(lambda other: other.pipeline(commands)) == [3, 3, b"OK", b"QUEUED", b"QUEUED", [4, 4], b"4"]
+    cluster.end_migration(source, target, slot)
+    assert pool.call("GET", "{offsider}:two") == b"4"
+
+
 def test_commands_on_keys_of_both_nodes_wait_for_the_end_of_the_migration(cluster, pool, run_async):
     pool.call("SET", "{offsider}:old", 1)
     source, target = cluster.primary(), cluster.others()[0]
@@ -192,10 +210,10 @@ def test_a_command_that_stays_refused_is_an_error_in_time(cluster, run_async):
     slot = cluster.begin_migration(source, target)
     command = ("EXISTS", "{offsider}:old", "{offsider}:new")
     started = time.monotonic()
-    with pytest.raises(RedisRefused, match=r"redis.cluster://.* refused the command") as refused:
+    with pytest.raises(RedisUnavailable, match=r"redis.cluster://.* its slot is moving to another node") as failed:
         pool.call(*command)
-    assert refused.value.code == "TRYAGAIN"
-    with pytest.raises(RedisRefused):
+    assert (failed.value.code, failed.value.ambiguous) == ("TRYAGAIN", False)
+    with pytest.raises(RedisUnavailable):
         run_async(lambda other: other.call(*command), socket_timeout_seconds=0.3)
     assert time.monotonic() - started < 5
     cluster.end_migration(source, target, slot)

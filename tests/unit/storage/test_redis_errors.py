@@ -88,6 +88,22 @@ def test_another_program_at_the_port_is_called_no_redis_server():
     assert str(failure).startswith('redis://host is not a Redis server (Protocol error, got "<"): set REDIS_URL')
 
 
+@pytest.mark.parametrize(
+    "error, code, why",
+    [
+        (exceptions.MovedError("1 127.0.0.1:7000"), "MOVED", "its slot has moved to another node"),
+        (exceptions.AskError("1 127.0.0.1:7000"), "ASK", "its slot is moving to another node"),
+        (exceptions.TryAgainError("Multiple keys request"), "TRYAGAIN", "its slot is moving to another node"),
+        (exceptions.ClusterDownError("The cluster is down"), "CLUSTERDOWN", "the Cluster is down"),
+    ],
+)
+def test_a_cluster_that_cannot_execute_a_command_is_unavailable(error, code, why):
+    failure = translate(error, sent=True, server="redis+cluster://host")
+    assert type(failure) is RedisUnavailable
+    assert (failure.code, failure.ambiguous) == (code, False)
+    assert str(failure) == f"redis+cluster://host cannot be used: {why} ({code})"
+
+
 def test_roles_that_changed_ask_for_another_connection():
-    assert {"READONLY", "UNBLOCKED", "MASTERDOWN", "NOREPLICAS"} == REROUTE - REDIRECTIONS
-    assert {"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"} == REDIRECTIONS
+    assert {"READONLY", "UNBLOCKED", "MASTERDOWN", "NOREPLICAS"} == REROUTE - set(REDIRECTIONS)
+    assert {"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"} == set(REDIRECTIONS)

@@ -21,7 +21,7 @@ from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from offsider.core.errors import RedisRefused
+from offsider.core.errors import RedisFailure
 from offsider.runtime.forks import here as this_process
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class Subscriber:
             _send(wire, kind, [channel for _, channel in group])
 
     def _take(self, reply: object) -> None:
-        if isinstance(reply, RedisRefused):
+        if isinstance(reply, RedisFailure):
             raise reply
         kind, name, message = cast("tuple[bytes, bytes, bytes]", reply)
         channel = name.decode("utf-8", "surrogateescape")
