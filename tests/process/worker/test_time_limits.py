@@ -179,7 +179,7 @@ def test_a_lock_that_a_late_job_waited_for_is_free_for_those_after_it(start, sto
 def test_a_job_that_blocks_the_interpreter_is_interrupted_or_logged_when_it_returns(start, stored, ledger):
     worker = start("-c", "1")
     jid = push(stored, "Way", "holds_the_interpreter", soft_timeout=0.1)
-    wait_for(lambda: failed(stored, jid) or "Python could not interrupt it" in worker.output, 60)
+    wait_for(lambda: failed(stored, jid) or "Python could not interrupt it" in worker.output, 120)
     worker.stopped()
     if failed(stored, jid):
         assert failed(stored, jid)["error_class"] == "offsider.core.errors.SoftTimeout"
