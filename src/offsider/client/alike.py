@@ -7,7 +7,6 @@ from itertools import repeat
 from typing import Any, TypeAlias
 
 from offsider.client.prepared import filled
-from offsider.core.arguments import are_plain
 from offsider.runtime.middleware import Push
 
 
@@ -30,11 +29,6 @@ class Alike:
 
     def __iter__(self) -> Iterator[Push]:
         return map(push_like, repeat(self.template), self.calls, self.jids)
-
-    def not_plain(self) -> Iterator[Push]:
-        """Yield the pushes with arguments that may not be JSON."""
-        own = zip(self.calls, self.jids, strict=True)
-        return (push_like(self.template, args, jid) for args, jid in own if not are_plain(args))
 
 
 def push_like(template: Push, args: list[Any], jid: str) -> Push:

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, cast
 
 from offsider.client.alike import Alike, Pushes
@@ -75,22 +75,19 @@ class Preparer:
         now = stamp(self.config.clock.now(), self.builder.wire_version(template.server))
         shared = cast(JobPayload, {**template.payload, "enqueued_at": now})
         _set_expiry(shared, self.config.clock.now())
-        self._encode(shared)
-        self._strict.check_own_keys(shared)
         raws = self._encode_alike(pushes, shared)
+        for index, payload in _large(pushes, shared, raws):
+            raws[index] = self._large.looked_at(payload, raws[index], template.job)
         jobs = PreparedAlike(shared, raws, pushes.calls, pushes.jids, server=template.server)
         entries = [entry for entry in self.config.push_effects if entry.concerns(template)]
         return self._with_effects(jobs, entries, template) if entries else jobs
 
     def _encode_alike(self, pushes: Alike, shared: JobPayload) -> list[bytes]:
-        bytes_of, job = PayloadTemplate(shared), pushes.template.job
-        raws = bytes_of.fill_all(pushes.calls, pushes.jids) or self._encode_singly(pushes, shared, bytes_of)
-        if max(map(len, raws)) > SMALL_BYTES:
-            for index, raw in enumerate(raws):
-                if len(raw) > SMALL_BYTES:
-                    payload = filled(shared, pushes.calls[index], pushes.jids[index])
-                    raws[index] = self._large.looked_at(payload, raw, job)
-        return raws
+        """Check and encode pushes with these shared values."""
+        self._encode(shared)
+        self._strict.check_own_keys(shared)
+        bytes_of = PayloadTemplate(shared)
+        return bytes_of.fill_all(pushes.calls, pushes.jids) or self._encode_singly(pushes, shared, bytes_of)
 
     def _encode_singly(self, pushes: Alike, shared: JobPayload, bytes_of: PayloadTemplate) -> list[bytes]:
         raws: list[bytes] = []
@@ -139,15 +136,18 @@ class Preparer:
         return prepared._replace(raw=self._encode(compress(prepared.payload)))
 
     def check_for_later(self, pushes: Pushes) -> None:
-        """Raise now the errors in the arguments that storing the pushes would raise later."""
-        client = self.config.client
-        encodes = (
-            client.strict_args != "raise" or client.payload_limit_bytes
-        )  # otherwise checked arguments can be stored
-        for push in pushes if encodes or not isinstance(pushes, Alike) else pushes.not_plain():
+        """Raise now the errors in the payloads that storing the pushes would raise later."""
+        if isinstance(pushes, Alike):
+            shared = pushes.template.payload
+            raws = self._encode_alike(pushes, shared)
+            for index, payload in _large(pushes, shared, raws):
+                self._large.check(payload, raws[index], pushes.template.job)
+            return
+        for push in pushes:
             self._strict.check(push.payload, push.job)
-            if encodes:
-                self._large.check(push.payload, self._encode(push.payload), push.job)
+            raw = self._encode(push.payload)
+            self._strict.check_own_keys(push.payload)  # after encoding, which rejects cycles
+            self._large.check(push.payload, raw, push.job)
 
     def _through_middleware(self, push: Push) -> Push | None:
         passed = self._middleware.compose(_last)(push)
@@ -212,6 +212,14 @@ def _resolve_queue(push: Push, resolver: Callable[[Push], str | None]) -> None:
     chosen = resolver(push)
     if chosen is not None:
         push.payload["queue"] = check_queue_name(chosen, what="the queue that queue_resolver chose")
+
+
+def _large(pushes: Alike, shared: JobPayload, raws: Sequence[bytes]) -> Iterator[tuple[int, JobPayload]]:
+    """Yield the index and the payload of each job whose bytes may be too many."""
+    if max(map(len, raws)) > SMALL_BYTES:
+        for index, raw in enumerate(raws):
+            if len(raw) > SMALL_BYTES:
+                yield index, filled(shared, pushes.calls[index], pushes.jids[index])
 
 
 def _set_expiry(payload: JobPayload, start: float) -> None:

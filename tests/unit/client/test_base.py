@@ -13,6 +13,13 @@ from offsider.core.errors import InvalidArguments, InvalidOptions
 from offsider.jobs import registry
 
 
+def nested(levels):
+    value = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
 class TestAfterCommit:
     def test_the_jid_is_returned_now_and_the_job_is_stored_later(self, client, config, stored):
         callbacks = []
@@ -65,6 +72,41 @@ class TestAfterCommit:
         config.after_commit = lambda callback: None
         with pytest.raises(InvalidArguments):
             client.push_bulk({"class": "X", "args": [[1], [object()]]})
+
+    @pytest.mark.parametrize("strict_args", ["raise", "off"])
+    @pytest.mark.parametrize(
+        "item",
+        [
+            pytest.param({"args": [10**5_000]}, id="digits"),
+            pytest.param({"args": [nested(99)]}, id="deep"),
+            pytest.param({"args": [float("nan")]}, id="nan"),
+            pytest.param({"args": ["\ud800"]}, id="surrogate"),
+            pytest.param({"args": [1], "order": {"when": object()}}, id="own-object"),
+            pytest.param({"args": [1], "order": {"price": float("nan")}}, id="own-nan"),
+            pytest.param({"args": [1], "order": {1: "a"}}, id="own-key"),
+            pytest.param({"args": [1], "order": nested(100)}, id="own-deep"),
+        ],
+    )
+    @pytest.mark.parametrize("how", ["single", "bulk", "mixed", "scheduled"])
+    def test_a_job_that_cannot_be_stored_raises_as_without_a_commit(self, client, config, item, strict_args, how):
+        config.client.strict_args = strict_args
+        others = [[{"a": 1}]] if how == "mixed" else [[1]]
+        item = {"class": "X", **item} if how == "single" else {"class": "X", **item, "args": [*others, item["args"]]}
+        if how == "scheduled":
+            item["at"] = 60
+
+        def outcome():
+            try:
+                client.push(item) if how == "single" else client.push_bulk(item)
+            except InvalidArguments as error:
+                return str(error)
+            return ""
+
+        expected, callbacks = outcome(), []
+        config.after_commit = callbacks.append
+        assert outcome() == expected
+        assert len(callbacks) == (not expected)
+        assert expected or (strict_args == "off" and item.get("order") == {1: "a"})
 
     def test_without_a_transaction_the_result_is_that_of_the_push(self, client, config, stored):
         config.after_commit = lambda callback: callback()
