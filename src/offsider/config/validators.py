@@ -205,10 +205,13 @@ def _check_query(value: object) -> str:
 def _check_url(value: object) -> str:
     if not isinstance(value, str) or not _URL.fullmatch(value):
         raise _refuse()
+    if re.search(r"\s", value):
+        raise ValueError("it contains a space or a line break; between the hosts of a Cluster is only a comma")
+    plain = plain_urls(value)
     # redis-py uses database 0 if the path is not a number, so the path is checked here. Messages must not contain any
     # part of the URL: an unescaped "/" or "?" in a password moves the rest of it to another part.
     try:
-        parts = [urlsplit(url) for url in plain_urls(value)]
+        parts = [urlsplit(url) for url in plain]
         _ = [part.port for part in parts]
     except ValueError:
         raise ValueError(
@@ -230,7 +233,7 @@ def _parse_flag(value: str) -> object:
     return {**dict.fromkeys(_YES, True), **dict.fromkeys(_NO, False)}.get(word, value)
 
 
-_URL = re.compile(r"(rediss?(\+cluster)?|unix)://\S+")
+_URL = re.compile(r"(rediss?(\+cluster)?|unix)://.+", re.DOTALL)
 _MOST_PROCESSES = 1000
 _DATABASE = re.compile(r"[0-9]+")
 _ADDRESS = re.compile(r"(?:(?:(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+):)?(?P<port>[0-9]{1,5}))?")

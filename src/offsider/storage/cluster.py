@@ -46,12 +46,22 @@ def split_url(url: str) -> UrlParts:
 
 
 def plain_urls(url: str) -> list[str]:
-    """Return one ``redis://`` or ``rediss://`` URL per seed of the URL of a Cluster; another URL as it is."""
+    """Return one ``redis://`` or ``rediss://`` URL per seed of the URL of a Cluster; another URL as it is.
+
+    Raises:
+        ValueError: a host is empty, or has its own login. The message contains no part of the URL.
+    """
     if not url.startswith(SCHEMES):
         return [url]
     parts = split_url(url)
+    if "," in parts.login:
+        raise ValueError("write user and password once, before the first host, and a comma in a password as %2C")
+    hosts = parts.hosts.split(",")
+    for number, host in enumerate(hosts, start=1):
+        if not host or host.startswith(":"):  # redis-py would connect to localhost
+            raise ValueError(f"host {number} of {len(hosts)} is empty: remove a comma, or write the missing name")
     scheme = parts.scheme.removesuffix("+cluster")
-    return [f"{scheme}://{parts.login}{host}{parts.rest}" for host in parts.hosts.split(",")]
+    return [f"{scheme}://{parts.login}{host}{parts.rest}" for host in hosts]
 
 
 def tag_of(prefix: str) -> str:

@@ -168,6 +168,26 @@ def test_a_url_that_cannot_be_read_is_refused_and_not_repeated(url):
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "url, reason",
+    [
+        ("redis+cluster://a:1,,b:2", "host 2 of 3 is empty"),
+        ("redis+cluster://a:1,b:2,", "host 3 of 3 is empty"),
+        ("redis+cluster://,a:1", "host 1 of 2 is empty"),
+        ("redis+cluster://a:1,:6379/0", "host 2 of 2 is empty"),
+        ("rediss+cluster://user:hunter2@/0", "host 1 of 1 is empty"),
+        ("redis+cluster://user:hunter2@a:1,user:hunter2@b:2", "user and password once, before the first host"),
+        ("redis+cluster://a:1,user:hunter2@b:2", "user and password once, before the first host"),
+        ("redis+cluster://user:hunter2@a:1, b:2", "it contains a space"),
+        ("redis://:hunter2@a:1\n", "it contains a space or a line break"),
+    ],
+)
+def test_a_fault_in_the_hosts_of_a_cluster_is_named_without_the_password(url, reason):
+    with pytest.raises(ValueError, match=reason) as caught:
+        validators.URL.check(url)
+    assert "hunter2" not in str(caught.value)
+
+
 @pytest.mark.parametrize("text, number", [("3", 3), ("0", 0), ("auto", 10)])
 def test_processes_are_a_number_or_one_per_core(monkeypatch, text, number):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(10)), raising=False)
