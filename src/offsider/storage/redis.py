@@ -179,8 +179,6 @@ def make_factory(settings: RedisSettings, *, protocol: int = 2) -> Any:
     from redis.retry import Retry
 
     options = connection_options(settings, retry=Retry(NoBackoff(), 0), protocol=protocol)
-    # redis-py counts every connection ever made, including closed ones, and stops at 100. `size` is the limit instead.
-    options["max_connections"] = sys.maxsize
     return pool_of(settings, options, connection, sentinel, sync_kind)
 
 
@@ -201,19 +199,28 @@ def pool_of(settings: RedisSettings, options: dict[str, Any], connection: Any, s
 
     options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
     addresses = sentinel_addresses(settings) if settings.sentinels else []
+    pool: Any
     try:
         if settings.is_cluster:
-            return make_pool(settings.url, settings.prefix, options, connection, managed)
-        if addresses:
+            pool = make_pool(settings.url, settings.prefix, options, connection, managed)
+        elif addresses:
             options = login_options(connection.parse_url(settings.url)) | options
             options["ssl"] = settings.url.startswith("rediss://")
             own = sentinel_options(settings, retry=options["retry"])
             sentinels = sentinel.Sentinel(addresses, sentinel_kwargs=own)
-            return sentinel.SentinelConnectionPool(settings.sentinel_name, sentinels, **options)
-        return connection.ConnectionPool.from_url(settings.url, **options)
-    except ValueError as error:
-        msg = f"redis.url: {settings.redacted_url!r} is not usable: {error}"
+            pool = sentinel.SentinelConnectionPool(settings.sentinel_name, sentinels, **options)
+        else:
+            pool = connection.ConnectionPool.from_url(settings.url, **options)
+        # redis-py counts every connection ever made, including closed ones, and stops at 100 or at the number in the
+        # URL. `size` is the limit instead.
+        pool.max_connections = sys.maxsize
+        pool.make_connection()  # without connecting it: only the connection checks the options of the URL
+    except (ValueError, TypeError) as error:
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        reason = f"its option {unknown[1]!r} is unknown" if unknown else error
+        msg = f"redis.url: {settings.redacted_url!r} is not usable: {reason}"
         raise ConfigurationError(msg) from error
+    return pool
 
 
 def login_options(parsed: Mapping[str, Any]) -> dict[str, Any]:

@@ -72,6 +72,13 @@ def test_a_server_that_is_away_is_the_finding(monkeypatch):
     assert result.output.startswith("error  redis://localhost:1 cannot be reached")
 
 
+def test_an_unknown_option_in_the_url_is_the_finding(monkeypatch):
+    monkeypatch.setenv("REDIS_URL", "redis://localhost:1?foo=1")
+    result = call()
+    assert result.exit_code == 2
+    assert "'redis://localhost:1' is not usable: its option 'foo' is unknown" in result.output
+
+
 def test_stored_data_cannot_inject_terminal_sequences(raw_redis):
     register(raw_redis, knows=["A"])
     push(raw_redis, "\x1b[2J")

@@ -1,6 +1,8 @@
 """The façade: errors as our own, nothing sent twice, no connection that a failure has poisoned."""
 
+import asyncio
 import os
+import re
 import signal
 import socket
 import threading
@@ -12,6 +14,7 @@ import redis as redis_py
 
 from offsider.core.errors import ConfigurationError, QueueFull, RedisRefused, RedisUnavailable
 from offsider.storage import queues, redis as redis_module
+from offsider.storage.async_redis import AsyncRedis
 from offsider.storage.cluster import DEFAULT_PREFIX
 from offsider.storage.redis import Redis, RedisSettings, redact
 from offsider.storage.scripts import Script
@@ -258,6 +261,30 @@ def test_a_server_that_still_loads_is_unavailable_and_did_nothing(make_server):
     finally:
         os.kill(reborn, signal.SIGKILL)
         os.waitpid(reborn, 0)
+
+
+# ---------------------------------------------------------------------------- options of the URL
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+cluster"])
+def test_an_unknown_option_in_the_url_is_named_and_the_password_is_not(scheme):
+    settings = RedisSettings(url=f"{scheme}://user:hunter2@localhost:1?client_name=a&foo=hunter2")
+    expected = (
+        rf"^redis\.url: '{re.escape(scheme)}://user:\*\*\*@localhost:1' is not usable: its option 'foo' is unknown$"
+    )
+    with pytest.raises(ConfigurationError, match=expected):
+        Redis(settings, size=1).call("PING")
+    with pytest.raises(ConfigurationError, match=expected):
+        asyncio.run(AsyncRedis(settings, size=1).call("PING"))
+
+
+def test_a_maximum_of_connections_in_the_url_does_not_end_the_pool(embedded_url):
+    """redis-py counts all connections that were ever made."""
+    mark = "&" if "?" in embedded_url else "?"
+    pool = Redis(RedisSettings(url=f"{embedded_url}{mark}max_connections=1"), size=2)
+    with pool.wire() as one, pool.wire() as other:
+        assert one.exchange([("PING",)]) == other.exchange([("PING",)]) == [b"PONG"]
+    pool.close()
 
 
 # --------------------------------------------------------------------------- pool and threads
