@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -145,7 +146,7 @@ class Nodes:
     """The known nodes of a Cluster, and the primary of one slot. Shared by the connections of a pool.
 
     Attributes:
-        addresses: all known nodes; those that did not reply are the last.
+        addresses: the seeds and the nodes of the latest reply; those that did not reply are the last.
         primary: address of the primary; None if it is unknown.
     """
 
@@ -155,6 +156,7 @@ class Nodes:
         self.prefix = prefix
         self.tag = tag_of(prefix)
         self.slot: int = key_slot(self.tag.encode())
+        self._seeds = seeds
         self.addresses = list(seeds)
         self.primary: Address | None = None
 
@@ -167,16 +169,20 @@ class Nodes:
             found += served
             if first <= self.slot <= last:
                 self.primary = served[0]
-        self.addresses = list(dict.fromkeys([asked, *found, *self.addresses]))
+        self._put_first(asked, *(found or self.addresses), *self._seeds)
         return self.primary
 
     def learn_from_key(self, asked: Address, error: Exception | None) -> Address | None:
         """Read the reply to a command with a key. A node that is not the primary of the slot redirects it."""
+        self._put_first(asked, *self.addresses)
         if error is None:
             self.primary = asked
         else:
             self.read(error, asked)
         return self.primary
+
+    def _put_first(self, *addresses: Address) -> None:
+        self.addresses = list(dict.fromkeys(addresses))
 
     def put_last(self, address: Address) -> None:
         """Ask this node after the others next time."""
@@ -246,6 +252,28 @@ def make_pool(url: str, prefix: str, options: Mapping[str, Any], connection: Any
     return NodePool(managed(kind), Nodes(seeds, prefix), given)
 
 
+class _NoClusterNode(Exception):
+    """The server replied that it is a single server."""
+
+
+#: The reply of a single server to CLUSTER: "This instance has cluster support disabled"; of Dragonfly: "Cluster is
+#: disabled".
+_DISABLED = re.compile("cluster (support|is) disabled", re.IGNORECASE)
+
+
+def _without_cluster(
+    nodes: Nodes, known: Sequence[Address], single: Sequence[Address], error: Exception | None
+) -> Address:
+    """Return the address to use after no node has named a primary: that of a single server, if there is nothing else.
+
+    A single server beside nodes of a Cluster does not store their jobs, also while these nodes do not reply.
+    """
+    if len(single) == len(known):
+        nodes.primary = single[0]
+        return single[0]
+    raise _no_node(nodes, error)
+
+
 def _no_node(nodes: Nodes, error: Exception | None) -> Exception:
     from redis.exceptions import AuthenticationError, ConnectionError as NoConnection
 
@@ -289,7 +317,8 @@ def sync_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is imported
 
         def _discover(self) -> Address:
             failure: RedisError | None = None
-            for address in list(self._nodes.addresses):
+            single: list[Address] = []
+            for address in (known := list(self._nodes.addresses)):
                 self._nodes.put_last(address)  # first: the caller may give up before this node replies
                 node = base(**self._options | {"host": address[0], "port": address[1]})
                 try:
@@ -297,19 +326,24 @@ def sync_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is imported
                     primary = self._asked(node, address)
                 except (NoConnection, TooLate) as error:
                     failure = error
-                    primary = None
+                    continue
+                except _NoClusterNode:
+                    single.append(address)
+                    continue
                 finally:
                     node.disconnect()
                 if primary is not None:
                     return primary
-                self._nodes.put_last(address)
-            raise _no_node(self._nodes, failure)
+            return _without_cluster(self._nodes, known, single, failure)
 
         def _asked(self, node: Any, address: Address) -> Address | None:
             try:
                 node.send_command("CLUSTER", "SLOTS")
                 return self._nodes.learn(address, node.read_response())
-            except ResponseError:  # forbidden, or a proxy
+            except ResponseError as error:
+                if _DISABLED.search(str(error)):
+                    raise _NoClusterNode from error
+                # forbidden, or a proxy
                 node.send_command("EXISTS", self._nodes.prefix)
             try:
                 node.read_response()
@@ -370,7 +404,8 @@ def async_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is importe
 
         async def _discover(self) -> Address:
             failure: RedisError | None = None
-            for address in list(self._nodes.addresses):
+            single: list[Address] = []
+            for address in (known := list(self._nodes.addresses)):
                 self._nodes.put_last(address)  # first: the caller may give up before this node replies
                 node = base(**self._options | {"host": address[0], "port": address[1]})
                 try:
@@ -378,19 +413,24 @@ def async_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is importe
                     primary = await self._asked(node, address)
                 except (NoConnection, TooLate) as error:
                     failure = error
-                    primary = None
+                    continue
+                except _NoClusterNode:
+                    single.append(address)
+                    continue
                 finally:
                     await node.disconnect(nowait=True)
                 if primary is not None:
                     return primary
-                self._nodes.put_last(address)
-            raise _no_node(self._nodes, failure)
+            return _without_cluster(self._nodes, known, single, failure)
 
         async def _asked(self, node: Any, address: Address) -> Address | None:
             try:
                 await node.send_command("CLUSTER", "SLOTS")
                 return self._nodes.learn(address, await node.read_response())
-            except ResponseError:
+            except ResponseError as error:
+                if _DISABLED.search(str(error)):
+                    raise _NoClusterNode from error
+                # forbidden, or a proxy
                 await node.send_command("EXISTS", self._nodes.prefix)
             try:
                 await node.read_response()

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 import redis as redis_py
@@ -95,6 +96,28 @@ def test_seeds_that_do_not_reply_are_passed_over(cluster, run_async):
     assert pool.call("SET", "{offsider}:k", 1) == b"OK"
     pool.close()
     assert run_async(lambda other: other.call("GET", "{offsider}:k"), url=url) == b"1"
+
+
+def test_a_single_server_among_the_seeds_gets_no_jobs(cluster, make_server, run_async):
+    port = make_server(port=0).url.rpartition(":")[2].partition("/")[0]
+    single = f"127.0.0.1:{port}"
+    url = cluster.url.replace("://", f"://{single},")
+    pool = Redis(RedisSettings(url=url), size=1)
+    assert pool.call("SET", "{offsider}:k", 1) == b"OK"
+    assert pool.cluster_place.endswith(cluster.primary().address)
+    pool.close()
+    assert run_async(lambda other: other.call("GET", "{offsider}:k"), url=url) == b"1"
+    away = f"redis+cluster://{single},127.0.0.1:1"  # the nodes of the Cluster do not reply
+    with pytest.raises(RedisUnavailable, match="returned a primary"):
+        Redis(RedisSettings(url=away), size=1).call("SET", "{offsider}:k", 1)
+    with pytest.raises(RedisUnavailable, match="returned a primary"):
+        run_async(lambda other: other.call("SET", "{offsider}:k", 1), url=away)
+    alone = f"redis+cluster://{single},localhost:{port}"  # two names of one server
+    pool = Redis(RedisSettings(url=alone), size=1)
+    assert pool.call("GET", "{offsider}:k") is None
+    assert pool.cluster_place.endswith(single)
+    pool.close()
+    assert run_async(lambda other: other.call("GET", "{offsider}:k"), url=alone) is None
 
 
 def test_a_cluster_that_does_not_serve_the_slot_is_unavailable(make_server, run_async):
@@ -366,6 +389,44 @@ def test_addresses_that_nodes_leave_out_are_those_of_the_node_that_replied():
     assert nodes.read(redis_py.exceptions.AskError("8428 c:6"), ("b", 8)) == ("c", 6)
     nodes.read(redis_py.exceptions.ClusterDownError("down"), ("a", 1))
     assert (nodes.primary, nodes.addresses[-1]) == (None, ("a", 1))
+
+
+def test_nodes_that_were_replaced_are_forgotten():
+    nodes = Nodes([("seed", 1)], "{offsider}:")
+    for pod in range(300):
+        nodes.learn(("seed", 1), [[0, 16383, [f"pod-{pod}".encode(), 1], [b"replica", 1]]])
+    assert nodes.addresses == [("seed", 1), ("pod-299", 1), ("replica", 1)]
+    assert nodes.learn(("replica", 1), []) is None  # it was reset, and knows no other node
+    assert nodes.addresses == [("replica", 1), ("seed", 1), ("pod-299", 1)]
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_node_that_replied_is_asked_before_one_that_did_not(make_server, kind):
+    """Also if it refuses CLUSTER."""
+    address = make_server(port=0, without=["CLUSTER"]).url.partition("://")[2].partition("/")[0]
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"redis+cluster://127.0.0.1:{silent.getsockname()[1]},{address}"
+        settings = RedisSettings(url=url, socket_timeout_seconds=0.3, connect_timeout_seconds=0.3)
+
+        async def use():
+            pool = AsyncRedis(settings, size=1)
+            try:
+                with suppress(RedisUnavailable):
+                    await pool.call("PING")  # to the silent node
+                await pool.call("PING")
+                [loop_pool] = pool._pools.values()
+                return loop_pool.factory.nodes.addresses
+            finally:
+                await pool.close()
+
+        if kind == "sync":
+            pool = Redis(settings, size=1)
+            pool.call("PING")
+            addresses = pool._factory.nodes.addresses
+            pool.close()
+        else:
+            addresses = asyncio.run(use())
+        assert addresses[-1] == silent.getsockname()[:2]
 
 
 def test_a_seed_that_never_replies_costs_the_timeouts(cluster):
