@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import pytest
 import redis as redis_py
@@ -139,10 +139,26 @@ def test_a_server_that_refuses_the_cluster_command_is_used(make_server, run_asyn
     assert run_async(lambda other: other.call("GET", "{offsider}:k"), url=url) == b"1"
 
 
-def test_nodes_that_refuse_the_cluster_command_redirect_to_the_primary(cluster, run_async):
+@contextmanager
+def forbidden(cluster, *commands):
+    """Forbid commands on all nodes of a Cluster."""
     for node in cluster.nodes:
-        node.raw.execute_command("ACL", "SETUSER", "default", "-cluster|slots")
+        node.raw.execute_command("ACL", "SETUSER", "default", *(f"-{command}" for command in commands))
     try:
+        yield
+    finally:
+        for node in cluster.nodes:
+            with suppress(redis_py.ConnectionError):  # killed; it starts without the ACL
+                node.raw.execute_command("ACL", "SETUSER", "default", "+@all")
+
+
+def refused_commands(node):
+    """The commands that a node has refused because they are forbidden."""
+    return {entry["object"] for entry in node.raw.acl_log()}
+
+
+def test_nodes_that_refuse_the_cluster_command_redirect_to_the_primary(cluster, run_async):
+    with forbidden(cluster, "cluster|slots"):
         for node in cluster.nodes:  # also replicas, and primaries of other slots
             url = f"redis+cluster://{node.address}"
             pool = Redis(RedisSettings(url=url), size=1)
@@ -151,9 +167,6 @@ def test_nodes_that_refuse_the_cluster_command_redirect_to_the_primary(cluster, 
             assert info.cluster.endswith(cluster.primary().address)
             pool.close()
             assert run_async(lambda other: other.call("ROLE"), url=url)[0] == b"master"
-    finally:
-        for node in cluster.nodes:
-            node.raw.execute_command("ACL", "SETUSER", "default", "+@all")
 
 
 def test_a_wrong_password_is_a_refusal_on_every_node(cluster, run_async):
@@ -225,6 +238,27 @@ def test_commands_on_keys_of_both_nodes_wait_for_the_end_of_the_migration(cluste
     done.join()
 
 
+def test_without_asking_a_command_waits_for_the_end_of_the_migration(cluster, pool, run_async):
+    """The old node executes commands on keys that it has. The new node refuses all others until it has the slot."""
+    pool.call("SET", "{offsider}:old", 1)
+    source, target = cluster.primary(), cluster.others()[0]
+    with forbidden(cluster, "asking"):
+        slot = cluster.begin_migration(source, target)
+        assert pool.call("INCR", "{offsider}:old") == 2
+        done = threading.Timer(0.3, cluster.end_migration, (source, target, slot))
+        done.start()
+        assert pool.pipeline([("INCR", "{offsider}:old"), ("INCR", "{offsider}:new")]) == [3, 1]
+        done.join()
+        assert "asking" in refused_commands(target)
+        slot = cluster.begin_migration(target, source)
+        done = threading.Timer(0.3, cluster.end_migration, (target, source, slot))
+        done.start()
+        assert run_async(lambda other: other.call("INCR", "{offsider}:other")) == 1
+        done.join()
+        assert "asking" in refused_commands(source)
+    assert pool.call("MGET", "{offsider}:old", "{offsider}:new", "{offsider}:other") == [b"3", b"1", b"1"]
+
+
 def test_a_command_that_stays_refused_is_an_error_in_time(cluster, run_async):
     settings = RedisSettings(url=cluster.url, socket_timeout_seconds=0.3)
     pool = Redis(settings, size=1)
@@ -261,25 +295,27 @@ def test_a_tracking_connection_follows_the_slot(cluster, pool):
     tracking.close()
 
 
-def test_a_failover_is_followed(cluster, pool, run_async):
-    assert pool.pipeline([("SET", "{offsider}:k", 1), ("WAIT", 1, 2000)]) == [b"OK", 1]
-    killed = cluster.primary()
+@pytest.mark.parametrize("commands", [[], ["cluster|slots"]], ids=["all_commands", "without_cluster"])
+def test_a_failover_is_followed(cluster, pool, run_async, commands):
+    with forbidden(cluster, *commands):
+        assert pool.pipeline([("SET", "{offsider}:k", 1), ("WAIT", 1, 2000)]) == [b"OK", 1]
+        killed = cluster.primary()
 
-    async def across(other):
-        await other.call("PING")
-        killed.kill()
-        with pytest.raises(RedisUnavailable):
-            await other.call("GET", "{offsider}:k")
-        with pytest.raises(RedisUnavailable):
-            await asyncio.to_thread(pool.call, "GET", "{offsider}:k")
-        await asyncio.to_thread(cluster.wait_for_failover, killed)
-        return await other.call("GET", "{offsider}:k")
+        async def across(other):
+            await other.call("PING")
+            killed.kill()
+            with pytest.raises(RedisUnavailable):
+                await other.call("GET", "{offsider}:k")
+            with pytest.raises(RedisUnavailable):
+                await asyncio.to_thread(pool.call, "GET", "{offsider}:k")
+            await asyncio.to_thread(cluster.wait_for_failover, killed)
+            return await other.call("GET", "{offsider}:k")
 
-    try:
-        assert run_async(across) == b"1"
-        assert pool.call("GET", "{offsider}:k") == b"1"
-    finally:
-        killed.start()
+        try:
+            assert run_async(across) == b"1"
+            assert pool.call("GET", "{offsider}:k") == b"1"
+        finally:
+            killed.start()
 
 
 def test_a_frozen_primary_is_not_asked_again_for_the_primary(cluster):
