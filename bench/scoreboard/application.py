@@ -61,6 +61,14 @@ def work(_number: int = 0, ms: float = 0, _rest: str = "") -> None:
         effects.count("processes", name_of(os.getpid()))
 
 
+@job(name="scoreboard.Timed")
+def timed(_number: int, ms: float) -> None:
+    """Note the time since the push, in milliseconds, then sleep."""
+    effects.note("waits", int(time.time() * 1000 - current_job().payload.get("enqueued_at", 0)))
+    time.sleep(ms / 1000)
+    ran()
+
+
 @job(name="scoreboard.AsyncWork")
 async def async_work(_number: int = 0) -> None:
     """Do the same as a coroutine."""

@@ -125,9 +125,21 @@ def push_while_cut_off(ground: Ground, *, wait_replicas: int) -> tuple[Outcome, 
 
 
 class Pusher:
-    """A thread that pushes one job after another, and continues after errors with a new job."""
+    """A thread that pushes one job after another, and continues after errors with a new job.
 
-    def __init__(self, client: Client, *, pause_seconds: float = 0.0, ms: float = 0, wait_replicas: int = 0) -> None:
+    Attributes:
+        pause_seconds: between two pushes.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        pause_seconds: float = 0.0,
+        ms: float = 0,
+        wait_replicas: int = 0,
+        name: str = "scoreboard.Work",
+    ) -> None:
         self.acked: list[str] = []
         self.tried = 0
         self.errors = 0
@@ -135,8 +147,8 @@ class Pusher:
         self.last_at = time.monotonic()
         self.longest_gap_seconds = 0.0
         self._client = client
-        self._pause_seconds = pause_seconds
-        self._job = {"class": "scoreboard.Work", "args": [0, ms]}
+        self.pause_seconds = pause_seconds
+        self._job = {"class": name, "args": [0, ms]}
         self._wait_replicas = wait_replicas
         self._ended = threading.Event()
         self._turn = threading.Lock()
@@ -154,7 +166,7 @@ class Pusher:
         return self.acked
 
     def _run(self) -> None:
-        while not self._ended.wait(self._pause_seconds):
+        while not self._ended.wait(self.pause_seconds):
             with self._turn:
                 self._push(new_jid())
 
