@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from offsider.client.alike import Alike, Pushes, push_like
-from offsider.client.prepared import CallLike, DeclaredJob, Prepared
+from offsider.client.prepared import CallLike, DeclaredJob, Prepared, declared_of
 from offsider.client.preparer import Preparer
 from offsider.client.times import When, due_at
 from offsider.core.errors import InvalidArguments, InvalidOptions
@@ -141,7 +141,7 @@ def plan(
     spread_interval = _given_once(template, "spread_interval", spread_interval)
     jid = template.get("jid")
     is_timed = at is not None or spread_interval is not None
-    calls = _calls(template.get("class"), args)
+    calls = iter(checked_calls(template.get("class"), args))
     if jid is not None:
         calls = _only_one(calls)
     return Bulk(
@@ -163,11 +163,13 @@ def _given_once(template: dict[str, Any], name: str, value: Any) -> Any:
     return item if value is None else value
 
 
-def _calls(job: object, args: Any) -> Iterator[Any]:
+def checked_calls(job: object, args: Any) -> Iterable[Any]:
+    """Return the arguments of a bulk push. Raises InvalidArguments unless they are an iterable of calls."""
     if not isinstance(args, Iterable) or isinstance(args, str | bytes | Mapping):
-        kind = type(cast("object", args)).__name__
-        raise InvalidArguments(f"{job}: bulk arguments must be an iterable with a list for each job, got {kind}")
-    return iter(cast(Iterable[Any], args))  # type: ignore[redundant-cast]  # pyright lost the type at Mapping
+        declared, kind = declared_of(job), type(cast("object", args)).__name__
+        name = declared.name if declared else job
+        raise InvalidArguments(f"{name}: bulk arguments must be an iterable with a list for each job, got {kind}")
+    return cast(Iterable[Any], args)  # type: ignore[redundant-cast]  # pyright lost the type at Mapping
 
 
 def _only_one(calls: Iterator[Any]) -> Iterator[Any]:

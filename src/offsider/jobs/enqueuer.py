@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from offsider.client import AsyncClient, Client
+from offsider.client.bulk import checked_calls
 from offsider.client.times import expected_time
 from offsider.core.errors import InvalidArguments, InvalidOptions
 from offsider.core.job_id import JobId
@@ -342,6 +343,7 @@ class Enqueuer(Generic[P, R_co]):
 
 def _own_calls(job: Declared, calls: Iterable[Any]) -> Iterable[Any]:
     """Reject calls of another job. The result has a length if ``calls`` has one, for the check of ``at``."""
+    calls = checked_calls(job, calls)
     if isinstance(calls, Sequence):
         return [_own_call(job, call) for call in calls]
     return (_own_call(job, call) for call in calls)

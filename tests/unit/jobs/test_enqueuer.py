@@ -85,6 +85,20 @@ def test_arguments_that_are_not_json_are_reported_by_parameter_name(declare, sto
     assert stored == []
 
 
+@pytest.mark.parametrize("calls", [None, 5, "ab", b"", {}], ids=repr)
+def test_many_calls_must_be_an_iterable_of_calls(declare, stored, calls):
+    add = declare()
+    wanted = rf"^add: bulk arguments must be an iterable with a list for each job, got {type(calls).__name__}$"
+    for push in (
+        lambda: add.enqueue_many(calls),
+        lambda: asyncio.run(add.aenqueue_many(calls)),
+        lambda: Client(Config()).push_bulk({"class": add, "args": calls}),
+    ):
+        with pytest.raises(InvalidArguments, match=wanted):
+            push()
+    assert stored == []
+
+
 class TestAsync:
     def test_every_enqueue_method_has_an_awaitable_version(self, declare, stored):
         add = declare()
