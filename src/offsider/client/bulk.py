@@ -67,10 +67,11 @@ class Bulk(NamedTuple):
 
     def _pushes(self, calls: Sequence[Any], now: float) -> Pushes:
         jids = new_jids(len(calls)) if self.jid is None else [self.jid]
-        positional = None if self.is_timed else self._positional(calls)
+        singly = self.is_timed or self.jid is not None  # Alike requires jids of ours, after args
+        positional = None if singly else self._positional(calls)
         if positional is None:
             arguments = self._arguments(calls)
-            if self.is_timed or any(kwargs for _, kwargs in arguments):
+            if singly or any(kwargs for _, kwargs in arguments):
                 return [self._push(*pair, jid, now) for pair, jid in zip(arguments, jids, strict=True)]
             positional = [args for args, _ in arguments]
         template = Push(payload=self.template.payload.copy(), job=self.template.job, server=self.template.server)

@@ -228,8 +228,11 @@ def test_they_are_spread_over_five_seconds_at_least(client, stored):
     assert 4 < max(job.at - 1795216780.6525 for job in stored if job.at) < 5
 
 
-def test_a_jid_may_be_given_for_one_job(client):
+def test_a_jid_may_be_given_for_one_job(client, stored):
     assert client.push_bulk({"class": "X", "args": [[1]], "jid": "abc"}) == ["abc"]
+    assert client.push_bulk({"class": "X", "jid": 'a"c', "args": [[1]]}) == ['a"c']
+    assert [decode(job.raw)["args"] for job in stored] == [[1], [1]]
+    assert decode(stored[1].raw)["jid"] == 'a"c'
 
 
 @pytest.mark.parametrize(
