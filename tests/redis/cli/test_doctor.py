@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import pytest
 from click.testing import CliRunner
 
 from offsider.cli.main import main
+from tests.docs.snippets import ROOT
 from tests.redis.inspector.examined import push, register
 
 
@@ -70,6 +72,12 @@ def test_a_server_that_is_away_is_the_finding(monkeypatch):
     result = call()
     assert result.exit_code == 2
     assert result.output.startswith("error  redis://localhost:1 cannot be reached")
+
+
+def test_the_line_of_a_cluster_is_the_one_in_the_docs(cluster, monkeypatch):
+    monkeypatch.setenv("REDIS_URL", cluster.url)
+    [sample] = re.findall("^ok .*", (ROOT / "docs" / "cluster.md").read_text(), re.MULTILINE)
+    assert sample.replace("10.0.0.7:6379", cluster.primary().address) in call().output.splitlines()
 
 
 def test_an_unknown_option_in_the_url_is_the_finding(monkeypatch):
