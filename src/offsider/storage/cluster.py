@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from offsider.core.errors import ConfigurationError, RedisFailure
+from offsider.core.errors import ConfigurationError, RedisFailure, RedisUnavailable
 from offsider.storage.redis_errors import REDIRECTIONS
 from offsider.storage.scripts import Command
 
@@ -261,32 +261,39 @@ class _NoClusterNode(Exception):
 _DISABLED = re.compile("cluster (support|is) disabled", re.IGNORECASE)
 
 
-def _without_cluster(
-    nodes: Nodes, known: Sequence[Address], single: Sequence[Address], error: Exception | None
-) -> Address:
-    """Return the address to use after no node has named a primary: that of a single server, if there is nothing else.
+def _without_primary(nodes: Nodes, asked: Sequence[Address], failures: Mapping[Address, Exception]) -> Address:
+    """Return the address to use after no node has named a primary: a single server's, if all that were asked are such.
 
     A single server beside nodes of a Cluster does not store their jobs, also while these nodes do not reply.
+
+    Args:
+        nodes: the nodes.
+        asked: the addresses that were asked.
+        failures: address -> error; a node that replied, but knows no primary, has none.
     """
-    if len(single) == len(known):
-        nodes.primary = single[0]
-        return single[0]
-    raise _no_node(nodes, error)
-
-
-def _no_node(nodes: Nodes, error: Exception | None) -> Exception:
     from redis.exceptions import AuthenticationError, ConnectionError as NoConnection
 
-    if isinstance(error, AuthenticationError):
-        return error
-    return NoConnection(
-        f"no node of the Cluster returned a primary of slot {nodes.slot} ({error or 'no node serves it'})"
-    )
+    replied = [address for address in asked if address not in failures]
+    if replied:
+        host, port = replied[0]
+        # Not redis-py's class: the node runs, so the advice to start it would be wrong.
+        raise RedisUnavailable(
+            f"no node of the Cluster serves slot {nodes.slot}: run redis-cli --cluster check {host}:{port}, "
+            f"and redis-cli --cluster fix {host}:{port} if slots are not covered",
+            ambiguous=False,
+        )
+    errors = [error for error in failures.values() if not isinstance(error, _NoClusterNode)]
+    if not errors:
+        nodes.primary = asked[0]
+        return asked[0]
+    if isinstance(errors[-1], AuthenticationError):
+        raise errors[-1]
+    raise NoConnection(f"no node of the Cluster returned a primary of slot {nodes.slot} ({errors[-1]})")
 
 
 def sync_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is imported at first use
     """Return redis-py's connection class ``base``, connecting to the primary of the slot."""
-    from redis.exceptions import ConnectionError as NoConnection, RedisError, ResponseError, TimeoutError as TooLate
+    from redis.exceptions import ConnectionError as NoConnection, ResponseError, TimeoutError as TooLate
 
     class Connection(base):  # type: ignore[misc]
         asked: Address | None = None
@@ -316,25 +323,21 @@ def sync_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is imported
             self._super.connect_check_health(check_health, retry_socket_connect)
 
         def _discover(self) -> Address:
-            failure: RedisError | None = None
-            single: list[Address] = []
+            failures: dict[Address, Exception] = {}
             for address in (known := list(self._nodes.addresses)):
                 self._nodes.put_last(address)  # first: the caller may give up before this node replies
                 node = base(**self._options | {"host": address[0], "port": address[1]})
                 try:
                     node.connect()
                     primary = self._asked(node, address)
-                except (NoConnection, TooLate) as error:
-                    failure = error
-                    continue
-                except _NoClusterNode:
-                    single.append(address)
+                except (NoConnection, TooLate, _NoClusterNode) as error:
+                    failures[address] = error
                     continue
                 finally:
                     node.disconnect()
                 if primary is not None:
                     return primary
-            return _without_cluster(self._nodes, known, single, failure)
+            return _without_primary(self._nodes, known, failures)
 
         def _asked(self, node: Any, address: Address) -> Address | None:
             try:
@@ -366,7 +369,7 @@ def sync_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is imported
 
 def async_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is imported at first use
     """See `sync_kind`, for redis-py's asynchronous classes."""
-    from redis.exceptions import ConnectionError as NoConnection, RedisError, ResponseError, TimeoutError as TooLate
+    from redis.exceptions import ConnectionError as NoConnection, ResponseError, TimeoutError as TooLate
 
     class Connection(base):  # type: ignore[misc]
         asked: Address | None = None
@@ -403,25 +406,21 @@ def async_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is importe
             await self._super.connect_check_health(check_health, retry_socket_connect)
 
         async def _discover(self) -> Address:
-            failure: RedisError | None = None
-            single: list[Address] = []
+            failures: dict[Address, Exception] = {}
             for address in (known := list(self._nodes.addresses)):
                 self._nodes.put_last(address)  # first: the caller may give up before this node replies
                 node = base(**self._options | {"host": address[0], "port": address[1]})
                 try:
                     await node.connect()
                     primary = await self._asked(node, address)
-                except (NoConnection, TooLate) as error:
-                    failure = error
-                    continue
-                except _NoClusterNode:
-                    single.append(address)
+                except (NoConnection, TooLate, _NoClusterNode) as error:
+                    failures[address] = error
                     continue
                 finally:
                     await node.disconnect(nowait=True)
                 if primary is not None:
                     return primary
-            return _without_cluster(self._nodes, known, single, failure)
+            return _without_primary(self._nodes, known, failures)
 
         async def _asked(self, node: Any, address: Address) -> Address | None:
             try:

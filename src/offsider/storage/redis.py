@@ -356,10 +356,12 @@ class Wire:
                 self._open(deadline)
                 self._connections += 1
             self._limit(self._connection.socket_timeout if deadline is None else time_left(deadline))
-        except self._redis_error as error:
+        except (self._redis_error, RedisUnavailable) as error:
             self.disconnect()
             if self._connections:
                 self._report_trouble()
+            if isinstance(error, RedisUnavailable):
+                raise
             raise translate(cast("RedisError", error), sent=False, server=self._server) from error
         except BaseException:
             self.disconnect()

@@ -14,6 +14,7 @@ from offsider.config.default import set_default_config
 from offsider.inspector.doctor import Severity
 from offsider.inspector.doctor.examination import examine
 from offsider.jobs import registry
+from offsider.storage.redis import redact
 from offsider.worker.launcher import Launcher
 from offsider.worker.run.interrupt import OBSTACLE
 from tests.docs.snippets import ROOT
@@ -40,18 +41,33 @@ def test_findings_are_sorted_by_severity(redis_url, raw_redis):
     assert severities == sorted(severities, reverse=True)
 
 
-@pytest.mark.parametrize("url", ["redis://localhost:1", "redis+cluster://localhost:1,localhost:2"])
-def test_a_server_that_is_away_is_a_finding(url):
+@pytest.mark.parametrize(
+    "url, command",
+    [
+        ("redis://localhost:1", "-u redis://localhost:1 PING"),
+        ("redis+cluster://localhost:1,localhost:2", "--cluster check localhost:1"),
+    ],
+)
+def test_a_server_that_is_away_is_a_finding(url, command):
     [finding] = examined(url).values()
     assert (finding.check, finding.severity) == ("server", Severity.ERROR)
-    assert "cannot be reached" in finding.what
-    assert finding.fix == "check redis.url: redis-cli -u redis://localhost:1 PING"
+    assert finding.what.startswith(f"{url} cannot be reached: ")
+    assert finding.what.count(url) == 1
+    assert finding.fix == f"check redis.url: redis-cli {command}"
+
+
+def test_a_cluster_that_does_not_serve_the_slot_is_a_finding(make_server):
+    address = make_server(port=0, cluster_enabled="yes").url.partition("://")[2].partition("/")[0]
+    [finding] = examined(f"redis+cluster://{address}").values()
+    assert finding.what.startswith(f"redis+cluster://{address}: no node of the Cluster serves slot 8428: ")
+    assert finding.fix == f"check redis.url: redis-cli --cluster check {address}"
 
 
 def test_a_wrong_password_is_a_finding_without_the_password(embedded_url):
     [finding] = examined(embedded_url, username="nobody", password="hush").values()
     assert (finding.check, finding.severity) == ("server", Severity.ERROR)
-    assert "refuses" in finding.what
+    assert finding.what.startswith(f"{redact(embedded_url)} refused the command: ")
+    assert finding.what.count("refuse") == 1
     assert "hush" not in repr(finding)
 
 

@@ -121,11 +121,15 @@ def test_a_single_server_among_the_seeds_gets_no_jobs(cluster, make_server, run_
 
 
 def test_a_cluster_that_does_not_serve_the_slot_is_unavailable(make_server, run_async):
-    url = make_server(port=0, cluster_enabled="yes").url.replace("redis://", "redis+cluster://")
-    with pytest.raises(RedisUnavailable, match="no node of the Cluster returned a primary of slot 8428") as failure:
+    address = make_server(port=0, cluster_enabled="yes").url.partition("://")[2].partition("/")[0]
+    url = f"redis+cluster://127.0.0.1:1,{address}"
+    with pytest.raises(RedisUnavailable, match=r"^no node of the Cluster serves slot 8428: ") as failure:
         Redis(RedisSettings(url=url), size=1).call("PING")
     assert not failure.value.ambiguous
-    with pytest.raises(RedisUnavailable, match="returned a primary"):
+    assert f"run redis-cli --cluster check {address}, and redis-cli --cluster fix {address}" in str(failure.value)
+    with pytest.raises(RedisUnavailable, match=r"^no node of the Cluster serves slot"):
+        Tracking(RedisSettings(url=url)).open()
+    with pytest.raises(RedisUnavailable, match=r"^no node of the Cluster serves slot"):
         run_async(lambda other: other.call("PING"), url=url)
 
 

@@ -20,7 +20,7 @@ from offsider.inspector.doctor.process_checks import PROCESS_CHECKS
 from offsider.inspector.doctor.queue_checks import QUEUE_CHECKS
 from offsider.inspector.doctor.server_checks import CLOCK_CHECKS, SERVER_CHECKS, check_scripts
 from offsider.storage.clocks import compare
-from offsider.storage.cluster import plain_urls
+from offsider.storage.cluster import split_url
 from offsider.storage.redis import Redis
 from offsider.storage.server_info import server_info
 
@@ -99,10 +99,12 @@ def _careful(check: Callable[[Input], Iterable[Finding]], argument: Input) -> li
 def _unreachable(here: Installation, failure: OffsiderError) -> Finding:
     where = here.settings.redacted_url
     setting = "redis.url" if here.server == MAIN else f"servers.{here.server}.url"
-    kind = "cannot be reached" if isinstance(failure, RedisUnavailable) else "refuses commands"
+    what, command = str(failure), f"-u {where} PING"
+    if here.settings.is_cluster:
+        command = f"--cluster check {split_url(where).hosts.partition(',')[0]}"
     return error(
         "server",
-        f"{where} {kind}: {failure}",
+        what if where in what else f"{where}: {what}",
         why="clients cannot push to it, and its workers cannot run jobs",
-        fix=f"check {setting}: redis-cli -u {plain_urls(where)[0]} PING",
+        fix=f"check {setting}: redis-cli {command}",
     )
