@@ -222,7 +222,7 @@ class AsyncWire:
             receiver, now = self._replies, time.monotonic()
             unused = now - self._used_at > FRESH_SECONDS
             self._used_at = now
-            if receiver is None or not receiver.is_open or (unused and receiver.is_stale()):
+            if receiver is None or not receiver.is_open or (unused and self._is_stale(receiver)):
                 receiver = await self._connect(deadline)
             data = self._pack(commands)
             sent = True
@@ -250,6 +250,10 @@ class AsyncWire:
             await self.disconnect()
             raise
         return replies
+
+    def _is_stale(self, receiver: _Replies) -> bool:
+        """See ``storage.redis.Wire``."""
+        return receiver.is_stale() or getattr(self._connection, "is_outdated", False)
 
     async def ask(self, commands: Sequence[Command], deadline: float) -> list[Any]:
         """Send commands to the node of a Cluster that ASK named; see `exchange`."""

@@ -304,6 +304,11 @@ def sync_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is imported
             self._super: Any = super()
             self._super.__init__(**options)  # type: ignore[misc]
 
+        @property
+        def is_outdated(self) -> bool:
+            """Whether the primary is another node, or unknown because this one did not reply."""
+            return (self.host, self.port) != self._nodes.primary
+
         def ask(self) -> None:
             """Make the next connection go to the node that ASK named."""
             self.disconnect()
@@ -379,6 +384,11 @@ def async_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is importe
             self._nodes, self._options = nodes, dict(options)
             self._super: Any = super()
             self._super.__init__(**options)  # type: ignore[misc]
+
+        @property
+        def is_outdated(self) -> bool:
+            """Whether the primary is another node, or unknown because this one did not reply."""
+            return (self.host, self.port) != self._nodes.primary
 
         def ask(self) -> None:
             """Make the next connection go to the node that ASK named."""

@@ -407,12 +407,13 @@ class Wire:
             raise
 
     def _is_stale(self) -> bool:
-        """Whether the server has closed this idle connection, for example in a restart, or left a reply on it.
+        """Whether the server has closed this idle connection, for example in a restart, or left a reply on it, or a
+        Cluster has another primary, which another connection has found.
 
         Checked before anything is sent, this is not a failure: the command is sent on a new connection.
         """
         try:
-            return bool(self._connection.can_read(0))
+            return getattr(self._connection, "is_outdated", False) or bool(self._connection.can_read(0))
         except self._redis_error:
             return True
 

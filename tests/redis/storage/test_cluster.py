@@ -4,6 +4,7 @@ import asyncio
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 import pytest
@@ -322,6 +323,17 @@ def test_a_failover_is_followed(cluster, pool, run_async, commands):
             killed.start()
 
 
+def wait_until_promoted(cluster, frozen):
+    """Wait until all other nodes know the new primary."""
+    others = [node for node in cluster.nodes if node is not frozen]
+
+    def knows(node):
+        served = node.raw.execute_command("CLUSTER SLOTS")
+        return Nodes([], "{offsider}:").learn(("127.0.0.1", node.port), served) != ("127.0.0.1", frozen.port)
+
+    wait_for(lambda: all(knows(node) and node.raw.cluster("INFO")["cluster_state"] == "ok" for node in others))
+
+
 def test_a_frozen_primary_is_not_asked_again_for_the_primary(cluster):
     """Each question to it would cost a timeout, although another node is promoted long before."""
     settings = RedisSettings(url=cluster.url, socket_timeout_seconds=1)
@@ -334,21 +346,12 @@ def test_a_frozen_primary_is_not_asked_again_for_the_primary(cluster):
             frozen.freeze()
             with pytest.raises(RedisUnavailable):
                 await pool.call("GET", "{offsider}:a")
-            await asyncio.to_thread(wait_until_promoted)
+            await asyncio.to_thread(wait_until_promoted, cluster, frozen)
             began = time.monotonic()
             found = await pool.call("GET", "{offsider}:a")
             return found, time.monotonic() - began
         finally:
             await pool.close()
-
-    def wait_until_promoted():
-        others = [node for node in cluster.nodes if node is not frozen]
-
-        def knows(node):
-            served = node.raw.execute_command("CLUSTER SLOTS")
-            return Nodes([], "{offsider}:").learn(("127.0.0.1", node.port), served) != ("127.0.0.1", frozen.port)
-
-        wait_for(lambda: all(knows(node) and node.raw.cluster("INFO")["cluster_state"] == "ok" for node in others))
 
     pool = Redis(settings, size=1)
     assert pool.pipeline([("SET", "{offsider}:a", "1"), ("WAIT", 1, 5000)])[1] == 1
@@ -361,6 +364,42 @@ def test_a_frozen_primary_is_not_asked_again_for_the_primary(cluster):
         began = time.monotonic()
         assert pool.call("GET", "{offsider}:a") == b"1"
         assert time.monotonic() - began < 0.9
+    finally:
+        frozen.thaw()
+        pool.close()
+        cluster.wait()
+
+
+def test_idle_connections_to_a_frozen_primary_are_not_used_again(cluster):
+    """Each of them would cost a timeout, although another connection has noticed that the primary does not reply."""
+    settings = RedisSettings(url=cluster.url, socket_timeout_seconds=1)
+    frozen = cluster.primary()
+    brief = ("BLPOP", "{offsider}:none", 0.2)  # so that two calls at a time use two connections
+
+    async def across_async():
+        pool = AsyncRedis(settings, size=2)
+        try:
+            await asyncio.gather(pool.call(*brief), pool.call(*brief))
+            await asyncio.to_thread(freeze)
+            with pytest.raises(RedisUnavailable):
+                await pool.call("GET", "{offsider}:a")
+            await asyncio.to_thread(wait_until_promoted, cluster, frozen)
+            return await asyncio.gather(pool.call(*brief), pool.call(*brief))
+        finally:
+            await pool.close()
+
+    def freeze():
+        with ThreadPoolExecutor(2) as threads:
+            list(threads.map(lambda _: pool.call(*brief), range(2)))
+        frozen.freeze()
+
+    pool = Redis(settings, size=2)
+    try:
+        assert asyncio.run(across_async()) == [None, None]
+        with pytest.raises(RedisUnavailable):
+            pool.call("GET", "{offsider}:a")
+        with ThreadPoolExecutor(2) as threads:
+            assert list(threads.map(lambda _: pool.call(*brief), range(2))) == [None, None]
     finally:
         frozen.thaw()
         pool.close()
