@@ -571,6 +571,7 @@ def test_over_tls_all_kinds_of_connections_follow_the_slot(tls_cluster, certific
 def test_over_tls_a_job_runs_and_fails_and_runs_again(tls_cluster, certificates):
     config = Config()
     config.redis.url, config.redis.tls_ca_file = tls_cluster.url, str(certificates.ca_file)
+    config.client.push_timeout_seconds = 20  # a handshake takes a second on a busy machine
     before = set_default_config(config)
     ended, failed = threading.Event(), []
     with registry.isolated():
