@@ -199,6 +199,8 @@ def test_a_push_that_waits_for_a_commit_is_refused_at_once(client, config, hard,
     config.client.payload_limit_bytes = 5_000
     with pytest.raises(PayloadTooLarge):
         push(client, hard, BIG)
+    with pytest.raises(PayloadTooLarge):
+        client.push_bulk({"class": hard, "args": [["small"], [BIG]]})
     config.client.strict_args = "off"
     with pytest.raises(InvalidArguments, match="cannot be stored as JSON"):
         push(client, hard, object())
