@@ -46,7 +46,7 @@ class Prepared(NamedTuple):
 class PreparedAlike(Sequence[Prepared]):
     """Jobs of a bulk push that share all but arguments and jid, ready to be stored in one queue.
 
-    Making each of them takes as long as encoding it, so users that can store ``raws`` iterate over nothing.
+    Making one takes as long as encoding it, so code that needs only ``raws`` does not iterate.
 
     Attributes:
         template: the payload that they share.
@@ -81,12 +81,8 @@ class PreparedAlike(Sequence[Prepared]):
     def __getitem__(self, index: int | slice) -> Prepared | Sequence[Prepared]:
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(len(self)))]
-        return self.made(index, self.effects)
-
-    def made(self, index: int, effects: Sequence[Effect]) -> Prepared:
-        """Return one of them with these effects."""
         payload = filled(self.template, self.calls[index], self.jids[index])
-        return Prepared(payload, self.raws[index], self.queue, None, server=self.server, effects=effects)
+        return Prepared(payload, self.raws[index], self.queue, None, server=self.server, effects=self.effects)
 
 
 def passed(batch: Sequence[Prepared | None]) -> Sequence[Prepared]:

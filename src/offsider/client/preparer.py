@@ -98,15 +98,15 @@ class Preparer:
         return raws
 
     def _with_effects(self, jobs: PreparedAlike, entries: Sequence[PushEffects], template: Push) -> Sequence[Prepared]:
-        push = Push(payload=jobs[0].payload, reason="push", job=template.job, server=template.server)
-        effects = effects_of(entries, push, None)
-        if are_shared(effects):
-            jobs.effects = effects
-            return jobs
-        made = [jobs.made(0, effects)]
-        for index in range(1, len(jobs)):
-            push.payload = jobs[index].payload
-            made.append(jobs.made(index, effects_of(entries, push, None)))
+        push = Push(payload=template.payload, reason="push", job=template.job, server=template.server)
+        made: list[Prepared] = []
+        for job in jobs:
+            push.payload = job.payload
+            effects = effects_of(entries, push, None)
+            if not made and are_shared(effects):
+                jobs.effects = effects
+                return jobs
+            made.append(job._replace(effects=effects))
         return made
 
     def reenqueue(
