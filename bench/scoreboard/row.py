@@ -8,7 +8,7 @@
         report.timed("> 3,000 jobs/s", rate > 3000)
 
 A bar consists of checks. Checks with `count` apply in every tier. Checks with `timed` are meaningful only on an idle
-machine, and apply only in tier full.
+machine: tier full judges them, tier smoke lists them as not judged.
 """
 
 from __future__ import annotations
@@ -104,7 +104,16 @@ class Report:
         """The checks of this tier that failed."""
         if self.broken:
             return ["the row did not end"]
-        return [check.what for check in self.checks if not check.holds and (self.tier == "full" or not check.timed)]
+        return [check.what for check in self._judged if not check.holds]
+
+    @property
+    def unjudged(self) -> list[str]:
+        """The checks that this tier does not judge."""
+        return [check.what for check in self.checks if check not in self._judged]
+
+    @property
+    def _judged(self) -> list[Check]:
+        return [check for check in self.checks if self.tier == "full" or not check.timed]
 
     @property
     def passed(self) -> bool:
@@ -117,11 +126,11 @@ class Report:
         return "pass" if self.passed else "FAIL"
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"verdict": self.verdict, "missed": self.missed}
+        return asdict(self) | {"verdict": self.verdict, "missed": self.missed, "unjudged": self.unjudged}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Report:
-        fields = {key: value for key, value in stored.items() if key not in {"verdict", "missed"}}
+        fields = {key: value for key, value in stored.items() if key not in {"verdict", "missed", "unjudged"}}
         fields["tally"] = Tally(**fields["tally"])
         fields["checks"] = [Check(**check) for check in fields["checks"]]
         return cls(**fields)

@@ -30,6 +30,7 @@ def lines(row: Row, report: Report) -> list[str]:
         shown += _wrapped("; ".join(f"{name} {value}" for name, value in report.figures.items()))
     shown += [line for part in report.partial for line in _wrapped(f"partial: {part}")]
     shown += [line for what in report.missed for line in _wrapped(f"MISSED: {what}")]
+    shown += [line for what in report.unjudged for line in _wrapped(f"not judged here: {what}")]
     if report.broken:
         shown += textwrap.indent(report.broken.rstrip(), INDENT).splitlines()
     return shown
@@ -42,6 +43,8 @@ def summary(reports: Sequence[Report], seconds: float) -> str:
     parts = [f"{verdicts.count('pass')} of {len(reports)} rows pass in {seconds:.0f} s"]
     parts += [f"{verdicts.count('skipped')} skipped"] if "skipped" in verdicts else []
     parts += [f"partial: {' '.join(partial)}"] if partial else []
+    unjudged = [report.name for report in reports if report.unjudged]
+    parts += [f"times not judged here: {' '.join(unjudged)}"] if unjudged else []
     parts += [f"MISSED: {' '.join(failed)}"] if failed else []
     return "; ".join(parts)
 

@@ -52,6 +52,18 @@ def test_a_missed_count_decides_in_every_tier_and_a_missed_time_in_full_alone():
         assert "MISSED: lost 0" in "\n".join(table.lines(ROWS["R1"], report))
 
 
+def test_a_check_that_the_tier_does_not_judge_is_listed_as_such():
+    smoke, full = Report("R24", "smoke", 1), Report("R24", "full", 1)
+    for report in (smoke, full):
+        report.count("lost 0", holds=True)
+        report.timed("latency right within 5 %: 100.0%", holds=False)
+    assert smoke.passed
+    assert table.lines(ROWS["R24"], smoke)[-1].strip() == "not judged here: latency right within 5 %: 100.0%"
+    assert "times not judged here: R24" in table.summary([smoke], 1)
+    assert not full.passed
+    assert "not judged" not in "\n".join([*table.lines(ROWS["R24"], full), table.summary([full], 1)])
+
+
 def test_a_row_that_breaks_has_missed_its_bar():
     report = Report("R1", "smoke", 1, broken="Traceback ...")
     assert not report.passed
