@@ -10,7 +10,8 @@ unit, redis and process tests, on one server. Standard library only.
    CPython some packages are left out, with a message (`LEFT_OUT`).
 4. Run scripts/run_tests.py there.
 
-If the interpreter is not available, the last line contains SKIPPED and the reason, and the exit code is SKIPPED.
+If the interpreter is not available, the exit code is SKIPPED. It prints the reason and notes it for the
+last line of `dev.py test`.
 """
 
 from __future__ import annotations
@@ -187,6 +188,9 @@ def main(words: list[str]) -> int:
         python = interpreter(version) if re.fullmatch(r"3\.\d+", version) else Path(version)
     except Missing as reason:
         print(f"another_python.py: SKIPPED the tests on CPython {version}: {reason}", flush=True)
+        if note := os.environ.get("OFFSIDER_TEST_SKIPS"):
+            with Path(note).open("a") as file:
+                file.write(f"1 x CPython {version}: {reason}\n")
         return SKIPPED
     venv = prepare(python)
     one_server = ("-n", os.environ.get("OFFSIDER_TEST_WORKERS", "6"), "--dist", "worksteal", "-k", "not redis7")

@@ -1,11 +1,9 @@
-"""Run pytest; a few tests that failed run a second time, one after the other.
+"""Run pytest; a few tests that failed run a second time, one after the other, for their diagnosis.
 
     python scripts/run_tests.py [--coverage] [PYTEST ARGUMENTS ...]
 
-Many test processes share the cores of one machine, so a test can miss a deadline although the code is right. Such a
-test passes when it runs alone. The last line names it as flaky: its cause has to be found, but it does not block a
-change of something else. A test that fails twice fails the run, and so do more than MOST failures.
-Standard library only.
+Every failure fails the run. The second attempt tells a defect from a test that needs a quiet machine: the last line
+lists tests that passed then as flaky. More than MOST failures are not repeated. Standard library only.
 """
 
 from __future__ import annotations
@@ -52,11 +50,11 @@ def main(words: list[str]) -> int:
         if code != TESTS_FAILED or not 0 < len(failed) <= MOST:
             return code
         print(f"run_tests.py: {len(failed)} failed; they run once more, one after the other", flush=True)
-        code = subprocess.run([*pytest, "--last-failed", *without_parallel(words)], cwd=ROOT, check=False).returncode
+        subprocess.run([*pytest, "--last-failed", *without_parallel(words)], cwd=ROOT, check=False)
         flaky = sorted({*failed} - {*failed_tests(cache)})
     if flaky:
         print(f"run_tests.py: FLAKY, passed when run alone: {' '.join(flaky)}", flush=True)
-    return code
+    return TESTS_FAILED
 
 
 if __name__ == "__main__":

@@ -46,11 +46,13 @@ def test_ci_runs_the_same_word_as_people_do():
 
 def test_ci_prints_why_it_skips_an_unavailable_interpreter(tmp_path):
     """No apt, no python3.14, nothing in the cache."""
-    environ = os.environ | {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    note = tmp_path / "skipped"
+    environ = os.environ | {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "OFFSIDER_TEST_SKIPS": str(note)}
     command = [sys.executable, "scripts/another_python.py"]
     ended = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
     assert ended.returncode == 77
     assert "SKIPPED the tests on CPython 3.14: apt-get is not installed" in ended.stdout
+    assert note.read_text() == "1 x CPython 3.14: apt-get is not installed\n"
     assert "SKIPPED = 77" in (ROOT / "dev.py").read_text()
 
 
@@ -60,11 +62,12 @@ def test_the_last_line_counts_skipped_tests_of_all_steps(tmp_path, monkeypatch, 
     assert program._summary({"lint": 0, "python 3.14": program.SKIPPED}) == 0
     (tmp_path / "skips").write_text(
         "2 x needs puma: install it\n3 x on a Cluster: a reason\n1 x needs puma: install it\n"
+        "1 x CPython 3.14: a reason\n"
     )
     assert program._summary({"lint": 0, "types": 1}) == 1
     assert capsys.readouterr().out.splitlines() == [
-        "dev.py: passed: lint; skipped: python 3.14",
-        "dev.py: failed: types; skipped: 3 x needs puma: install it; 3 x on a Cluster: a reason",
+        "dev.py: passed: lint",
+        "dev.py: failed: types; skipped: 3 x needs puma: install it; 3 x on a Cluster: a reason; 1 x CPython 3.14: a reason",
     ]
 
 
@@ -92,18 +95,18 @@ def run_tests(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
 
 
-def test_a_test_that_passes_alone_is_listed_as_flaky(tmp_path):
+def test_a_test_that_passes_alone_is_listed_as_flaky_and_fails_the_run(tmp_path):
     ended = run_tests(tmp_path, TESTS)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.returncode == 1, ended.stdout + ended.stderr
     assert "FLAKY, passed when run alone: " in ended.stdout
     assert ended.stdout.rstrip().endswith("test_them.py::test_passes_the_second_time")
 
 
-def test_a_test_that_fails_twice_fails_the_run(tmp_path):
+def test_a_test_that_fails_twice_is_not_listed_as_flaky(tmp_path):
     (tmp_path / "broken").touch()
     ended = run_tests(tmp_path, TESTS)
     assert ended.returncode == 1
-    assert ended.stdout.rstrip().endswith("test_them.py::test_passes_the_second_time")  # the flaky ones
+    assert ended.stdout.rstrip().endswith("when run alone: test_them.py::test_passes_the_second_time")
 
 
 def test_many_failures_are_not_repeated(tmp_path):
