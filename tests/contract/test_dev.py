@@ -61,8 +61,7 @@ def test_the_last_line_counts_skipped_tests_of_all_steps(tmp_path, monkeypatch, 
     monkeypatch.setattr(program, "SKIPS", tmp_path / "skips")
     assert program._summary({"lint": 0, "python 3.14": program.SKIPPED}) == 0
     (tmp_path / "skips").write_text(
-        "2 x needs puma: install it\n3 x on a Cluster: a reason\n1 x needs puma: install it\n"
-        "1 x a CPython: gone\n"
+        "2 x needs puma: install it\n3 x on a Cluster: a reason\n1 x needs puma: install it\n1 x a CPython: gone\n"
     )
     assert program._summary({"lint": 0, "types": 1}) == 1
     assert capsys.readouterr().out.splitlines() == [
