@@ -173,6 +173,19 @@ def test_every_panel_has_an_id_of_its_own(name):
     assert all(type(number) is int and number > 0 for number in ids)
 
 
+def test_each_dashboard_begins_with_what_an_operator_asks_first():
+    """What is wrong, where do jobs wait, and which shard and attributes does a job have."""
+    first = {name: panels(name)[0]["title"] for name in DASHBOARDS}
+    assert (first["overview"], first["shards"], first["job"]) == ("Apdex", "Apdex", "Shard")
+    titles = {name: [panel["title"] for panel in panels(name)] for name in DASHBOARDS}
+    assert {"Jobs waiting by queue", "Jobs waiting by shard", "Jobs waiting by class"} <= set(titles["overview"])
+    assert {"Jobs waiting", "Jobs waiting by class", "Running now"} <= set(titles["shards"])
+    assert titles["job"][:4] == ["Shard", "Urgency", "Resource boundary", "Feature category"]
+    for panel in panels("job")[:4]:  # the box shows the value of the label, not the count
+        assert panel["options"]["textMode"] == "name"
+        assert panel["targets"][0]["legendFormat"].strip("{}") in panel["targets"][0]["expr"]
+
+
 def test_total_execution_time_is_on_all_of_them():
     for name in DASHBOARDS:
         assert any("completion_seconds_sum" in expression for expression in expressions(name))

@@ -99,10 +99,10 @@ def _histogram(labels: Labels, buckets: Sequence[int], total_seconds: float) -> 
     yield Sample(below, labels, "_count")
 
 
-def running_family(running: Mapping[tuple[str, str], int] | Mapping[tuple[()], int]) -> Family:
-    """Return the running jobs: by class and queue, or without labels."""
+def running_family(running: Mapping[tuple[str, str, str], int] | Mapping[tuple[()], int]) -> Family:
+    """Return the running jobs: by class, queue and shard, or without labels."""
     samples = tuple(
-        Sample(count, dict(zip(("class", "queue"), labels, strict=False))) for labels, count in running.items()
+        Sample(count, dict(zip(("class", "queue", "shard"), labels, strict=False))) for labels, count in running.items()
     )
     return Family("sidekiq_running_jobs", "gauge", "Running jobs.", samples)
 

@@ -16,14 +16,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure
 from offsider.core.series import Series
-from offsider.inspector import FleetMetrics, Process, ProcessSet, Stats, Work, WorkSet
+from offsider.inspector import FleetMetrics, JobRecord, Process, ProcessSet, Stats, Work, WorkSet
 from offsider.inspector.server_info import ServerInfo
 from offsider.inspector.shard_load import QueueTargets, ShardLoad, loads_of
 from offsider.inspector.stranded import stranded_counts, stranded_jobs
 from offsider.inspector.switches import switches_here
 from offsider.prometheus.family import Family, Sample, concurrency_family, running_family, series_families
 from offsider.storage import stats
-from offsider.storage.sample import scheduler_lag_seconds
+from offsider.storage.sample import sample_jobs, scheduler_lag_seconds
+
+#: Jobs that a scrape reads to estimate the waiting jobs by class: in all, and per queue at least and at most.
+_SAMPLED, _MIN_SAMPLED, _MAX_SAMPLED = 5_000, 10, 1_000
 
 
 def read_families(here: Installation) -> list[Family]:
@@ -34,17 +37,24 @@ def read_families(here: Installation) -> list[Family]:
     """
     stats, processes, works = Stats.read(here), list(ProcessSet(here)), list(WorkSet(here))
     series = FleetMetrics.read(here)
+    shards, shard_of = (
+        loads_of(here, processes, stats.queue_summaries, series),
+        {p.identity: p.shard for p in processes},
+    )
     return [
         *_totals(here, stats),
         *_processes(processes),
         *_queues(stats, processes, works, QueueTargets(here.config.slo, series)),
-        *_shards(loads_of(here, processes, stats.queue_summaries, series)),
+        *_shards(shards, stats),
+        _waiting(here, stats, shards),
         *_stranded(here),
         *_expired(here),
         *_switches(here),
         *_by_class(series),
         *series_families(series),
-        running_family(Counter((work.record.name, work.queue) for work in works)),
+        running_family(
+            Counter((work.record.display_class, work.queue, shard_of.get(work.process, "")) for work in works)
+        ),
         concurrency_family(sum(process.concurrency for process in processes)),
         *_extensions(here),
     ]
@@ -131,7 +141,23 @@ def _queues(
         yield Family.by("name", f"sidekiq_queue_{metric}", "gauge", text, values)
 
 
-def _shards(found: Sequence[ShardLoad]) -> Iterator[Family]:
+def _waiting(here: Installation, stats: Stats, shards: Sequence[ShardLoad]) -> Family:
+    """Return the waiting jobs by class, queue and shard, extrapolated from both ends of a long queue."""
+    waiting = [name for name, size in stats.queues.items() if size]
+    each = max(_MIN_SAMPLED, min(_MAX_SAMPLED, _SAMPLED // max(len(waiting), 1))) // 2
+    jobs = sample_jobs(here.redis, waiting, each=each)
+    samples: list[Sample] = []
+    for queue in waiting:
+        counts = Counter(JobRecord(raw).display_class for raw in jobs.get(f"queue:{queue}", ()))
+        scale = stats.queues[queue] / max(counts.total(), 1)
+        for shard in [shard.name for shard in shards if queue in shard.queues] or [""]:
+            for name, count in counts.items():
+                samples.append(Sample(count * scale, {"class": name, "queue": queue, "shard": shard}))
+    text = "Jobs that wait in a queue; estimated from a sample of a long queue."
+    return Family("sidekiq_job_enqueued", "gauge", text, tuple(samples))
+
+
+def _shards(found: Sequence[ShardLoad], stats: Stats) -> Iterator[Family]:
     for name, text, values in (
         ("processes", "Processes of the shard that are not quiet.", {s.name: s.processes for s in found}),
         ("workers", "Threads of the shard's processes that are not quiet.", {s.name: s.threads for s in found}),
@@ -142,6 +168,11 @@ def _shards(found: Sequence[ShardLoad]) -> Iterator[Family]:
             {s.name: s.pressure for s in found},
         ),
         ("desired_replicas", "Desired number of processes.", {s.name: s.desired for s in found}),
+        (
+            "enqueued_jobs",
+            "Jobs in the queues of the shard.",
+            {s.name: sum(stats.queues.get(queue, 0) for queue in s.queues) for s in found},
+        ),
     ):
         yield Family.by("shard", f"sidekiq_shard_{name}", "gauge", text, values)
     for name, text, values in (

@@ -6,6 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisRefused, RedisUnavailable
+from offsider.core.payload import encode
 from offsider.prometheus import Family, Sample
 from offsider.prometheus.fleet import read_families
 from offsider.prometheus.text import text_of
@@ -62,6 +63,8 @@ OURS = {
     "sidekiq_shard_thread_seconds_total",
     "sidekiq_shard_latency_ratio",
     "sidekiq_shard_desired_replicas",
+    "sidekiq_shard_enqueued_jobs",
+    "sidekiq_job_enqueued",
     "sidekiq_apdex_objective",
 }
 
@@ -123,10 +126,30 @@ def test_it_exports_the_state_in_redis(found):
     assert found["sidekiq_leader_lifetime_seconds",] == pytest.approx(100, abs=20)
     assert found["sidekiq_scheduler_lag_seconds", "schedule"] == pytest.approx(10, abs=20)
     assert found["sidekiq_scheduler_lag_seconds", "retry"] == 0
-    assert found["sidekiq_running_jobs", "Mail", "low"] == 2
-    assert found["sidekiq_running_jobs", "Mail", "default"] == 1
+    assert found["sidekiq_running_jobs", "Mail", "bulk", "low"] == 2
+    assert found["sidekiq_running_jobs", "", "Mail", "default"] == 1
+    assert found["sidekiq_job_enqueued", "", "Mail", "unserved"] == 1
     assert found["sidekiq_redis_memory_used_bytes",] > 0
     assert found["sidekiq_redis_memory_max_bytes",] == 0
+
+
+def test_waiting_jobs_are_exact_in_short_queues_and_estimated_in_long_ones(config, raw_redis):
+    redis = Installation.of(config).redis
+    seed(raw_redis, redis)
+    for queue, count in (("low", 40), ("default", 4_000)):
+        jobs = [{"class": "Mail" if n % 4 else "Import", "args": [], "jid": f"{n:024x}"} for n in range(count)]
+        raw_redis.sadd("queues", queue)
+        raw_redis.lpush(redis.keys.queue(queue), *map(encode, jobs))
+    text = text_of(read_families(Installation.of(config)))
+    Installation.of(config).close()
+    families = text_string_to_metric_families(text)
+    found = {(sample.name, *sorted(sample.labels.values())): sample.value for one in families for sample in one.samples}
+    assert found["sidekiq_job_enqueued", "Import", "bulk", "low"] == 10
+    assert found["sidekiq_job_enqueued", "Mail", "bulk", "low"] == 30
+    # Processes of two shards serve it.
+    assert found["sidekiq_job_enqueued", "", "Import", "default"] == pytest.approx(1_000, rel=0.05)
+    assert found["sidekiq_job_enqueued", "Mail", "bulk", "default"] == pytest.approx(3_000, rel=0.05)
+    assert found["sidekiq_shard_enqueued_jobs", "bulk"] == 4_040
 
 
 def test_extensions_add_metrics_and_a_failing_one_does_not_affect_the_others(config, raw_redis):
@@ -175,6 +198,7 @@ def test_it_exports_the_state_of_shards(found):
         "thread_seconds_total": 100,
         "latency_ratio": 0,
         "desired_replicas": 1,
+        "enqueued_jobs": 0,
     }
     assert (found["sidekiq_shard_processes", ""], found["sidekiq_shard_workers", ""]) == (1, 20)
 

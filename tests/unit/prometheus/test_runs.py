@@ -72,7 +72,7 @@ def test_a_label_of_an_extension_cannot_break_the_scrape():
 
 
 def test_running_jobs_may_have_labels_or_none():
-    families = [running_family({(): 3}), running_family({("Mail", "low"): 1}), concurrency_family(20)]
+    families = [running_family({(): 3}), running_family({("Mail", "low", "bulk"): 1}), concurrency_family(20)]
     lines = text_of(families).splitlines()
-    assert 'sidekiq_running_jobs{class="Mail",queue="low"} 1.0' in lines
+    assert 'sidekiq_running_jobs{class="Mail",queue="low",shard="bulk"} 1.0' in lines
     assert {"sidekiq_running_jobs 3.0", "sidekiq_concurrency 20.0"} <= {*lines}
