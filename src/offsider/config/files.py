@@ -178,10 +178,8 @@ def _places(tree: Mapping[str, object], origin: str) -> Iterator[tuple[str, str,
 def _setting(section: str, key: str, origin: str) -> tuple[tuple[str, str], Callable[[str], object]]:
     """Return the section and the key of a setting, and the parser of its text."""
     group = section.partition(".")[0]
-    if group == JOBS:
+    if group in (JOBS, PERIODIC):  # `JobDefaults` and the extension validate them
         return (section, key), partial(from_text, key)
-    if group == PERIODIC:  # the extension validates them
-        return (section, key), str
     if group in _NAMED:
         declared = declared_in(_NAMED[group])
         if key not in declared:
@@ -218,6 +216,9 @@ def _filled(
     """
     if isinstance(value, list):
         return [_filled(item, origin, environ) for item in cast("list[object]", value)]
+    if isinstance(value, Mapping):
+        items = cast("Mapping[str, object]", value).items()
+        return {key: _filled(item, origin, environ) for key, item in items}
     if not isinstance(value, str) or environ is None or "${" not in value:
         return value
 

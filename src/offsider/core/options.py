@@ -149,8 +149,6 @@ LOG_LEVELS = {
     "critical": "fatal",
 }
 MAX_SECONDS = 1e9  # a larger number is a timestamp given by mistake; Sidekiq rejects it too
-# Options that accept a timedelta, and are stored in seconds.
-DURATIONS = frozenset({"retry_for", "expires_in", "soft_timeout", "hard_timeout", "keep_result"})
 
 # Options that are not stored.
 TRANSIENT = frozenset(
@@ -263,7 +261,7 @@ def stored_level(level: str) -> str:
 
 
 def _wire_value(key: str, value: Any) -> Any:
-    if key in DURATIONS and isinstance(value, timedelta):
+    if isinstance(value, timedelta):
         seconds = value.total_seconds()
         return int(seconds) if seconds.is_integer() else seconds
     if key == "tags" and value is not None:

@@ -14,7 +14,7 @@ from offsider.client.prepared import declared_of
 from offsider.config.routing import MAIN, route
 from offsider.core.arguments import check_json
 from offsider.core.errors import ConfigurationError, OffsiderError, UnknownJob
-from offsider.core.options import check_known, check_options, wire_options
+from offsider.core.options import FUNCTIONS, INSTALLED_BY, JobOptions, check_known, check_options, wire_options
 from offsider.core.suggestions import suggest
 from offsider.ext.periodic.cron import Cron, schedule_of
 from offsider.jobs import registry
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 60.0
 #: Sources of entries.
 CODE, FILE, REDIS = "code", "file", "redis"
-#: Keys of ``[periodic.NAME]``, besides options of the job.
-KEYS = ("cron", "every", "job", "tz", "args", "kwargs", "description", "grace_seconds", "server", "enabled")
-OPTIONS = ("queue", "retry", "retry_for", "retry_queue", "dead", "backtrace", "tags", "log_level")
+#: Keys of ``[periodic.NAME]``, besides the options of a push.
+KEYS = ("cron", "every", "job", "tz", "args", "kwargs", "description", "grace_seconds", "enabled")
+#: Options about the transaction and the replicas of a push: the claim of a tick has none.
+_NOT_FOR_TICKS = ("after_commit", "outbox", "wait_replicas")
 
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
@@ -168,8 +169,11 @@ def make(
     stored = dict(options or {})
     more |= {"server": stored.pop("server")} if "server" in stored else {}
     try:
-        check_options({key: value for key, value in stored.items() if key != "extra"}, job_name=str(called))
-        _expect("wait_replicas" not in stored, "wait_replicas is not supported for periodic jobs")
+        # Values of extensions are checked when the configuration is known.
+        own = {key: value for key, value in stored.items() if key != "extra"}
+        check_options(own, job_name=str(called), known_extra=INSTALLED_BY.keys() - FUNCTIONS)
+        for key in _NOT_FOR_TICKS:
+            _expect(key not in stored, f"{key} is not supported for periodic jobs")
         expression = schedule_of(cron, every)
     except OffsiderError as error:
         raise ConfigurationError(f"periodic job {name!r}: {error}") from None
@@ -184,15 +188,19 @@ def from_table(name: str, table: Mapping[str, Any], defaults: tuple[str, float])
     Raises:
         ConfigurationError: a key is missing or unknown, or a value is invalid.
     """
+    known = (*KEYS, *JobOptions.__annotations__)
     for key in table:
-        if key not in (*KEYS, *OPTIONS):
-            raise ConfigurationError(f"periodic job {name!r}: unknown key {key}{suggest(key, (*KEYS, *OPTIONS))}")
-    if table.get("enabled", True) is False:
+        if key not in known:
+            raise ConfigurationError(f"periodic job {name!r}: unknown key {key}{suggest(key, known)}")
+    enabled = table.get("enabled", True)
+    if not isinstance(enabled, bool):
+        raise ConfigurationError(f"periodic job {name!r}: enabled must be true or false, got {enabled!r}")
+    if not enabled:
         return None
     if "job" not in table:
         raise ConfigurationError(f'periodic job {name!r}: job is missing, as in job = "shop.jobs.clean_up"')
     more = {key: table[key] for key in KEYS if key in table and key not in ("cron", "job", "enabled")}
-    options = {key: table[key] for key in OPTIONS if key in table}
+    options = {key: table[key] for key in table if key not in KEYS}
     return make(name, table.get("cron"), table["job"], options=options, source=FILE, defaults=defaults, **more)
 
 

@@ -15,6 +15,7 @@ from offsider.core.suggestions import suggest
 from offsider.ext.periodic.cron import zone_of
 from offsider.ext.periodic.entry import GRACE_SECONDS, Entry, from_table
 from offsider.jobs import registry
+from offsider.jobs.declared import check_all_options
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -106,6 +107,7 @@ def refuse_problem(entry: Entry, config: Config) -> None:
 def _problem(entry: Entry, config: Config, *, foreign: bool) -> str:
     try:
         named_server(entry.server_of(config), config.servers)
+        check_all_options(entry.options, config, job_name=entry.job)
         declared = registry.find(entry.job)
         declared.check(config)
         declared.bind(entry.args, entry.kwargs)

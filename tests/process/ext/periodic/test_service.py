@@ -111,6 +111,32 @@ def test_jobs_of_the_configuration_file_need_no_code(workers, stored, zones, tmp
     stored.hset("offsider:periodic:ticks", "filed", due - 10)
     (tmp_path / "offsider.toml").write_text(
         f'[periodic.filed]\ncron = "{job.cron}"\ntz = "{job.tz}"\njob = "Tick"\nqueue = "ticks"\ngrace_seconds = 600\n'
+        'expires_in = 50\nkeep_result = 60\nkwargs = { bucket = "${BUCKET}" }\nretry = "${RETRIES:-3}"\n'
     )
-    workers.start("-q", "nothing", text="", environ={"PYTHONTZPATH": zones.path})
+    text = (
+        "from offsider import job\nfrom offsider.ext.results import Results\n"
+        "def configure(config): config.use(Results())\n"
+        "@job(name='Tick')\ndef tick(*, bucket): ...\n"
+    )
+    workers.start("-q", "nothing", text=text, environ={"PYTHONTZPATH": zones.path, "BUCKET": "backups"})
     wait_for(lambda: pushed(stored) == Counter({("filed", due): 1}), 60)
+    payload = json.loads(stored.lindex("queue:ticks", 0))
+    assert {key: payload[key] for key in ("expires_in", "keep_result", "kwargs", "retry")} == {
+        **{"expires_in": 50, "keep_result": 60},
+        **{"kwargs": {"bucket": "backups"}, "retry": 3},
+    }
+
+
+@pytest.mark.parametrize(
+    "line,message",
+    [
+        ("keep_result = 60", "its extension is not installed: call config.use(Results())"),
+        ("expire_in = 60", "unknown key expire_in (did you mean 'expires_in'?)"),
+    ],
+)
+def test_a_wrong_option_in_the_file_ends_the_start_with_one_message(workers, tmp_path, line, message):
+    (tmp_path / "offsider.toml").write_text(f'[periodic.filed]\nevery = 1\njob = "Tick"\n{line}\n')
+    worker = workers.start("-q", "nothing", text="", wait=False)
+    assert worker.ended(60) == 1
+    assert "periodic job 'filed': " in worker.output
+    assert message in worker.output

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from offsider import job
 from offsider.core.errors import ConfigurationError
-from offsider.ext.periodic.entry import Entry, from_table, make
+from offsider.core.options import JobOptions
+from offsider.ext.periodic import Periodic
+from offsider.ext.periodic.entry import KEYS, Entry, from_table, make
 from offsider.jobs import registry
 
 
@@ -60,7 +64,6 @@ def test_the_pushed_item():
         ({"grace_seconds": True}, "grace_seconds expects"),
         ({"options": {"queue": ""}}, "queue must be a string"),
         ({"options": {"colour": "red"}}, "unknown option 'colour'"),
-        ({"options": {"wait_replicas": 1}}, "wait_replicas is not supported for periodic jobs"),
         ({"cron": "x"}, "expects five fields"),
         ({"tz": "Nowhere"}, "tz expects"),
     ],
@@ -109,9 +112,44 @@ def test_an_entry_of_a_file():
     assert from_table("n", {"enabled": False}, ("UTC", 60.0)) is None
 
 
+OPTIONS = {
+    **{"queue": "low", "retry": 3, "retry_for": 60, "retry_queue": "low", "dead": False, "backtrace": 5},
+    **{"tags": ["a"], "log_level": "warning", "expires_in": timedelta(minutes=1), "soft_timeout": 5},
+    **{"hard_timeout": 6, "profile": "x", "profiler_options": {"mode": "cpu"}, "server": "bulk"},
+    **{"unique_for": timedelta(hours=1), "unique_until": "start", "deduplicate": "until_executed"},
+    **{"throttle": timedelta(hours=1), "debounce": 5, "track": True, "keep_result": 60, "keep_arguments": True},
+    **{"extra": {"color": "red"}},
+}
+NOT_FOR_TICKS = {"after_commit": True, "outbox": True, "wait_replicas": 1}
+
+
+def test_each_option_of_a_push_is_tried_here():
+    assert OPTIONS.keys() | NOT_FOR_TICKS.keys() == set(JobOptions.__annotations__)
+
+
+@pytest.mark.parametrize("option,value", OPTIONS.items())
+def test_a_file_takes_each_option_that_register_takes(option, value):
+    in_code = Periodic().register("@daily", "A", **{option: value})
+    in_file = from_table("A", {"cron": "@daily", "job": "A", option: value}, ("UTC", 60.0))
+    assert replace(in_file, source="code") == in_code
+    assert in_code.options or in_code.server
+
+
+def test_a_file_takes_each_other_argument_of_register():
+    parameters = inspect.signature(Periodic.register).parameters
+    assert set(KEYS) - {"enabled"} == parameters.keys() - {"self", "name", "options"}
+
+
+@pytest.mark.parametrize("option,value", NOT_FOR_TICKS.items())
+def test_options_of_a_transaction_or_of_replicas_are_refused(option, value):
+    with pytest.raises(ConfigurationError, match=f"periodic job 'A': {option} is not supported for periodic jobs"):
+        Periodic().register("@daily", "A", **{option: value})
+
+
 @pytest.mark.parametrize(
     "table,says",
     [
+        ({"job": "A", "every": 5, "enabled": "no"}, "enabled must be true or false, got 'no'"),
         ({"cron": "@daily"}, r'job is missing, as in job = "shop\.jobs\.clean_up"'),
         ({"job": "A"}, "it needs either cron"),
         ({"job": "A", "cron": "@daily", "every": 5}, "it needs either cron"),
