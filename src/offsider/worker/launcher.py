@@ -36,6 +36,7 @@ from offsider.worker.assembly import Assembly, Pools
 from offsider.worker.health_state import HealthState, WorkerHealth
 from offsider.worker.parts import Lifecycle
 from offsider.worker.run.interrupt import OBSTACLE
+from offsider.worker.run.library_times import measure_loaded
 from offsider.worker.work_state import Ended
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ class Launcher:
         config = self.config
         config.freeze()
         registry.check_all(config)
+        measure_loaded()
         config.events.emit("startup", once=True)
         if not self.embedded:  # it may end the process, and must not end another program
             descriptors.watch()

@@ -122,8 +122,10 @@ def test_jobs_of_the_configuration_file_need_no_code(workers, stored, zones, tmp
     wait_for(lambda: pushed(stored) == Counter({("filed", due): 1}), 60)
     payload = json.loads(stored.lindex("queue:ticks", 0))
     assert {key: payload[key] for key in ("expires_in", "keep_result", "kwargs", "retry")} == {
-        **{"expires_in": 50, "keep_result": 60},
-        **{"kwargs": {"bucket": "backups"}, "retry": 3},
+        "expires_in": 50,
+        "keep_result": 60,
+        "kwargs": {"bucket": "backups"},
+        "retry": 3,
     }
 
 

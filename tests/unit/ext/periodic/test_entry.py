@@ -113,12 +113,29 @@ def test_an_entry_of_a_file():
 
 
 OPTIONS = {
-    **{"queue": "low", "retry": 3, "retry_for": 60, "retry_queue": "low", "dead": False, "backtrace": 5},
-    **{"tags": ["a"], "log_level": "warning", "expires_in": timedelta(minutes=1), "soft_timeout": 5},
-    **{"hard_timeout": 6, "profile": "x", "profiler_options": {"mode": "cpu"}, "server": "bulk"},
-    **{"unique_for": timedelta(hours=1), "unique_until": "start", "deduplicate": "until_executed"},
-    **{"throttle": timedelta(hours=1), "debounce": 5, "track": True, "keep_result": 60, "keep_arguments": True},
-    **{"extra": {"color": "red"}},
+    "queue": "low",
+    "retry": 3,
+    "retry_for": 60,
+    "retry_queue": "low",
+    "dead": False,
+    "backtrace": 5,
+    "tags": ["a"],
+    "log_level": "warning",
+    "expires_in": timedelta(minutes=1),
+    "soft_timeout": 5,
+    "hard_timeout": 6,
+    "profile": "x",
+    "profiler_options": {"mode": "cpu"},
+    "server": "bulk",
+    "unique_for": timedelta(hours=1),
+    "unique_until": "start",
+    "deduplicate": "until_executed",
+    "throttle": timedelta(hours=1),
+    "debounce": 5,
+    "track": True,
+    "keep_result": 60,
+    "keep_arguments": True,
+    "extra": {"color": "red"},
 }
 NOT_FOR_TICKS = {"after_commit": True, "outbox": True, "wait_replicas": 1}
 
