@@ -67,6 +67,7 @@ from offsider.cli.signals import SignalQueue
 from offsider.cli.supervisor.fork import Forker
 from offsider.config.config import Config
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background process ignores it
 hooks = []
 os.register_at_fork(after_in_child=lambda: hooks and os.kill(os.getpid(), signal.{name}))
 signals = SignalQueue()
