@@ -187,9 +187,11 @@ class Block(Collector):
             )
         for push in templates(pushes.pushes):
             push.server = push.server or pushes.installation.server
-            check_member(cast("Mapping[str, Any]", push.payload))
             check_server(self.batch.here, self.batch.bid, push.payload["class"], push.server)
-            cast("dict[str, Any]", push.payload)[BID] = self.batch.bid
+            payload = cast("dict[str, Any]", push.payload)
+            payload[BID] = self.batch.bid
+            if payload.get("retry") is False:  # its failed run would be deleted, and nothing could continue the batch
+                payload["retry"] = 0
         with self._lock:
             self._pushes.append(pushes)
             self._count += len(pushes.pushes)
@@ -283,12 +285,9 @@ class Block(Collector):
 
 
 def check_member(payload: Mapping[str, Any]) -> None:
-    """Raise InvalidOptions for a job without retries."""
+    """Raise InvalidOptions for a job whose failed run would be deleted: middleware changed it, or it has a stored bid."""
     if payload.get("retry") is False:
-        raise InvalidOptions(
-            f"{payload['class']}: a job of a batch needs retries, because a failed run without them is lost silently: "
-            "set retry, or push it outside of the batch"
-        )
+        raise InvalidOptions(f"{payload['class']}: a job of a batch cannot have retry=False; use retry=0")
 
 
 def check_server(here: Installation, bid: str, name: str, server: str) -> None:

@@ -190,11 +190,25 @@ def test_a_member_waits_for_replicas(make, client, replicas):
     assert batch.status().open_blocks == 1
 
 
-def test_a_member_without_retries_is_refused(make, client, config):
-    with make(), pytest.raises(InvalidOptions, match="X: a job of a batch needs retries"):
-        client.push({**X, "retry": False})
-    with pytest.raises(InvalidOptions, match="X: a job of a batch needs retries"):
+def test_a_member_without_retries_goes_to_the_dead_set(make, client, config):
+    config.jobs["retry"] = False
+    with make():
+        client.push(X)
+        client.push_bulk({**X, "retry": False, "args": [[1], [2]]})
+    assert [job.payload["retry"] for job in Queue("default", config)] == [0, 0, 0]
+
+
+def test_a_member_that_cannot_be_changed_names_retry_0(make, client, config):
+    with pytest.raises(InvalidOptions, match="X: a job of a batch cannot have retry=False; use retry=0"):
         client.push({**X, "retry": False, "bid": "abc"})
+
+    def without_retries(push, call_next):
+        push.payload["retry"] = False
+        return call_next(push)
+
+    config.client_middleware.add(without_retries)
+    with pytest.raises(InvalidOptions, match="use retry=0"), make():
+        client.push(X)
     assert stored(config) == []
 
 
