@@ -26,6 +26,7 @@ from offsider.ext.limiters.limiter import (
     Settings,
     UnlimitedLimiter,
     default_backoff,
+    sidekiq_backoff,
 )
 from offsider.ext.limiters.limiter_set import LimiterSet, LimiterState
 from offsider.ext.limiters.use import Use
@@ -48,6 +49,7 @@ __all__ = [
     "RateLimiter",
     "UnlimitedLimiter",
     "Use",
+    "sidekiq_backoff",
 ]
 
 
@@ -70,7 +72,8 @@ class Limiters:
             workers of other servers.
         reschedule: how often a job over a limit is rescheduled; after that the error is a failure. 0: at once.
         backoff: called with the limiter, the job and the error; returns the seconds until the job runs again.
-            Default: Sidekiq Enterprise's, about five minutes more each time.
+            Default: when the limiter is free, and a random time that grows with each reschedule. `sidekiq_backoff` is
+            Sidekiq Enterprise's: about five minutes more each time.
         errors: more exceptions that reschedule a job, such as an API client's error for the status 429. For these,
             the limiter passed to ``backoff`` is None.
         ttl: limiters are deleted when they were unused for this time, in seconds; at least a day. Default: 90 days.

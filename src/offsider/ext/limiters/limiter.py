@@ -47,7 +47,21 @@ _MOST_REGISTERED = 10_000
 _LONGEST_PAUSE_SECONDS = 0.025
 
 
-def default_backoff(_limiter: Limiter | None, job: JobContext, _error: Exception) -> float:
+def default_backoff(limiter: Limiter | None, job: JobContext, error: Exception) -> float:
+    """Return the time until the limiter is free, and a random part of a time that doubles with each reschedule.
+
+    That time is 2 seconds at first, and at most ten minutes more each time: 12 hours in total for 20 reschedules. For
+    an error without a limiter it is Sidekiq's delay.
+    """
+    if not isinstance(error, OverLimit):
+        return sidekiq_backoff(limiter, job, error)
+    count = job.payload.get("overrated", 1)
+    # A slot becomes free at any time before its lock timeout.
+    known = 0.0 if limiter is not None and limiter.kind == "concurrent" else error.retry_in_seconds
+    return known + random.uniform(0.0, min(2.0 ** min(count, 30), 600.0 * count))  # not for security
+
+
+def sidekiq_backoff(_limiter: Limiter | None, job: JobContext, _error: Exception) -> float:
     """Return Sidekiq Enterprise's delay: about five minutes more each time, 18 hours in total for 20 reschedules."""
     return 300.0 * job.payload.get("overrated", 1) + random.randrange(300) + 1  # not for security
 

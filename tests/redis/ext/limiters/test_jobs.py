@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from time import sleep
+
 import pytest
 
-from offsider import Config, job
+from offsider import Client, Config, job
 from offsider.config.installation import Installation
 from offsider.core.payload import decode
 from offsider.ext.limiters import Limiter, Limiters, LimiterSet
@@ -49,3 +51,29 @@ def test_a_job_over_the_limit_runs_later_and_has_not_failed(config, client, raw_
     assert not raw_redis.exists("dead")
     assert Stats.read(config).failed == 0
     assert LimiterSet(config).find("bucket", "api").overages == 2
+
+
+@pytest.mark.parametrize("kind", ["window", "bucket", "leaky", "concurrent"])
+def test_jobs_over_a_limit_of_five_per_second_run_within_seconds(redis_url, raw_redis, declared, kind):
+    config = Config()
+    config.redis.url = redis_url
+    config.use(Limiters())
+    if kind == "concurrent":
+        limiter = Limiter.concurrent("api", 1, wait_timeout=0, lock_timeout=3600, config=config)
+    else:
+        limiter = getattr(Limiter, kind)("api", 5, "second", wait_timeout=0, config=config)
+    ran = []
+
+    @job(name="Call", retry=0)
+    def call(number: int) -> None:
+        with limiter.within_limit():
+            sleep(0.01)
+            ran.append(number)
+
+    client = Client(config)
+    for number in range(12):
+        client.push({"class": "Call", "args": [number]})
+    with RunningWorker(config):
+        wait_for(lambda: len(ran) == 12, 60)
+    assert sorted(ran) == [*range(12)]
+    assert not raw_redis.exists("dead")

@@ -8,7 +8,7 @@ from offsider import Config, job, testing
 from offsider.core.errors import ConfigurationError, OverLimit
 from offsider.core.outcome import Failed, Rescheduled
 from offsider.core.payload import decode, encode
-from offsider.ext.limiters import Limiter, Limiters
+from offsider.ext.limiters import Limiter, Limiters, sidekiq_backoff
 from offsider.jobs import registry
 from offsider.worker.unit_of_work import UnitOfWork
 from tests.unit.worker.executors import make_executor
@@ -42,13 +42,33 @@ def over(**options):
     return OverLimit(Limiter.bucket("api", 5, "day", **options), retry_in_seconds=7)
 
 
-@pytest.mark.parametrize("overrated, least", [(None, 301), (1, 601), (19, 6001), (-3, 301), ("x", 301)])
-def test_a_job_over_a_limit_is_rescheduled_later_each_time(overrated, least):
+@pytest.mark.parametrize(
+    "overrated, spread", [(None, 2), (1, 4), (2, 8), (11, 4096), (12, 7800), (19, 12_000), (-3, 2), ("x", 2)]
+)
+def test_a_job_over_a_limit_waits_until_the_limit_is_free_and_longer_each_time(overrated, spread):
     found = outcome(over(), overrated)
     assert isinstance(found, Rescheduled)
-    assert least <= found.delay_seconds < least + 300
+    delays = [outcome(over(), overrated).delay_seconds for _ in range(40)]
+    assert 7 <= min(delays) <= 7 + spread / 3
+    assert 7 + spread / 3 < max(delays) <= 7 + spread
     assert (found.counted, found.counter) == (True, "overrated")
     assert found.reason == "bucket limiter 'api' is at its limit; try again in 7 s"
+
+
+def test_a_count_that_no_job_reaches_is_no_error():
+    assert outcome(over(reschedule=10**9), 10**6).delay_seconds <= 7 + 600 * (10**6 + 1)
+
+
+def test_slots_become_free_before_their_lock_timeout():
+    error = OverLimit(Limiter.concurrent("erp", 1, lock_timeout=3600), retry_in_seconds=3500)
+    assert outcome(error).delay_seconds <= 2
+
+
+@pytest.mark.parametrize("overrated, least", [(None, 301), (1, 601), (19, 6001), (-3, 301), ("x", 301)])
+def test_the_delay_of_sidekiq_is_an_option(overrated, least):
+    assert least <= outcome(over(), overrated, backoff=sidekiq_backoff).delay_seconds < least + 300
+    without_limiter = outcome(TooManyRequests("429"), overrated, errors=(TooManyRequests,))
+    assert least <= without_limiter.delay_seconds < least + 300
 
 
 @pytest.mark.parametrize(
