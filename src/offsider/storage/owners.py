@@ -110,7 +110,7 @@ def hold_lease(redis: Redis, holder: str, life_ms: int) -> bool:
 
 def look(redis: Redis, identities: Sequence[str], life_ms: int) -> list[str]:
     """Check each owner once, and return those that may be declared dead."""
-    keys = [redis.keys.suspects]
+    keys = [redis.keys.suspects, redis.keys.owners]
     for identity in identities:
         keys += (redis.keys.alive(identity), redis.keys.fenced(identity))
     return [identity.decode() for identity in redis.run(LOOK, keys, [life_ms, *identities])]

@@ -229,6 +229,14 @@ def test_the_only_owner_counts_the_owners_and_sweeps_less_often(sweeper, raw_red
     assert sweeper.tick() == pytest.approx(LIFE / 12)
 
 
+def test_the_only_owner_removes_notes_of_owners_that_have_left_once_an_hour(sweeper, corpse, raw_redis, monkeypatch):
+    corpse.was_looked_at()
+    raw_redis.hdel("offsider:owners", DEAD)
+    monkeypatch.setattr(sweeper_module.time, "monotonic", lambda: 1e9)
+    sweeper.tick()
+    assert not raw_redis.exists("offsider:suspects")
+
+
 def test_the_only_owner_looks_for_reclaimed_jobs_that_the_application_wants_to_know(sweeper, reclaimed):
     assert sweeper.tick() == pytest.approx(LIFE / 12)
 

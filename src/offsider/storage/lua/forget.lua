@@ -18,6 +18,7 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if ARGV[2] ~= '0' then
+  if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end  -- it has left: a note would stay
   local since = redis.call('HGET', KEYS[2], note)
   if not since then
     redis.call('HSET', KEYS[2], note, string.format('%.0f', now))

@@ -3,19 +3,26 @@
 -- An owner is dead only after at least three checks without a liveness key. They must span a third of the key's
 -- expiry, by the server's clock, without a gap of more than a quarter of it (after a gap, counting starts again).
 -- A fenced owner was declared dead before, and needs no checks.
+-- Notes of owners that have left are removed: an owner may leave while it is being checked or forgotten.
 -- KEYS[1] suspects
--- KEYS[2...] alive key, fenced mark; of each owner
+-- KEYS[2] registry of owners
+-- KEYS[3...] alive key, fenced mark; of each owner
 -- ARGV[1] expiry of the alive key in milliseconds
 -- ARGV[2...] identity of each owner
 -- returns {identity, …} of dead owners
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local life, dead = tonumber(ARGV[1]), {}
+for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+  if redis.call('HEXISTS', KEYS[2], (string.gsub(field, ' %a+$', ''))) == 0 then redis.call('HDEL', KEYS[1], field) end
+end
 for i = 2, #ARGV do
   local identity = ARGV[i]
-  if redis.call('EXISTS', KEYS[2 * i - 1]) == 1 then
+  if redis.call('HEXISTS', KEYS[2], identity) == 0 then
+    -- it has left
+  elseif redis.call('EXISTS', KEYS[2 * i]) == 1 then
     dead[#dead + 1] = identity
-  elseif redis.call('EXISTS', KEYS[2 * i - 2]) == 1 then
+  elseif redis.call('EXISTS', KEYS[2 * i - 1]) == 1 then
     redis.call('HDEL', KEYS[1], identity, identity .. ' empty')
   else
     local first, last, looks = now, now, 1

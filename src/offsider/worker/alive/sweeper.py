@@ -87,8 +87,6 @@ class Sweeper(LoopService):
         if time.monotonic() >= self._scan_at:
             self._scan()
         others = [lists for lists in owners.registered(self._redis) if lists.identity != self._ownership.identity]
-        if not others:
-            return
         dead = set(owners.look(self._redis, [lists.identity for lists in others], int(self._life_seconds * 1000)))
         self._mind_trouble()
         if time.monotonic() < self._hold_until:
