@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -65,15 +65,26 @@ class Expected:
     tz: str
 
 
-def own_iteration(expression: str, zone: ZoneInfo, start: float, end: float) -> list[int]:
-    """The ticks after ``start``, up to ``end``, as the library of cron iterates over them."""
+def ticks_by_minutes(expression: str, zone: tzinfo, start: float, end: float) -> list[int]:
+    """The ticks after ``start``, up to ``end``, found by looking at the clock of the zone in each minute.
+
+    An entry with a fixed minute and hour is due when the clock reaches its time or jumps over it for the first time;
+    another one whenever the clock shows it.
+    """
+    fixed = not any(field.startswith("*") for field in expression.split()[:2])
     ticks: list[int] = []
-    for tick in CronSim(expression, datetime.fromtimestamp(int(start), zone)):
-        at = int(tick.timestamp())
-        if at > end:
-            break
-        if at > start:
+    at = int(start) - 2 * DAY
+    latest = datetime.fromtimestamp(at, zone).replace(tzinfo=None)
+    while at <= end:
+        wall = datetime.fromtimestamp(at, zone).replace(tzinfo=None)
+        if wall.second:
+            at += 60 - wall.second
+            continue
+        since = latest if fixed else wall - timedelta(seconds=1)
+        if at > start and since < wall and next(CronSim(expression, since)) <= wall:
             ticks.append(at)
+        latest = max(latest, wall)
+        at += 60
     return ticks
 
 

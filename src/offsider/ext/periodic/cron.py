@@ -2,7 +2,8 @@
 
 Daylight saving follows Debian's cron. An entry with a fixed minute and hour runs exactly once a day: at the end of the
 gap if its time does not exist, and at the first occurrence if its time exists twice. An entry with ``*`` as minute or
-hour follows elapsed time: it runs through the gap, and in both occurrences of the repeated hour.
+hour runs whenever the clock shows its time: not in the gap, and in both occurrences of the repeated time. Clocks may
+change by any amount, at any time of the day.
 
 The ticks of an interval are the multiples of its seconds since the epoch, so all processes agree on them without a
 stored start, and a restart does not move them.
@@ -13,6 +14,7 @@ The next tick does not depend on where the search starts.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import count
@@ -38,6 +40,8 @@ ALIASES = {
 MISSING = 'periodic jobs need another package: pip install "offsider[periodic]"'
 #: Start of the search for a first tick; any moment would do.
 _PROBE = datetime(2024, 1, 1, tzinfo=UTC)
+#: Clocks change at most once in this time.
+_DAY_SECONDS = 24 * 60 * 60
 _EVERY = re.compile(r"@every ([1-9][0-9]{0,8})s")
 
 
@@ -79,12 +83,47 @@ class Cron:
         last = int(moment // 1)
         if self.interval_seconds:
             yield from count(last - last % self.interval_seconds + self.interval_seconds, self.interval_seconds)
+        if any(field.startswith("*") for field in self._fields.split()[:2]):
+            yield from self._ticks_by_the_clock(last)
+            return
         for tick in _simulation(self._fields, datetime.fromtimestamp(last, UTC).astimezone(self._zone)):
             # The library searches by wall-clock time, so it may return earlier ticks in a repeated hour.
             at = int(tick.timestamp())
             if at > last:
                 last = at
                 yield at
+
+    def _ticks_by_the_clock(self, last: int) -> Iterator[int]:
+        """Yield the moments after ``last`` at which the clock shows a time of the expression.
+
+        The library assumes that clocks change by whole hours, and not at midnight. So it searches only between changes,
+        where the clock of the zone is that of UTC with an offset.
+        """
+        while True:
+            first = last + 1
+            offset = self._offset(first)
+            for wall in _simulation(self._fields, datetime.fromtimestamp(last + offset, UTC)):
+                at = int(wall.timestamp()) - offset
+                change = self._change(first, at)
+                if change:
+                    last = change - 1
+                    break
+                yield at
+                last = first = at
+            else:
+                return
+
+    def _offset(self, moment: int) -> int:
+        return int((datetime.fromtimestamp(moment, self._zone).utcoffset() or timedelta()).total_seconds())
+
+    def _change(self, first: int, until: int) -> int:
+        """Return the first moment at which the offset differs from that of ``first``; 0 if there is none."""
+        offset = self._offset(first)
+        for start in range(first, until, _DAY_SECONDS):
+            end = min(start + _DAY_SECONDS, until)
+            if self._offset(end) != offset:
+                return start + bisect_left(range(start, end), True, key=lambda at: self._offset(at) != offset)
+        return 0
 
     def ticks_within(self, after: float, until: float) -> Iterator[int]:
         """Yield the ticks after ``after``, up to and including ``until``."""

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from tests.waiting import wait_for
-from tests.zones import Zones, changes, own_iteration
+from tests.zones import Zones, changes, ticks_by_minutes
 
 APP = """
 import json, os, signal
@@ -68,7 +68,7 @@ def pushed(stored) -> Counter:
 def wanted(jobs, zones, start: float, end: float) -> Counter:
     found = Counter()
     for job in jobs:
-        found.update((job.name, tick) for tick in own_iteration(job.cron, zones.zone(job.tz), start, end))
+        found.update((job.name, tick) for tick in ticks_by_minutes(job.cron, zones.zone(job.tz), start, end))
     return found
 
 

@@ -9,17 +9,18 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
-from cronsim import CronSim
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from offsider import job
 from offsider.core.errors import RedisRefused, RedisUnavailable
 from offsider.ext.periodic import service as module
+from offsider.ext.periodic.cron import ALIASES
 from offsider.ext.periodic.entry import Entry, make
 from offsider.ext.periodic.store import Claimed, Line, PeriodicStore
 from offsider.ext.unique import Unique
 from tests.faults import FaultProxy
 from tests.waiting import wait_for
+from tests.zones import ticks_by_minutes
 
 NOON = int(datetime(2026, 3, 1, 12, 0, tzinfo=UTC).timestamp())
 
@@ -30,17 +31,6 @@ def at(*moment: int, tz: str = "UTC") -> int:
 
 def entry(cron: str = "* * * * *", **more) -> Entry:
     return make(more.pop("name", "tick"), cron, more.pop("job", "Tick"), **more)
-
-
-def own_iteration(expression: str, tz: str, start: int, end: int) -> list[int]:
-    """What cronsim itself makes of it."""
-    ticks = []
-    for tick in CronSim(expression, datetime.fromtimestamp(start, ZoneInfo(tz))):
-        moment = int(tick.timestamp())
-        if moment > end:
-            return ticks
-        ticks.append(moment)
-    return ticks
 
 
 # ------------------------------------------------------------------------------------------ once
@@ -103,7 +93,7 @@ def test_two_processes_with_clocks_five_minutes_apart_fire_every_tick_once(clock
             pool.call("DEL", *(f"{pool.keys.prefix}offsider:periodic:turn:{each.name}" for each in entries))
             one.settle()
     end = clock.now
-    wanted = sorted(tick for each in entries for tick in own_iteration(each.ticks._fields, tz, start, end))
+    wanted = sorted(tick for each in entries for tick in ticks_by_minutes(ALIASES.get(each.cron, each.cron), ZoneInfo(tz), start, end))
     assert sorted(pushed()) == wanted
 
 
@@ -117,7 +107,7 @@ FIELD = {
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_any_steps_of_time_give_the_ticks_of_cronsims_own_iteration(clock, process, pushed, raw_redis, data):
+def test_any_steps_of_time_give_the_ticks_of_the_clock(clock, process, pushed, raw_redis, data):
     raw_redis.flushall()
     expression = f"{data.draw(FIELD['minute'])} {data.draw(FIELD['hour'])} * * *"
     tz, start = data.draw(st.sampled_from(ZONES)), data.draw(st.sampled_from(CHANGES))
@@ -131,7 +121,7 @@ def test_any_steps_of_time_give_the_ticks_of_cronsims_own_iteration(clock, proce
         clock.set(now)
         processes[data.draw(st.integers(0, 1))].settle()
     processes[0].settle()
-    assert pushed() == own_iteration(expression, tz, start, now)
+    assert pushed() == ticks_by_minutes(expression, ZoneInfo(tz), start, now)
 
 
 def test_many_processes_at_once_push_one_job(clock, process, pushed):

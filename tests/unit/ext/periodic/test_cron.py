@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from zoneinfo import ZoneInfo
 
 import pytest
 from cronsim import CronSim
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from offsider.core.errors import ConfigurationError
 from offsider.ext.periodic.cron import ALIASES, Cron, zone_of
+from tests.zones import HOUR, ticks_by_minutes
 
 NEW_YORK = "America/New_York"
 
@@ -74,29 +75,72 @@ def test_daily_entries_run_once_and_others_follow_elapsed_time_when_clocks_chang
     assert shown(Cron(expression, NEW_YORK), before, len(expected)) == expected
 
 
-MINUTES = st.sampled_from(["*", "*/7", "0", "30", "15,45", "*/30", "59"])
-HOURS = st.sampled_from(["*", "*/2", "0", "1", "2", "3", "1,2", "0-3"])
-ZONES = ("America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "America/Sao_Paulo", "Asia/Kathmandu", "UTC")
+#: Zones and days on which their clocks change.
+CHANGES = [
+    ("America/New_York", (2026, 3, 8)),
+    ("America/New_York", (2026, 11, 1)),
+    ("Europe/Dublin", (2026, 3, 29)),  # winter time is the one that is "saved"
+    ("Europe/Dublin", (2026, 10, 25)),
+    ("Australia/Lord_Howe", (2026, 4, 5)),  # by half an hour
+    ("Australia/Lord_Howe", (2026, 10, 4)),
+    ("Antarctica/Troll", (2026, 3, 29)),  # by two hours
+    ("Antarctica/Troll", (2026, 10, 25)),
+    ("Asia/Beirut", (2026, 3, 29)),  # the day begins at 01:00
+    ("Asia/Beirut", (2026, 10, 25)),  # the last hour of the day before is repeated
+    ("America/Havana", (2026, 3, 8)),
+    ("America/Sao_Paulo", (2018, 2, 18)),
+    ("Africa/Cairo", (2026, 4, 24)),  # "24:00"
+    ("Africa/Cairo", (2026, 10, 30)),
+    ("America/Nuuk", (2026, 3, 29)),
+    ("Asia/Pyongyang", (2015, 8, 15)),  # by half an hour at midnight
+    ("Asia/Pyongyang", (2018, 5, 5)),
+    ("America/Caracas", (2007, 12, 9)),
+    ("Asia/Kathmandu", (1986, 1, 1)),  # by a quarter of an hour
+    ("Pacific/Apia", (2011, 12, 30)),  # a day that does not exist
+    ("UTC", (2026, 3, 29)),
+]
+MINUTES = st.sampled_from(["*", "*/7", "0", "30", "15,45", "*/30", "*/15", "59"])
+HOURS = st.sampled_from(["*", "*/2", "0", "1", "2", "3", "1,2", "0-3", "23", "22-23"])
+DAYS = st.sampled_from(["* * *", "* * *", "1 * *", "L * *", "* * SUN", "*/2 * *", "25-31 3,10,12 *"])
 
 
+@settings(deadline=None)
 @given(
     minute=MINUTES,
     hour=HOURS,
-    tz=st.sampled_from(ZONES),
-    start=st.integers(at(2026, 1, 1), at(2026, 12, 31)),
+    days=DAYS,
+    change=st.sampled_from(CHANGES),
+    starts=st.lists(st.integers(-20 * HOUR, 20 * HOUR), min_size=2, max_size=2),
 )
-def test_searching_from_each_tick_gives_the_ticks_of_one_iteration(minute, hour, tz, start):
-    expression = f"{minute} {hour} * * *"
+def test_any_start_of_the_search_gives_the_ticks_of_the_clock(minute, hour, days, change, starts):
+    tz, day = change
+    expression = f"{minute} {hour} {days}"
     cron = Cron(expression, tz)
-    local = datetime.fromtimestamp(start, UTC if tz == "UTC" else ZoneInfo(tz))
-    iterated = [int(tick.timestamp()) for tick in islice(CronSim(expression, local), 40)]
-    expected = [tick for tick in iterated if tick > start]
-    one_by_one, moment = [], start
-    for _ in expected:
-        moment = cron.next_after(moment)
-        one_by_one.append(moment)
-    assert one_by_one == expected
-    assert list(islice(cron.ticks_after(start), len(expected))) == expected
+    middle = at(*day, tz=tz)
+    end = middle + 26 * HOUR
+    expected = ticks_by_minutes(expression, ZoneInfo(tz), middle - 26 * HOUR, end)
+    for start in (middle - 26 * HOUR, *(middle + each for each in starts)):
+        rest = [tick for tick in expected if tick > start]
+        assert list(cron.ticks_within(start, end)) == rest
+        one_by_one, moment = [], start
+        while (moment := cron.next_after(moment)) <= end:
+            one_by_one.append(moment)
+        assert one_by_one == rest
+
+
+@pytest.mark.parametrize("tz,day", CHANGES[:-1])
+def test_the_clocks_of_these_zones_change_on_these_days(tz, day):
+    middle = datetime(*day, tzinfo=ZoneInfo(tz))
+    around = {(middle + timedelta(hours=hours)).astimezone(UTC) for hours in (-24, 24)}
+    assert len({each.astimezone(ZoneInfo(tz)).utcoffset() for each in around}) == 2
+
+
+@pytest.mark.parametrize("expression", ["* * 29 2 *", "*/5 0 1 1 *", "* 12 * 7 MON#1"])
+@pytest.mark.parametrize("tz", ["Europe/Berlin", "Australia/Lord_Howe"])
+def test_rare_ticks_are_found_across_changes_of_the_clocks(expression, tz):
+    start = at(2026, 7, 31, tz=tz)
+    first = next(CronSim(expression, datetime(2026, 7, 31)))
+    assert Cron(expression, tz).next_after(start) == int(first.replace(tzinfo=ZoneInfo(tz)).timestamp())
 
 
 def test_ticks_within_end_at_the_bound():
