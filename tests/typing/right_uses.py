@@ -66,6 +66,24 @@ def hard(number: int, /) -> None: ...
 
 
 assert_type(send(1, urgent=True), str)
+
+
+@job
+def hook(**payload: int) -> str:
+    return str(payload)
+
+
+class Hook(Job):
+    def perform(self, /, **payload: int) -> str:
+        return str(payload)
+
+
+links = {"self": 1}
+assert_type(hook(self=1, cls=2), str)
+assert_type(hook.enqueue(self=1, cls=2), JobId[str] | None)
+assert_type(hook.enqueue(**links), JobId[str] | None)
+assert_type(Hook.enqueue(self=1, cls=2), JobId[str] | None)
+Hook.enqueue_many([Hook.call(self=1)])
 assert_type(send.enqueue(1), JobId[str] | None)
 assert_type(send.enqueue(1, "hello", urgent=True), JobId[str] | None)
 assert_type(send.enqueue(user_id=1), JobId[str] | None)

@@ -129,13 +129,13 @@ class Job:
     @overload
     @classmethod
     def enqueue(
-        cls: type[Performs[P, Coroutine[Any, Any, T]]], *args: P.args, **kwargs: P.kwargs
+        cls: type[Performs[P, Coroutine[Any, Any, T]]], /, *args: P.args, **kwargs: P.kwargs
     ) -> JobId[T] | None: ...
     @overload
     @classmethod
-    def enqueue(cls: type[Performs[P, R_co]], *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
+    def enqueue(cls: type[Performs[P, R_co]], /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
     @classmethod
-    def enqueue(cls: type[Performs[P, R_co]], *args: P.args, **kwargs: P.kwargs) -> Any:
+    def enqueue(cls: type[Performs[P, R_co]], /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Store the job to run as soon as a worker is free, and return its jid. See `Enqueuer`."""
         return _enqueuer(cls).enqueue(*args, **kwargs)
 
@@ -177,23 +177,25 @@ class Job:
 
     @overload
     @classmethod
-    def call(cls: type[Performs[P, Coroutine[Any, Any, T]]], *args: P.args, **kwargs: P.kwargs) -> Call[P, T]: ...
+    def call(cls: type[Performs[P, Coroutine[Any, Any, T]]], /, *args: P.args, **kwargs: P.kwargs) -> Call[P, T]: ...
     @overload
     @classmethod
-    def call(cls: type[Performs[P, R_co]], *args: P.args, **kwargs: P.kwargs) -> Call[P, R_co]: ...
+    def call(cls: type[Performs[P, R_co]], /, *args: P.args, **kwargs: P.kwargs) -> Call[P, R_co]: ...
     @classmethod
-    def call(cls: type[Performs[P, R_co]], *args: P.args, **kwargs: P.kwargs) -> Any:
+    def call(cls: type[Performs[P, R_co]], /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Create an element for `enqueue_many`, or a step of a workflow. See `Enqueuer`."""
         return _enqueuer(cls).call(*args, **kwargs)
 
     @overload
     @classmethod
-    def run_inline(cls: type[Performs[P, Coroutine[Any, Any, T]]], *args: P.args, **kwargs: P.kwargs) -> T | None: ...
+    def run_inline(
+        cls: type[Performs[P, Coroutine[Any, Any, T]]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T | None: ...
     @overload
     @classmethod
-    def run_inline(cls: type[Performs[P, R_co]], *args: P.args, **kwargs: P.kwargs) -> R_co | None: ...
+    def run_inline(cls: type[Performs[P, R_co]], /, *args: P.args, **kwargs: P.kwargs) -> R_co | None: ...
     @classmethod
-    def run_inline(cls: type[Performs[P, R_co]], *args: P.args, **kwargs: P.kwargs) -> Any:
+    def run_inline(cls: type[Performs[P, R_co]], /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Run the job immediately, without Redis, through JSON and middleware. See `Enqueuer`."""
         return _enqueuer(cls).run_inline(*args, **kwargs)
 
@@ -202,13 +204,13 @@ class Job:
     @overload
     @classmethod
     async def aenqueue(
-        cls: type[Performs[P, Coroutine[Any, Any, T]]], *args: P.args, **kwargs: P.kwargs
+        cls: type[Performs[P, Coroutine[Any, Any, T]]], /, *args: P.args, **kwargs: P.kwargs
     ) -> JobId[T] | None: ...
     @overload
     @classmethod
-    async def aenqueue(cls: type[Performs[P, R_co]], *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
+    async def aenqueue(cls: type[Performs[P, R_co]], /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
     @classmethod
-    async def aenqueue(cls: type[Performs[P, R_co]], *args: P.args, **kwargs: P.kwargs) -> Any:
+    async def aenqueue(cls: type[Performs[P, R_co]], /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """As `enqueue`, without blocking the event loop."""
         return await _enqueuer(cls).aenqueue(*args, **kwargs)
 

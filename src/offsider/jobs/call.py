@@ -69,7 +69,7 @@ class BulkOptions(TypedDict, total=False):
 class Performs(Protocol[P, R_co]):
     """A class with ``perform``, whose signature types ``enqueue`` and the other methods."""
 
-    def perform(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+    def perform(self, /, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 
 
 class BulkPush(Protocol[P, F_co, G_co, R_co]):

@@ -146,10 +146,10 @@ class Enqueuer(Generic[P, R_co]):
     # Now, later, many
 
     @overload
-    def enqueue(self: Enqueuer[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> JobId[T] | None: ...
+    def enqueue(self: Enqueuer[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs) -> JobId[T] | None: ...
     @overload
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Store the job to run as soon as a worker is free, and return its jid."""
         return self._push(self._now_item(args, kwargs))
 
@@ -199,10 +199,10 @@ class Enqueuer(Generic[P, R_co]):
         return client.push_bulk(item, spread_interval=spread_interval, batch_size=batch_size)
 
     @overload
-    def call(self: Enqueuer[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> Call[P, T]: ...
+    def call(self: Enqueuer[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs) -> Call[P, T]: ...
     @overload
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[P, R_co]: ...
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[P, R_co]: ...
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Create an element for `enqueue_many`, or a step of a workflow.
 
         Raises InvalidArguments if the arguments do not match.
@@ -218,10 +218,10 @@ class Enqueuer(Generic[P, R_co]):
         return self._checked(client, self._now_item(args, kwargs))
 
     @overload
-    def run_inline(self: Enqueuer[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T | None: ...
+    def run_inline(self: Enqueuer[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs) -> T | None: ...
     @overload
-    def run_inline(self, *args: P.args, **kwargs: P.kwargs) -> R_co | None: ...
-    def run_inline(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def run_inline(self, /, *args: P.args, **kwargs: P.kwargs) -> R_co | None: ...
+    def run_inline(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Run the job immediately, without Redis, and return its result.
 
         Arguments are converted to JSON and back. Client and server middleware run as in a worker, and an ``async def``
@@ -239,11 +239,11 @@ class Enqueuer(Generic[P, R_co]):
 
     @overload
     async def aenqueue(
-        self: Enqueuer[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+        self: Enqueuer[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
     ) -> JobId[T] | None: ...
     @overload
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """As `enqueue`, without blocking the event loop."""
         return await self._apush(self._now_item(args, kwargs))
 

@@ -25,7 +25,7 @@ class JobFunction(Enqueuer[P, R_co], Generic[P, R_co]):
         self._function = function
         functools.update_wrapper(self, function)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function directly."""
         return self._function(*args, **kwargs)
 

@@ -45,8 +45,10 @@ class JobSignature:
     def __init__(self, name: str, function: Callable[..., Any], *, is_method: bool) -> None:
         signature = inspect.signature(function)
         parameters = list(signature.parameters.values())
-        if is_method:
-            parameters = parameters[1:]
+        own = parameters[:1] if is_method else []
+        parameters = parameters[len(own) :]
+        #: The name of ``self``, which no keyword argument may have, unless it is declared as positional-only.
+        self._own = next((each.name for each in own if each.kind is each.POSITIONAL_OR_KEYWORD), None)
         self.parameters = parameters
         self._signature = signature.replace(parameters=parameters)
         self._name = name
@@ -96,7 +98,7 @@ class JobSignature:
         if not kwargs and self._fewest <= len(args) <= self._most:
             return list(args), {}
         try:
-            bound = self._signature.bind(*args, **kwargs)
+            bound = self._bound(args, kwargs)
         except TypeError as error:
             raise InvalidArguments(f"{self._name}: {error}; the job is {self}") from None
         return self._stored(bound)
@@ -109,7 +111,7 @@ class JobSignature:
         if not kwargs and self._fewest <= len(args) <= self._most:
             return
         try:
-            self._signature.bind(*args, **kwargs)
+            self._bound(args, kwargs)
         except TypeError as error:
             # Unknown names come from the payload, and may contain sensitive data.
             known = "".join(f", {name}" for name in kwargs if name in self._signature.parameters)
@@ -126,6 +128,12 @@ class JobSignature:
         if position < len(self._positions):
             return self._positions[position]
         return f"{self._rest or 'args'}[{position - len(self._positions)}]"
+
+    def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+        bound = self._signature.bind(*args, **kwargs)
+        if self._own in kwargs:
+            raise TypeError(f"{self._own!r} is the object itself; declare perform({self._own}, /, ...) to accept it")
+        return bound
 
     def _stored(self, bound: inspect.BoundArguments) -> tuple[list[Any], dict[str, Any]]:
         named = bound.arguments

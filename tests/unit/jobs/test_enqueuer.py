@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from offsider import AsyncClient, Client
+from offsider import AsyncClient, Client, Job, job
 from offsider.config.config import Config
 from offsider.core.errors import InvalidArguments, InvalidOptions
 
@@ -19,6 +19,52 @@ def test_an_enqueued_job_is_stored_with_its_arguments_by_position(declare, store
 def test_a_job_without_keyword_only_arguments_has_no_kwargs(declare, stored):
     declare().enqueue(1)
     assert "kwargs" not in stored[0].payload
+
+
+#: Names of parameters in our own code, and `self`, which links in JSON have (HAL).
+TAKEN = dict.fromkeys(["self", "cls", "args", "kwargs", "name", "queue", "jid", "job", "delay", "when", "at"], 1)
+
+
+def hook(**payload: object) -> dict[str, object]:
+    return payload
+
+
+class Hook:
+    def perform(self, /, **payload: object) -> dict[str, object]:
+        return payload
+
+
+@pytest.fixture(
+    params=[lambda: job(name="hook")(hook), lambda: type("Hook", (Hook, Job), {})], ids=["function", "class"]
+)
+def takes_any(request):
+    return request.param()
+
+
+def test_keyword_arguments_may_have_any_name(takes_any, stored):
+    takes_any.enqueue(**TAKEN)
+    takes_any.enqueue_in(60, **TAKEN)
+    takes_any.enqueue_at(4_102_444_800, **TAKEN)
+    takes_any.using(queue="low").enqueue(**TAKEN)
+    takes_any.enqueue_many([takes_any.call(**TAKEN)])
+    asyncio.run(takes_any.aenqueue(**TAKEN))
+    asyncio.run(takes_any.aenqueue_in(60, **TAKEN))
+    asyncio.run(takes_any.aenqueue_at(4_102_444_800, **TAKEN))
+    assert [prepared.payload["kwargs"] for prepared in stored] == [TAKEN] * 8
+    assert takes_any.run_inline(**TAKEN) == TAKEN
+
+
+def test_a_direct_call_takes_keyword_arguments_of_any_name():
+    assert job(name="hook")(hook)(**TAKEN) == TAKEN
+
+
+def test_an_argument_that_perform_takes_for_its_object_is_refused(stored):
+    class Links(Job):
+        def perform(self, **payload: object) -> None: ...
+
+    with pytest.raises(InvalidArguments, match=r"Links: 'self' .* declare perform\(self, /, \.\.\.\)"):
+        Links.enqueue(**TAKEN)
+    assert stored == []
 
 
 def test_using_does_not_change_the_job(declare, stored):

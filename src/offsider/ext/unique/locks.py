@@ -83,7 +83,7 @@ class Locks:
         held = store.read(self._redis, [name])[0]
         return None if held is None else self._lock(held)
 
-    def of(self, job: object, *args: Any, **kwargs: Any) -> Lock | None:
+    def of(self, job: object, /, *args: Any, **kwargs: Any) -> Lock | None:
         """Return the lock that a push of this job to its usual queue needs; None if it is free.
 
         Args:
@@ -107,7 +107,7 @@ class Locks:
         there = self if not push.server else Locks(self._here.for_server(push.server))
         return there.find(guard.lock_name(cast("dict[str, Any]", push.payload)))
 
-    def locked(self, job: object, *args: Any, **kwargs: Any) -> bool:
+    def locked(self, job: object, /, *args: Any, **kwargs: Any) -> bool:
         """Whether a push of this job would be dropped now. Raises the errors of `of`."""
         return self.of(job, *args, **kwargs) is not None
 
