@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeAlias, TypeVar
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from offsider.config.environment import environment_name
 
@@ -20,6 +20,8 @@ T = TypeVar("T")
 _lock = threading.Lock()
 #: Pushes that wait for a commit, each with its ``jids``. A rollback releases them.
 waiting: WeakSet[Any] = WeakSet()
+#: The databases whose commits they wait for, by callback, if ``config.after_commit`` names them.
+databases: WeakKeyDictionary[Callable[[], None], list[str]] = WeakKeyDictionary()
 _stack: tuple[Sink | None, ...] = ()
 
 

@@ -5,10 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django.db import connections, transaction
 from django.utils.asyncio import async_unsafe
+
+from offsider.config import test_mode
 
 
 @async_unsafe("In async code, use `await job.aenqueue(...)`: a push may have to wait for the transaction of a thread.")
@@ -30,21 +33,21 @@ def after_commit(callback: Callable[[], None]) -> None:
             )
     if not pending:
         default = transaction.get_connection()
-        if default.in_atomic_block:  # of a TestCase: `captureOnCommitCallbacks` gets it
-            default.on_commit(callback)
-        else:  # `on_commit` would connect to the database first
+        if not default.in_atomic_block:  # `on_commit` would connect to the database first
             callback()
-        return
-    left = len(pending)
+            return
+        pending = [default]  # of a TestCase: `captureOnCommitCallbacks` gets it
+    left = [connection.alias for connection in pending]
+    if test_mode.current() is not None:
+        test_mode.databases[callback] = left
 
-    def one_committed() -> None:
-        nonlocal left
-        left -= 1
+    def committed(alias: str) -> None:
+        left.remove(alias)
         if not left:
             callback()
 
     for connection in pending:
-        connection.on_commit(one_committed)
+        connection.on_commit(partial(committed, connection.alias))
 
 
 def is_open(connection: Any) -> bool:

@@ -225,11 +225,16 @@ def waiting(name: str | None = None) -> list[str]:
     if not number:
         return []
     verb = "waits" if number == 1 else "wait"
-    advice = (
-        "In a TestCase of Django, which never commits, use `with self.captureOnCommitCallbacks(execute=True):`. "
-        "It captures nothing in an `async def` test: make that a plain test, and call async code with `async_to_sync`"
-    )
-    return [f"{counted(number, 'push')} {verb} for the commit of a transaction. {advice}."]
+    databases = sorted({database for left in list(test_mode.databases.values()) for database in left})
+    if not databases:  # of another framework
+        return [f"{counted(number, 'push')} {verb} for the commit of a transaction: commit it before this assertion."]
+    using = ("" if database == "default" else f'using="{database}", ' for database in databases)
+    blocks = ", ".join(f"self.captureOnCommitCallbacks({each}execute=True)" for each in using)
+    return [
+        f"{counted(number, 'push')} {verb} for the commit of a transaction of database {' and '.join(databases)}. "
+        f"A TestCase of Django never commits: push inside of `with {blocks}:`, and assert after that block. "
+        "It captures nothing in an `async def` test: make that a plain test, and call async code with `async_to_sync`."
+    ]
 
 
 def _names(pushes: Pushes) -> set[str]:

@@ -89,6 +89,7 @@ FILES = {
     """,
     "shop/tests.py": r"""
         import asyncio
+        from contextlib import ExitStack
         from django.contrib.auth.models import Permission, User
         from django.db import connections, transaction
         from django.test import SimpleTestCase, TestCase, TransactionTestCase
@@ -141,6 +142,31 @@ FILES = {
                     confirm.enqueue(7)
                     with self.assertRaisesRegex(AssertionError, "1 push waits .*captureOnCommitCallbacks"):
                         testing.assert_enqueued(confirm, 7)
+
+            def test_the_failure_names_the_databases_that_have_not_committed(self):
+                with testing.fake():
+                    for databases, using, expected in (
+                        (["other"], "default", 'database other. .*Callbacks(using="other", execute=True):`'),
+                        (["default", "other"], "default", 'database other. .*Callbacks(using="other", execute=True):`'),
+                        (["default", "other"], "other", "database default. .*Callbacks(execute=True):`"),
+                    ):
+                        with ExitStack() as stack:
+                            stack.enter_context(self.captureOnCommitCallbacks(using=using, execute=True))
+                            for database in databases:
+                                stack.enter_context(transaction.atomic(database))
+                            confirm.enqueue(7)
+                        expected = expected.replace("(", r"\(").replace(")", r"\)")
+                        with self.assertRaisesRegex(AssertionError, expected):
+                            testing.assert_enqueued(confirm, 7)
+                        for database in databases:
+                            connections[database].run_on_commit.clear()
+
+            def test_a_failure_inside_of_the_helper_says_to_assert_after_it(self):
+                with testing.fake(), self.captureOnCommitCallbacks(execute=True):
+                    confirm.enqueue(7)
+                    with self.assertRaisesRegex(AssertionError, "assert after that block"):
+                        testing.assert_enqueued(confirm, 7)
+                    connections["default"].run_on_commit.clear()
 
             def test_a_waiting_push_is_not_taken_for_no_push(self):
                 with testing.fake() as pushed:
