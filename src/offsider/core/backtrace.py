@@ -7,6 +7,8 @@ import json
 import zlib
 from typing import cast
 
+from offsider.core.compression import MAX_VALUES_BYTES, values_bytes
+
 # Above the size of any real backtrace; a crafted one must not exhaust the memory of its reader.
 MAX_INFLATED_BYTES = 16 * 1024 * 1024
 _MIME_LINE_BYTES = 45  # Ruby's pack("m") breaks its lines after 60 characters
@@ -31,6 +33,8 @@ def inflate(text: str) -> list[str]:
     try:
         unpacker = zlib.decompressobj()
         unpacked = unpacker.decompress(base64.b64decode(text), MAX_INFLATED_BYTES)
+        if values_bytes(unpacked) > MAX_VALUES_BYTES:
+            raise ValueError("more values than any backtrace has")
         lines = cast("list[object]", json.loads(unpacked.decode("utf-8")))
         return [str(line) for line in lines]
     except (zlib.error, RecursionError, TypeError) as error:

@@ -8,6 +8,7 @@ keys are unchanged, so code that moves, retries or lists jobs need not handle co
 from __future__ import annotations
 
 import base64
+import re
 import zlib
 from collections.abc import Mapping
 from typing import Any, cast
@@ -21,6 +22,12 @@ COMPRESSED = "compressed"
 ORIGINAL_BYTES = "original_job_size_bytes"
 #: Maximum size that is compressed or expanded: a few compressed kilobytes could exhaust the memory of a reader.
 MAX_EXPANDED_BYTES = 10_000_000
+#: Maximum memory of the values in a compressed text: a byte of JSON can take thirty bytes as objects.
+MAX_VALUES_BYTES = 100_000_000
+#: What a value of JSON takes in CPython, by the character before it: a small dict, a list, another value.
+_VALUE_BYTES = {b"{": 240, b"[": 100, b",": 60}
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_SHORT = 8
 #: Payloads up to this size are never compressed, regardless of the settings: they cost one comparison.
 SMALL_BYTES = 1_000
 
@@ -37,7 +44,7 @@ def original_bytes(payload: Mapping[str, Any]) -> int:
 
 
 def compress(payload: JobPayload) -> JobPayload:
-    """Return the payload with compressed arguments; unchanged if they exceed the maximum size.
+    """Return the payload with compressed arguments; unchanged if they exceed a maximum of readers.
 
     Raises the exceptions of ``json`` for arguments that are not JSON.
     """
@@ -45,7 +52,7 @@ def compress(payload: JobPayload) -> JobPayload:
     if payload.get("kwargs"):
         parts.append(encode_text(payload.get("kwargs")).encode())
     size_bytes = sum(map(len, parts))
-    if size_bytes > MAX_EXPANDED_BYTES:
+    if size_bytes > MAX_EXPANDED_BYTES or values_bytes(b",".join(parts)) > MAX_VALUES_BYTES:
         return payload
     packed = {key: value for key, value in payload.items() if key != "kwargs"}
     packed["args"] = [base64.b64encode(zlib.compress(part)).decode("ascii") for part in parts]
@@ -98,6 +105,18 @@ def may_hold(payload: Mapping[str, Any], letters: bytes) -> bool:
         return True
 
 
+def values_bytes(text: bytes) -> int:
+    """Estimate the memory of the values in JSON, without parsing it."""
+    size_bytes = _counted(text)
+    if size_bytes > MAX_VALUES_BYTES:  # brackets and commas of texts are no values
+        size_bytes -= sum(_counted(found[0]) for found in _STRING.finditer(text) if len(found[0]) > _SHORT)
+    return size_bytes
+
+
+def _counted(text: bytes) -> int:
+    return sum(text.count(before) * size_bytes for before, size_bytes in _VALUE_BYTES.items())
+
+
 def decode_plain(raw: bytes) -> JobPayload:
     """Decode a job with uncompressed arguments and normalized options; never store the result.
 
@@ -117,8 +136,15 @@ def _expanded(texts: object, size_bytes: object) -> tuple[list[Any], dict[str, A
         parts.append(_inflated(cast(str, text), size_bytes))
         size_bytes -= len(parts[-1])
     kwargs = b"" if len(parts) == 1 else b',"kwargs":' + parts[1]
+    text = b'{"class":"-","args":' + parts[0] + kwargs + b"}"
+    if (takes := values_bytes(text)) > MAX_VALUES_BYTES:
+        raise ValueError(
+            f"their values would take about {takes // 1_000_000} MB of memory, more than {MAX_VALUES_BYTES // 1_000_000} "
+            'MB; push them in smaller jobs, or uncompressed (client.large_payloads = "track")'
+        )
+    del parts
     # Parsed as strictly as any payload; only these two keys are used.
-    read = decode(b'{"class":"-","args":' + parts[0] + kwargs + b"}")
+    read = decode(text)
     names: object = read.get("kwargs", {})
     if not isinstance(names, dict):
         raise ValueError(f"'kwargs' is {json_type(names)}, expected an object")  # noqa: TRY004 - `expand` catches it

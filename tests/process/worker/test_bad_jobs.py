@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
+import zlib
+from pathlib import Path
 
 import pytest
 
@@ -57,6 +60,25 @@ def test_an_invalid_job_is_wrapped_into_the_dead_set_and_the_worker_survives(wor
     worker.stopped()
     assert "a processor of capsule" not in worker.output
     assert len(ledger.notes("start")) == 1
+
+
+def test_compressed_arguments_with_too_many_values_are_dead_and_cost_a_worker_little_memory(workers, stored, ledger):
+    text = b"[" + b'{"a":0},' * 1_200_000 + b"0]"
+    args = [base64.b64encode(zlib.compress(text)).decode()]
+    worker = workers.start("-c", "1")
+    push(stored, "Short", 1)
+    wait_for(lambda: ledger.notes("end"))
+    before = memory_mb(worker.pid, "VmRSS")
+    push(stored, "Short", *args, compressed=True, original_job_size_bytes=len(text))
+    (dead,) = wait_for(lambda: sorted_set(stored, "dead"))
+    assert "would take about 360 MB of memory, more than 100 MB" in dead["error_message"]
+    assert "client.large_payloads" in dead["error_message"]
+    assert memory_mb(worker.pid, "VmHWM") - before < 150
+
+
+def memory_mb(pid: int, field: str) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) // 1024
 
 
 def test_jobs_with_values_that_only_ruby_accepts_run_or_are_retried_and_none_is_buried(workers, stored, ledger):

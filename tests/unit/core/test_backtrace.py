@@ -43,3 +43,9 @@ def test_a_bomb_is_not_inflated():
     bomb = zlib.compress(json.dumps(["x" * (2 * MAX_INFLATED_BYTES)]).encode())
     with pytest.raises(ValueError):
         inflate(base64.b64encode(bomb).decode())
+
+
+def test_a_bomb_of_short_lines_is_not_parsed():
+    bomb = zlib.compress(b"[" + b'"",' * 4_000_000 + b'""]')
+    with pytest.raises(ValueError, match="more values"):
+        inflate(base64.b64encode(bomb).decode())

@@ -18,6 +18,7 @@ from offsider.core.compression import (
     is_compressed,
     may_hold,
     readable,
+    values_bytes,
 )
 from offsider.core.errors import MalformedPayload
 from offsider.core.payload import decode, encode
@@ -107,6 +108,31 @@ def test_a_decompression_bomb_is_not_expanded_beyond_its_declared_size():
     assert len(bomb) < 100_000
     with pytest.raises(MalformedPayload, match="longer than"):
         decode_plain(stored(args=[bomb], original_job_size_bytes=1_000))
+
+
+@pytest.mark.parametrize(
+    "value, most", [('{"a":0}', 500_000), ('{"a":{}}', 250_000), ("[]", 800_000), ('"ab"', 1_900_000), ("999", 1_900_000)]
+)
+def test_values_that_would_take_too_much_memory_are_not_expanded(value, most):
+    """About 20 KB that expand to 10 MB of JSON would take 500 MB as objects."""
+    text = f"[{','.join([value] * most)}]".encode()
+    assert len(text) < MAX_EXPANDED_BYTES
+    with pytest.raises(MalformedPayload, match=r"about \d+ MB of memory, more than 100 MB; .*client.large_payloads"):
+        decode_plain(stored(args=[packed(text)], original_job_size_bytes=len(text)))
+
+
+def test_a_push_does_not_compress_what_readers_refuse():
+    payload = {"class": "A", "args": [{"a": 0}] * 400_000, "kwargs": {"b": 1}}
+    assert compress(payload) is payload
+    fewer = {"class": "A", "args": [{"a": 0}] * 300_000, "kwargs": {"b": 1}}
+    assert decode_plain(encode(compress(fewer))) == fewer
+
+
+@pytest.mark.parametrize("text", ['{"a":[1,2]},', '\\",', "\\\\[,"])
+def test_brackets_and_commas_of_texts_are_no_values(text):
+    payload = {"class": "A", "args": [text * (9_000_000 // len(json.dumps(text)))]}
+    assert decode_plain(encode(compress(payload) | {"jid": "j"})) == payload | {"jid": "j"}
+    assert values_bytes(b'["' + b"a," * 4_000_000) == values_bytes(b"[") == 100
 
 
 def test_extra_keys_in_the_compressed_arguments_are_ignored():
