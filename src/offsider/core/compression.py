@@ -139,8 +139,8 @@ def _expanded(texts: object, size_bytes: object) -> tuple[list[Any], dict[str, A
     text = b'{"class":"-","args":' + parts[0] + kwargs + b"}"
     if (takes := values_bytes(text)) > MAX_VALUES_BYTES:
         raise ValueError(
-            f"their values would take about {takes // 1_000_000} MB of memory, more than {MAX_VALUES_BYTES // 1_000_000} "
-            'MB; push them in smaller jobs, or uncompressed (client.large_payloads = "track")'
+            f"their values would take about {takes // 1_000_000} MB of memory, above {MAX_VALUES_BYTES // 1_000_000} MB; "
+            'push them in smaller jobs, or uncompressed (client.large_payloads = "track")'
         )
     del parts
     # Parsed as strictly as any payload; only these two keys are used.

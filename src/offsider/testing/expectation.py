@@ -230,11 +230,12 @@ def waiting(name: str | None = None) -> list[str]:
         return [f"{counted(number, 'push')} {verb} for the commit of a transaction: commit it before this assertion."]
     using = ("" if database == "default" else f'using="{database}", ' for database in databases)
     blocks = ", ".join(f"self.captureOnCommitCallbacks({each}execute=True)" for each in using)
-    return [
+    text = (
         f"{counted(number, 'push')} {verb} for the commit of a transaction of database {' and '.join(databases)}. "
         f"A TestCase of Django never commits: push inside of `with {blocks}:`, and assert after that block. "
         "It captures nothing in an `async def` test: make that a plain test, and call async code with `async_to_sync`."
-    ]
+    )
+    return [text]
 
 
 def _names(pushes: Pushes) -> set[str]:

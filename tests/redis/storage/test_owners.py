@@ -181,7 +181,7 @@ def test_many_owners_are_checked_in_one_call(pool, raw_redis):
 def test_a_check_removes_notes_of_owners_that_have_left(pool, raw_redis, registered):
     """A worker may leave while another one checks it; a process of an earlier version left such notes behind."""
     gone = "host:9:eeeeeeeeeeee"
-    notes = {name: "1:2:3" for name in (gone, f"{gone} empty", f"{gone} stopping", f"{IDENTITY} stopping")}
+    notes = dict.fromkeys((gone, f"{gone} empty", f"{gone} stopping", f"{IDENTITY} stopping"), "1:2:3")
     raw_redis.hset("offsider:suspects", mapping=notes)
     assert owners.look(pool, [], LIFE_MS) == []
     assert raw_redis.hkeys("offsider:suspects") == [f"{IDENTITY} stopping".encode()]

@@ -111,7 +111,8 @@ def test_a_decompression_bomb_is_not_expanded_beyond_its_declared_size():
 
 
 @pytest.mark.parametrize(
-    "value, most", [('{"a":0}', 500_000), ('{"a":{}}', 250_000), ("[]", 800_000), ('"ab"', 1_900_000), ("999", 1_900_000)]
+    "value, most",
+    [('{"a":0}', 500_000), ('{"a":{}}', 250_000), ("[]", 800_000), ('"ab"', 1_900_000), ("999", 1_900_000)],
 )
 def test_values_that_would_take_too_much_memory_are_not_expanded(value, most):
     """About 20 KB that expand to 10 MB of JSON would take 500 MB as objects."""

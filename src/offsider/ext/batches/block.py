@@ -285,7 +285,7 @@ class Block(Collector):
 
 
 def check_member(payload: Mapping[str, Any]) -> None:
-    """Raise InvalidOptions for a job whose failed run would be deleted: middleware changed it, or it has a stored bid."""
+    """Raise InvalidOptions for a job whose failed run would be deleted: changed by middleware, or with a stored bid."""
     if payload.get("retry") is False:
         raise InvalidOptions(f"{payload['class']}: a job of a batch cannot have retry=False; use retry=0")
 

@@ -93,7 +93,11 @@ def test_two_processes_with_clocks_five_minutes_apart_fire_every_tick_once(clock
             pool.call("DEL", *(f"{pool.keys.prefix}offsider:periodic:turn:{each.name}" for each in entries))
             one.settle()
     end = clock.now
-    wanted = sorted(tick for each in entries for tick in ticks_by_minutes(ALIASES.get(each.cron, each.cron), ZoneInfo(tz), start, end))
+    wanted = sorted(
+        tick
+        for each in entries
+        for tick in ticks_by_minutes(ALIASES.get(each.cron, each.cron), ZoneInfo(tz), start, end)
+    )
     assert sorted(pushed()) == wanted
 
 
