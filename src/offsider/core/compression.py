@@ -138,8 +138,9 @@ def _expanded(texts: object, size_bytes: object) -> tuple[list[Any], dict[str, A
     kwargs = b"" if len(parts) == 1 else b',"kwargs":' + parts[1]
     text = b'{"class":"-","args":' + parts[0] + kwargs + b"}"
     if (takes := values_bytes(text)) > MAX_VALUES_BYTES:
+        most = MAX_VALUES_BYTES // 1_000_000
         raise ValueError(
-            f"their values would take about {takes // 1_000_000} MB of memory, above {MAX_VALUES_BYTES // 1_000_000} MB; "
+            f"their values would take about {takes // 1_000_000} MB of memory, more than {most} MB; "
             'push them in smaller jobs, or uncompressed (client.large_payloads = "track")'
         )
     del parts
