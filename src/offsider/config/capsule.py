@@ -137,6 +137,14 @@ class Capsule:
         self.server_middleware.freeze()
         self.settings.freeze()
 
+    def thaw(self) -> None:
+        """Accept changes again. Its chains follow the config's if they are equal."""
+        client, server = self._own_chains()
+        for part in (self.settings, client, server):
+            vars(part)["_frozen"] = False
+        if list(client) == list(self._copied[0]) and list(server) == list(self._copied[1]):
+            self._chains = None
+
     def _own_chains(self) -> tuple[ClientChain, ServerChain]:
         with self._lock:
             if self._chains is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -287,17 +287,21 @@ class Config(Hooks):
         for capsule in self._capsules.values():
             capsule.freeze()
         self.jobs.freeze()
-        for section in (
-            *self._servers.values(),
-            *self._shards.values(),
-            self.worker,
-            self.client,
-            self.routing,
-            self.slo,
-            self.log,
-        ):
+        for section in self._sections():
             section.freeze()
         super().freeze()
+
+    def thaw(self) -> None:
+        """Accept changes again, after the worker has stopped."""
+        for capsule in self._capsules.values():
+            capsule.thaw()
+        for part in (self.jobs, *self._sections()):
+            vars(part)["_frozen"] = False
+        super().thaw()
+
+    def _sections(self) -> Iterator[Section]:
+        yield from (*self._servers.values(), *self._shards.values())
+        yield from (self.worker, self.client, self.routing, self.slo, self.log)
 
     # ---------------------------------------------------------------------------------- loading
     def _apply(self, loaded: Loaded) -> None:

@@ -64,7 +64,7 @@ def check_installed(options: Mapping[str, Any], outbox: Outbox | None, *, job_na
         raise InvalidOptions(
             f'{job_name}: outbox=True needs an outbox: set OFFSIDER["outbox"] = True in the settings of Django; '
             "elsewhere call config.use(SQLAlchemyOutbox(...)), imported from offsider.integrations.sqlalchemy_outbox, "
-            "in the function configure of the application"
+            "in a function with @configure_client"
         )
 
 
@@ -263,6 +263,13 @@ class Hooks:
             if isinstance(part, Chain | Events | Listing):
                 part.freeze()
         vars(self)["_frozen"] = True
+
+    def thaw(self) -> None:
+        """Accept changes again."""
+        for part in vars(self).values():
+            if isinstance(part, Chain | Events | Listing):
+                vars(part)["_frozen"] = False
+        vars(self)["_frozen"] = False
 
     def __setattr__(self, name: str, value: object) -> None:
         if not self.__dict__.get("_open", True):

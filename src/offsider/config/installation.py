@@ -54,6 +54,13 @@ class Installation:
         config = config if config is not None else default_config()
         return _installations(config).get(server or config.server)
 
+    @classmethod
+    def renewed(cls, config: Config) -> Installation:
+        """Return the installation of a configuration whose servers have changed, without its former pools."""
+        cls.of(config).close()
+        _installations(config).forget()
+        return cls.of(config)
+
     def for_server(self, name: str) -> Installation:
         """Return the installation of another server of the same configuration.
 
@@ -86,7 +93,7 @@ class Installation:
         if self.config.results is None:
             raise ConfigurationError(
                 "states and results of jobs need an extension: call config.use(Results()), imported from "
-                "offsider.ext.results, in the function configure of the application"
+                "offsider.ext.results, in a function with @configure_client"
             )
         return self.config.results(self)
 
@@ -125,6 +132,10 @@ class _Installations:
             with self._lock:
                 found = self._made.setdefault(server, Installation(self._config, server))
         return found
+
+    def forget(self) -> None:
+        with self._lock:
+            self._made.clear()
 
     def made(self) -> list[Installation]:
         with self._lock:

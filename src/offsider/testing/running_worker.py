@@ -5,25 +5,26 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from types import TracebackType
-from typing import Self
 
 from offsider.config import test_mode
 from offsider.config.config import Config
-from offsider.config.default import application_config, set_default_config
+from offsider.config.default import application_config, default_config, set_default_config
 from offsider.config.installation import Installation
-from offsider.core.errors import JobSignal, Shutdown
+from offsider.core.errors import ConfigurationError
+from offsider.core.outcome import Failed, Outcome
 from offsider.embedded import EmbeddedServer
 from offsider.jobs import registry
 from offsider.runtime.context import JobContext
 from offsider.storage import stats
-from offsider.worker.embed import EmbeddedWorker
+from offsider.worker.embed import RUNS_ALREADY, EmbeddedWorker
 
 POLL_SECONDS = 0.02
+_server_in_use = threading.Lock()
 
 
 @contextmanager
@@ -42,10 +43,10 @@ def real(config: Config | None = None) -> Generator[RunningWorker, None, None]:
 
     Args:
         config: settings, middleware and extensions; by default as the application configures this process. Its
-            ``redis.url`` is changed.
+            ``redis.url`` is that of the server during the block.
 
     Raises:
-        ConfigurationError: there is no server program, or the configuration is invalid.
+        ConfigurationError: there is no server program, the configuration is invalid, or another block is open.
     """
     with real_server(config) as used, RunningWorker(used) as worker:
         yield worker
@@ -54,17 +55,30 @@ def real(config: Config | None = None) -> Generator[RunningWorker, None, None]:
 @contextmanager
 def real_server(config: Config | None = None) -> Generator[Config, None, None]:
     """As `real`, without a worker; yields the configuration."""
-    config = application_config() if config is None else config
-    config.redis.url = embedded_server().url
-    here = Installation.of(config)
-    here.redis.call("FLUSHALL")
-    previous = set_default_config(config)
+    if not _server_in_use.acquire(blocking=False):
+        raise ConfigurationError(
+            "testing.real() and its fixtures share one server, which is empty at the start of each block: another "
+            "block is open in this process; use its worker, or end it first"
+        )
     try:
-        with test_mode.diverted(None):
-            yield config
+        config = application_config() if config is None else config
+        if config.frozen:
+            raise ConfigurationError(RUNS_ALREADY)
+        url, config.redis.url = config.redis.url, embedded_server().url
+        try:
+            here = Installation.renewed(config)  # the former pools belong to a server that must not be emptied
+            here.redis.call("FLUSHALL")
+            previous = set_default_config(config)
+            try:
+                with test_mode.diverted(None):
+                    yield config
+            finally:
+                set_default_config(previous)
+        finally:
+            config.redis.url = url
+            Installation.renewed(config)
     finally:
-        set_default_config(previous)
-        here.close()
+        _server_in_use.release()
 
 
 @cache
@@ -77,34 +91,43 @@ def embedded_server() -> EmbeddedServer:
     return server
 
 
-class RunningWorker:
+class RunningWorker(EmbeddedWorker):
     """Runs jobs of a real server in threads of this process, between `start` and `stop` or in a ``with`` block.
 
     Args:
-        config: server and middleware; frozen by `start`. Unless it names queues, the worker serves the queues of all
-            declared jobs at once, and any other queue within ten seconds. Failed jobs move to the retry set as usual,
-            and so do undeclared jobs, since ``worker.stranded_days`` is set to 0.
+        config: server and middleware; frozen while the worker runs. Default: the configuration of this process. Unless
+            it names queues, the worker serves the queues of all declared jobs at once, and any other queue within ten
+            seconds. Failed jobs move to the retry set as usual, and so do undeclared jobs, since
+            ``worker.stranded_days`` is 0 meanwhile.
 
     Attributes:
         errors: errors of jobs so far, oldest first, without ``Discard``, ``Skip`` and ``Reschedule``.
     """
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
+    def __init__(self, config: Config | None = None) -> None:
+        super().__init__(default_config() if config is None else config)
         self.errors: list[BaseException] = []
-        self._worker = EmbeddedWorker(config)
-        self._redis = Installation.of(config).make_redis(1)
 
-    def start(self) -> Self:
-        """Start to run jobs. Raises as `EmbeddedWorker.start`."""
-        if not self.config.worker.queues:
-            self.config.worker.queues = _queues_of_jobs(self.config)
-        self.config.worker.stranded_days = 0
-        for capsule in self.config.capsules.values():
-            capsule.server_middleware.prepend(self._watch)
-        self.config.error_handlers.append(self._note)
-        self._worker.start()
-        return self
+    @contextmanager
+    def _adjusted(self) -> Generator[None]:
+        config = self.config
+        stranded_days, admissions, handlers = (
+            config.worker.stranded_days,
+            config.admissions[:],
+            config.error_handlers[:],
+        )
+        with super()._adjusted():
+            try:
+                if not config.worker.queues:
+                    config.worker.queues = _queues_of_jobs(config)
+                config.worker.stranded_days = 0
+                # Error handlers run after the job has left Redis, which is too late for a test that waits.
+                config.admissions.insert(0, self._watch)
+                config.error_handlers.append(self._note)
+                yield
+            finally:
+                config.worker.stranded_days = stranded_days
+                config.admissions[:], config.error_handlers[:] = admissions, handlers
 
     def wait(self, timeout_seconds: float = 10.0) -> None:
         """Wait until no job is queued or running. Does not wait for scheduled jobs and retries.
@@ -114,31 +137,16 @@ class RunningWorker:
         """
         __tracebackhide__ = True
         give_up = time.monotonic() + timeout_seconds
-        while counts := stats.count_by_queue(self._redis):
+        while counts := stats.count_by_queue(Installation.of(self.config).redis):
             if time.monotonic() > give_up:
                 raise AssertionError(f"after {timeout_seconds:g} s there are still jobs: {self._described(counts)}")
             time.sleep(POLL_SECONDS)
 
-    def stop(self) -> None:
-        """Stop; unfinished jobs are requeued."""
-        self._worker.stop()
-        self._redis.close()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.stop()
-
-    def _watch(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
-        # Error handlers run after the job has left Redis, which is too late for a test that waits.
-        try:
-            return call_next(job)
-        except (JobSignal, Shutdown):
-            raise
-        except BaseException as error:
-            self._note(error, {})
-            raise
+    def _watch(self, job: JobContext, call_next: Callable[[JobContext], Outcome]) -> Outcome:
+        outcome = call_next(job)
+        if isinstance(outcome, Failed):
+            self._note(outcome.error, {})
+        return outcome
 
     def _note(self, error: BaseException, _context: Mapping[str, object]) -> None:
         if not any(error is known for known in self.errors):

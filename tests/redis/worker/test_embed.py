@@ -11,6 +11,7 @@ import pytest
 from offsider import Config, configure_client, job
 from offsider.client import Client
 from offsider.config.default import set_default_config
+from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError, RedisUnavailable
 from offsider.embedded.folder import free_port
 from offsider.jobs import registry
@@ -95,13 +96,13 @@ def test_without_a_configuration_it_serves_the_default_of_the_process(redis_url,
         config.redis.key_prefix = f"{tag}shop:"
         config.worker.queues = ["elsewhere"]
 
-    with EmbeddedWorker():
-        runs.enqueue()
-        assert ran.wait(10)
-    with pytest.raises(
-        ConfigurationError, match="another worker already uses the default configuration; pass a new Config"
-    ):
-        EmbeddedWorker()
+    for _ in range(2):
+        with EmbeddedWorker():
+            runs.enqueue()
+            assert ran.wait(10)
+            with pytest.raises(ConfigurationError, match="another worker of this process runs with this configuration"):
+                EmbeddedWorker()
+        ran.clear()
 
 
 def test_signals_that_were_left_for_it_are_not_meant_for_the_program_around_it(config, raw_redis):
@@ -126,25 +127,69 @@ def test_a_quiet_worker_fetches_no_more_jobs(config, raw_redis):
     assert raw_redis.llen("queue:default") == 1
 
 
-def test_it_lives_once(config):
+def test_it_runs_again_after_its_stop_but_not_twice_at_a_time(config):
+    around, ran = [], threading.Semaphore(0)
+    job(name="Runs")(ran.release)
     worker = EmbeddedWorker(config)
     worker.stop()  # never started: nothing to do
     worker.quiet()
-    worker.start()
-    try:
-        with pytest.raises(ConfigurationError, match="was started before; create a new one"):
-            worker.start()
-    finally:
-        worker.stop()
-    with pytest.raises(ConfigurationError, match="was started before"):
+    for number in (1, 2):
         worker.start()
+        try:
+            for other in (worker, EmbeddedWorker(config)):
+                with pytest.raises(ConfigurationError, match=r"runs with this configuration: stop it first, or pass"):
+                    other.start()
+            with pytest.raises(ConfigurationError, match="it cannot change after the worker has started"):
+                config.server_middleware.add(around.append)
+            Client(config).push({"class": "Runs", "args": []})
+            assert ran.acquire(timeout=10)
+        finally:
+            worker.stop()
+        assert len(around) == number - 1
+
+        # Frozen only meanwhile.
+        def middleware(subject, call_next, number=number):
+            around.append(number)
+            return call_next(subject)
+
+        config.server_middleware.add(middleware)
 
 
-def test_without_a_server_it_raises():
+def test_one_of_several_threads_gets_a_configuration(config):
+    begin, done, started = threading.Barrier(4), threading.Barrier(4), []
+
+    def start() -> None:
+        worker = EmbeddedWorker(config)
+        begin.wait(10)
+        try:
+            worker.start()
+            started.append(worker)
+        except ConfigurationError as error:
+            started.append(str(error))
+        done.wait(30)
+        worker.stop()
+
+    threads = [threading.Thread(target=start) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(isinstance(each, EmbeddedWorker) for each in started) == 1
+    assert sum("another worker of this process" in str(each) for each in started) == 3
+    assert not config.frozen
+
+
+def test_without_a_server_it_raises_and_starts_when_there_is_one(redis_url):
     config = Config()
     config.redis.url = f"redis://127.0.0.1:{free_port()}"
-    with pytest.raises(RedisUnavailable, match="cannot be reached"):
-        EmbeddedWorker(config).start()
+    worker = EmbeddedWorker(config)
+    for _ in range(2):
+        with pytest.raises(RedisUnavailable, match="cannot be reached"):
+            worker.start()
+    config.redis.url = redis_url
+    Installation.renewed(config)
+    with worker:
+        pass
 
 
 def test_a_start_that_fails_leaves_nothing_running_in_the_program(config, raw_redis):

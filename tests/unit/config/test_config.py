@@ -418,3 +418,24 @@ def test_all_servers_are_frozen_with_the_rest():
     config.freeze()
     with pytest.raises(ConfigurationError):
         config.servers["bulk"].key_prefix = "x:"
+
+
+def test_after_a_thaw_everything_can_change_and_capsules_follow_the_configuration():
+    config = Config()
+    single = config.capsule("single", concurrency=1)
+    single.server_middleware.add(own := lambda job, call_next: call_next(job))
+    config.freeze()
+    config.thaw()
+    config.server_middleware.add(later := lambda job, call_next: call_next(job))
+    config.events.on("startup", list)
+    config.error_handlers.append(print)
+    config.jobs["queue"] = "low"
+    config.worker.concurrency = 3
+    config.redis.url = "redis://elsewhere"
+    config.outbox = None
+    config.capsule("single", concurrency=2)
+    assert list(config.capsules["default"].server_middleware) == [later]
+    assert list(single.server_middleware) == [own]
+    config.freeze()
+    with pytest.raises(ConfigurationError, match="it cannot change after the worker has started"):
+        config.worker.concurrency = 4

@@ -121,7 +121,6 @@ class Periodic:
 
     def _service(self, config: Config) -> Service:
         here = Installation.of(config)
-        self.registry.closed = True
         for entry in entries_of(config).values():
             refuse_problem(entry, config)
         for entry, problem in examine(config):

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakSet
 
 from offsider.config.installation import Installation
 from offsider.config.loading import named_server
 from offsider.core.errors import ConfigurationError, OffsiderError, UnknownJob
 from offsider.core.suggestions import suggest
 from offsider.ext.periodic.cron import zone_of
-from offsider.ext.periodic.entry import GRACE_SECONDS, Entry, from_table
+from offsider.ext.periodic.entry import FILE, GRACE_SECONDS, Entry, from_table
 from offsider.jobs import registry
 from offsider.jobs.declared import check_all_options
 
@@ -32,14 +33,13 @@ class PeriodicRegistry:
 
     Attributes:
         defaults: ``tz`` and ``grace_seconds``.
-        closed: a worker runs, so no job can be registered.
     """
 
     def __init__(self, tz: str = "UTC", grace_seconds: float = GRACE_SECONDS) -> None:
         zone_of(tz)
         self.defaults = tz, grace_seconds
-        self.closed = False
         self._entries: dict[str, Entry] = {}
+        self._configs: WeakSet[Config] = WeakSet()
 
     @property
     def entries(self) -> Mapping[str, Entry]:
@@ -47,19 +47,27 @@ class PeriodicRegistry:
 
     def add(self, entry: Entry) -> Entry:
         """Register a job, and return it. Raises ConfigurationError if its name is taken, or a worker runs."""
-        if self.closed:
+        if any(config.frozen for config in self._configs):
             raise ConfigurationError("the worker already runs: add periodic jobs with PeriodicJobs().add(…)")
         if entry.name in self._entries:
-            raise ConfigurationError(f"duplicate periodic job {entry.name!r}: give one of them another name=")
+            raise _duplicate(entry.name)
         self._entries[entry.name] = entry
         return entry
 
     def read(self, config: Config) -> None:
-        """Register the periodic jobs of the configuration file."""
+        """Register the periodic jobs of the configuration file; again, for another configuration of the process."""
         for name, table in config.periodic.items():
             entry = from_table(name, table, self.defaults)
-            if entry is not None:
-                self.add(entry)
+            known = self._entries.get(name)
+            if entry is not None and (known is None or known.source == FILE):
+                self._entries[name] = entry
+            elif entry is not None:
+                raise _duplicate(name)
+        self._configs.add(config)
+
+
+def _duplicate(name: str) -> ConfigurationError:
+    return ConfigurationError(f"duplicate periodic job {name!r}: give one of them another name=")
 
 
 def registry_of(config: Config) -> PeriodicRegistry | None:

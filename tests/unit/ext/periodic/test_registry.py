@@ -37,7 +37,7 @@ def test_duplicate_names_are_refused():
 def test_a_running_worker_refuses_registrations():
     config, periodic = Config(), Periodic()
     config.use(periodic)
-    config.services[0](config)
+    config.freeze()
     with pytest.raises(ConfigurationError, match=r"PeriodicJobs\(\)\.add"):
         periodic.register("@daily", "A")
 
