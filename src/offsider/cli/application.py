@@ -4,7 +4,8 @@
 2. Let the web application configure the worker, if there is one.
 3. Import each target. A file is imported under its name in its package, so that its jobs have the same stored names
    as those that the web process pushes. For a folder, import every module directly inside.
-4. Call the function ``configure(config)`` of each imported module that has one, in import order.
+4. Call the functions of `configure_client`, then the function ``configure(config)`` of each imported module that has
+   another one, in import order.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from offsider.cli.failure import explain
+from offsider.config.default import configure_as_default
 from offsider.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -72,6 +74,10 @@ def load_application(targets: Iterable[str], config: Config) -> list[ModuleType]
             raise
         except ITS_OWN as error:
             raise BrokenApplication(explain(f"cannot load {target}", error)) from error
+    try:
+        configure_as_default(config)
+    except ITS_OWN as error:
+        raise BrokenApplication(explain("a function of configure_client failed", error)) from error
     _configure(modules, config)
     install_periodic(config)
     return modules
@@ -184,7 +190,7 @@ def _folder_of_module(name: str) -> Path | None:
 
 
 def _configure(modules: Iterable[ModuleType], config: Config) -> None:
-    done: set[object] = set()
+    done: set[object] = {*config.configured_by}
     for module in modules:
         function = getattr(module, "configure", None)
         if not inspect.isfunction(function) or function in done or not _is_its_own(function.__module__, module):

@@ -71,7 +71,7 @@ class Listing(MutableSequence[T], Generic[T]):
 def frozen_error(what: str) -> ConfigurationError:
     """Return the error for a change after the launch."""
     return ConfigurationError(
-        f"{what} is frozen: it cannot change after the worker has started; set it in configure(config)"
+        f"{what} is frozen: it cannot change after the worker has started; set it in a function with @configure_client"
     )
 
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from offsider.config.application import Application, set_application
 from offsider.config.config import Config
+from offsider.logs.setup import logger
 
 Configure = TypeVar("Configure", bound=Callable[[Config], object])
 
@@ -27,7 +28,12 @@ def default_config() -> Config:
     global _default  # noqa: PLW0603  # one per process
     with _lock:
         if _default is None:
-            _default = _loaded()
+            _default = Config.load()  # already now, for `configure_client` in a module that the application imports
+            try:
+                _configure_by_application(_default)
+            except BaseException:
+                _default = None
+                raise
         return _default
 
 
@@ -41,9 +47,10 @@ def application_config() -> Config:
         ConfigurationError: a file or a variable is invalid.
     """
     with _lock:
-        made = _loaded()
-        for function in default_config().configured_by:
-            _configure(made, function)
+        default_config()
+        made = Config.load()
+        _configure_by_application(made)
+        configure_as_default(made)
     return made
 
 
@@ -52,11 +59,9 @@ def _configure(config: Config, function: Callable[[Config], object]) -> None:
     config.configured_by.append(function)
 
 
-def _loaded() -> Config:
-    made = Config.load()
-    if made.application is not None:
-        made.application.configure(made)
-    return made
+def _configure_by_application(config: Config) -> None:
+    if config.application is not None:
+        config.application.configure(config)
 
 
 def set_default_config(config: Config | None) -> Config | None:
@@ -71,8 +76,17 @@ def set_worker_config(config: Config) -> None:
     """Make a worker's configuration the default of its process, so that it applies to the clients there too."""
     global _worker  # noqa: PLW0603  # one per process
     with _lock:
+        configure_as_default(config)
         set_default_config(config)
         _worker = config
+
+
+def configure_as_default(config: Config) -> None:
+    """Call the functions that `configure_client` has called with the default configuration, and not with this one."""
+    with _lock:
+        for function in () if _default is None else tuple(_default.configured_by):
+            if function not in config.configured_by:
+                _configure(config, function)
 
 
 def is_of_worker(config: Config) -> bool:
@@ -99,16 +113,25 @@ def use_application(app: Application) -> None:
 
 
 def configure_client(function: Configure) -> Configure:
-    """Call ``function(config)`` with the default configuration now; also usable as a decorator.
+    """Call ``function(config)`` with the configuration of this process; also usable as a decorator.
 
-    For web processes and scripts that push jobs: set ``config.redis.url``, add client middleware.
+    ::
 
-    In a worker process the function is not called: there the application's ``configure(config)`` applies. So one
-    module may define both, and one function may serve as both.
+        @configure_client
+        def set_up(config: Config) -> None:
+            config.use(Unique())
+
+    The name of the function does not matter. It configures every process that imports its module: web processes,
+    scripts, and the workers and commands that load the application.
     """
-    with _lock:
-        config = default_config()
-        is_worker = is_of_worker(config)
-    if not is_worker:
-        _configure(config, function)
+    config = default_config()
+    if config.frozen:
+        logger.warning(
+            "%s.%s(config) is not called, because its module was imported after the worker had started: import it "
+            "earlier; `offsider worker` imports the modules that -r names",
+            function.__module__,
+            function.__qualname__,
+        )
+        return function
+    _configure(config, function)
     return function

@@ -302,8 +302,8 @@ def _installed_by(key: object) -> str:
         return ""
     module, _, name = extension.rpartition(".")
     return (
-        f"its extension is not installed: call config.use({name}()), imported from {module}, in the function "
-        "configure of the application"
+        f"its extension is not installed: call config.use({name}()), imported from {module}, in a function "
+        "with @configure_client"
     )
 
 

@@ -45,8 +45,8 @@ def configure(config: Config) -> None:
     if "outbox" in table or any(job.outbox for job in registry.all_jobs()):
         outbox = table.get("outbox", False)
         config.use(Outbox(DjangoSource("default" if isinstance(outbox, bool) else outbox), default=bool(outbox)))
-    own = table.get("configure")
-    if own:
-        import_string(own)(config)
+    own = import_string(table["configure"]) if table.get("configure") else None
+    if own is not None and own not in config.configured_by:
+        own(config)
     if "offsider.django.task_backend" in sys.modules and Results.name not in config.extensions:
         config.use(Results())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -88,22 +89,65 @@ def test_the_extension_of_the_documentation_boots(workers, stored, ledger):
     worker.stopped()
 
 
-def test_configure_client_callbacks_are_not_called_in_a_worker(workers):
+def test_functions_of_configure_client_are_called_once_in_a_worker_whatever_their_names(workers, stored, ledger):
     worker = workers.start(
         text="""
-        from offsider import configure_client
+        from offsider import configure_client, job
+        from offsider.ext.results import Results
+        from tests.process.ledger import note
 
         @configure_client
-        def of_web_processes(config):
-            print("called for a client")
+        def set_up(config):
+            print("called: set_up")
+            config.use(Results())
 
+        @configure_client
         def configure(config):
-            print("called for a worker")
-        """
+            print("called: configure")
+
+        @job(name="Here", keep_result=60)
+        def here():
+            note("ran")
+            import late
+
+        """,
+        environ={"PYTHONUNBUFFERED": "1"},
+    )
+    workers.write(
+        "from offsider import configure_client\n@configure_client\ndef too_late(config): print('called')\n", "late.py"
+    )
+    push(stored, "Here")
+    wait_for(lambda: ledger.notes("ran"))
+    worker.until_says(
+        "late.too_late(config) is not called, because its module was imported after the worker had started"
     )
     worker.stopped()
-    assert "called for a worker" in worker.output
-    assert "called for a client" not in worker.output
+    assert worker.output.count("called: set_up") == worker.output.count("called: configure") == 1
+
+
+def test_other_commands_call_the_functions_of_configure_client_too(workers, tmp_path):
+    workers.write(
+        """
+        from offsider import configure_client, job
+        from offsider.ext.periodic import Periodic
+        from offsider.ext.results import Results
+        periodic = Periodic()
+
+        @configure_client
+        def set_up(config):
+            config.use(Results())
+            config.use(periodic)
+
+        @job(keep_result=60)
+        def report(): ...
+
+        periodic.register("@daily", report)
+        """
+    )
+    (tmp_path / "offsider.toml").write_text('[periodic.filed]\nevery = 60\njob = "app.report"\n')
+    command = [sys.executable, "-m", "offsider", "periodic", "check", "-r", "app.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "2 periodic jobs, 0 wrong" in done.stdout, done.stderr
 
 
 def test_the_installed_command_is_the_same_as_the_module(workers, stored, ledger):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import sys
+
 import pytest
 
 from offsider.config.application import Application, set_application
@@ -66,12 +69,48 @@ def test_the_application_configures_each_new_configuration(tmp_path):
         set_application(before)
 
 
-def test_in_a_worker_the_client_is_left_to_the_worker():
+def test_a_module_that_the_application_imports_may_configure_the_process():
+    called, wrong = [], [True]
+
+    def imports(config):
+        if wrong:
+            raise ConfigurationError("once")
+        configure_client(called.append)
+
+    before = set_application(Application("app", {}, imports))
+    try:
+        with pytest.raises(ConfigurationError, match="once"):
+            default_config()
+        wrong.clear()
+        assert called == [default_config()]
+    finally:
+        set_application(before)
+
+
+def test_a_worker_is_configured_too_by_functions_before_and_after_its_start():
     called = []
+    configure_client(lambda config: called.append(("before", config)))
+    earlier = default_config()
     set_worker_config(config := Config())
     assert default_config() is config
-    assert configure_client(called.append) == called.append
-    assert called == []
+    configure_client(lambda config: called.append(("after", config)))
+    assert called == [("before", earlier), ("before", config), ("after", config)]
+
+
+def test_a_function_that_comes_too_late_for_a_worker_is_reported(capfd):
+    handler = logging.StreamHandler(sys.stderr)
+    logging.getLogger("offsider").addHandler(handler)
+    try:
+        set_worker_config(config := Config())
+        config.freeze()
+
+        @configure_client
+        def set_up(config):
+            raise AssertionError
+
+    finally:
+        logging.getLogger("offsider").removeHandler(handler)
+    assert "set_up(config) is not called, because its module was imported after the worker" in capfd.readouterr().err
 
 
 def test_replacing_the_default_of_a_worker_makes_a_client_configuration():
