@@ -122,12 +122,12 @@ class AsyncClient(BaseClient):
             return ()
         server = jobs[0].server  # all jobs of a batch have one server
         redis = self.installation.for_server(server).async_redis if server else self.redis
-        deadline = self._deadline(wait_replicas)
-        await redis.check_server(deadline)
+        await redis.check_server(self._deadline(wait_replicas))
         keys = redis.keys
         also = self._registry.commands(keys, server)
         delivery = Delivery(keys, jobs, wait_replicas, guard=self.config.push_guard, also=also)
         while delivery.commands:
+            deadline = self._deadline(wait_replicas)  # the wait for a free connection is not part of it
             delivery.take(await redis.pipeline(delivery.commands, raise_errors=False, deadline=deadline))
         return delivery.stopped
 

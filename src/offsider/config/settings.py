@@ -517,8 +517,8 @@ class ClientSection(Section):
         1.0,
         validators.seconds(above=True),
         help="Maximum duration of a push outside of jobs: waiting for a free connection, connecting and the reply "
-        "together, also for each batch of a bulk push. Jobs have `redis.socket_timeout_seconds`. `wait_replicas` may "
-        "take a second more.",
+        "together, also for each batch of a bulk push. On an event loop, waiting for a connection does not count while "
+        "the server answers others. Jobs have `redis.socket_timeout_seconds`. `wait_replicas` may take a second more.",
     )
     large_payloads: str = setting(
         "track",

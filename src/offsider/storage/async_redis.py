@@ -7,10 +7,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from offsider.core.errors import OffsiderError, RedisFailure, RedisRefused, RedisUnavailable
-from offsider.storage.async_wire import AsyncWire
+from offsider.storage.async_wire import LATE_SECONDS, AsyncWire
 from offsider.storage.cluster import async_kind, redirected
 from offsider.storage.keys import Keys
 from offsider.storage.redis import (
@@ -27,6 +27,18 @@ from offsider.storage.scripts import Argument, Command
 from offsider.storage.server_version import VERSION_QUESTION
 
 
+class _Waiter(NamedTuple):
+    """A task that waits for a connection, since a time of the loop."""
+
+    since: float
+    seconds: float
+    turn: asyncio.Future[AsyncWire | None]
+
+    def until(self, replied_at: float) -> float:
+        """Return when it gives up; the last reply to another task starts its time again."""
+        return max(self.since, replied_at) + self.seconds
+
+
 class _LoopPool:
     """The connections of one event loop: a connection belongs to the loop that opened it.
 
@@ -34,33 +46,56 @@ class _LoopPool:
         factory: a pool of redis-py that only creates connections.
         free: connections that are not in use; None for each that may still be opened. It is empty while a task
             waits. A semaphore would cost each push 3 us.
+        replies: number of calls that the server has answered.
         is_closed: whether the pool was dropped by `AsyncRedis.close`; a connection in use is then closed after it.
     """
 
     def __init__(self, factory: Any, size: int) -> None:
         self.factory = factory
         self.free: list[AsyncWire | None] = [None] * size
+        self.replies = 0
         self.is_closed = False
-        self._waiting: deque[asyncio.Future[AsyncWire | None]] = deque()
+        self._waiting: deque[_Waiter] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._seen, self._replied_at = 0, 0.0
 
     async def wait(self, seconds: float) -> AsyncWire | None:
-        """Wait until another task gives back a connection; raises TimeoutError."""
-        waiter: asyncio.Future[AsyncWire | None] = asyncio.get_running_loop().create_future()
+        """Wait until another task gives back a connection. Raises TimeoutError after ``seconds`` without any reply."""
+        loop = asyncio.get_running_loop()
+        waiter = _Waiter(loop.time(), seconds, loop.create_future())
         self._waiting.append(waiter)
+        self._ring_until(waiter.since + seconds)
         try:
-            async with asyncio.timeout(seconds):
-                return await waiter
-        except BaseException:
-            if waiter.done() and not waiter.cancelled():  # it got one at the same time
-                self.give_back(waiter.result())
+            return await waiter.turn
+        except asyncio.CancelledError:
+            if not waiter.turn.cancelled() and not waiter.turn.exception():  # it got one at the same time
+                self.give_back(waiter.turn.result())
             raise
+
+    def _ring_until(self, until: float) -> None:
+        """Let the timer ring at this time at the latest. One timer serves all tasks: thousands may wait."""
+        if self._timer is None or until < self._timer.when():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_at(until, self._ring, until)
+
+    def _ring(self, until: float) -> None:
+        now, self._timer = asyncio.get_running_loop().time(), None
+        if self.replies != self._seen or now > until + LATE_SECONDS:
+            self._seen, self._replied_at = self.replies, now
+        for waiter in self._waiting:
+            if waiter.until(self._replied_at) <= now and not waiter.turn.done():
+                waiter.turn.set_exception(TimeoutError())
+        self._waiting = deque(waiter for waiter in self._waiting if not waiter.turn.done())
+        if self._waiting:
+            self._ring_until(min(waiter.until(self._replied_at) for waiter in self._waiting))
 
     def give_back(self, wire: AsyncWire | None) -> None:
         """Give a connection to the task that has waited the longest, or keep it."""
         while self._waiting:
-            waiter = self._waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(wire)
+            turn = self._waiting.popleft().turn
+            if not turn.done():
+                turn.set_result(wire)
                 return
         self.free.append(wire)
 
@@ -103,11 +138,15 @@ class AsyncRedis:
     ) -> list[Any]:
         """Run several commands in one round trip; see ``storage.redis.Redis.pipeline``."""
         pool = self._pools.get(asyncio.get_running_loop()) or self._add_pool()
-        wire = pool.free.pop() if pool.free else await self._wait(pool, deadline)
+        if pool.free:
+            wire = pool.free.pop()
+        else:
+            wire, deadline = await self._wait(pool, deadline)
         try:
             if wire is None:
                 wire = AsyncWire(pool.factory.make_connection, self.settings)
             replies = await wire.exchange(commands, deadline)
+            pool.replies += 1
             for reply in replies:
                 if isinstance(reply, RedisFailure) and reply.code in REROUTE:
                     await self._reroute(wire, commands, replies, deadline)
@@ -122,12 +161,17 @@ class AsyncRedis:
                     raise reply
         return replies
 
-    async def _wait(self, pool: _LoopPool, deadline: float | None) -> AsyncWire | None:
+    async def _wait(self, pool: _LoopPool, deadline: float | None) -> tuple[AsyncWire | None, float | None]:
+        """Wait for a connection; return it, and the deadline, which moves by the wait if the server answers others."""
         seconds = self.settings.pool_wait_seconds if deadline is None else time_left(deadline)
+        began, before = time.monotonic(), pool.replies
         try:
-            return await pool.wait(seconds)
+            wire = await pool.wait(seconds)
         except TimeoutError:
             raise pool_exhausted(self.settings, self.size, seconds, "tasks") from None
+        if deadline is not None and pool.replies != before:
+            deadline += time.monotonic() - began
+        return wire, deadline
 
     async def _reroute(
         self, wire: AsyncWire, commands: Sequence[Command], replies: list[Any], deadline: float | None

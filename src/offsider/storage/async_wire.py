@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from redis.exceptions import RedisError
 
 _CLOSED = "Connection closed by server."
+#: An event loop that calls a timer this late was blocked, and may not have read replies that have arrived.
+LATE_SECONDS = 0.1
 #: It needs no file descriptor, as epoll would. Windows has no poll.
 _Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
@@ -145,7 +147,10 @@ class _Replies(asyncio.Protocol):
         self._timer = None
         if self._waiter is None:
             return
-        if time.monotonic() < self._until:
+        now = time.monotonic()
+        if now > self._rings_at + LATE_SECONDS:
+            self._until = max(self._until, now + LATE_SECONDS)
+        if now < self._until:
             self._set_timer()
         else:
             self._fail(TimeoutError())
@@ -223,6 +228,10 @@ class AsyncWire:
             unused = now - self._used_at > FRESH_SECONDS
             self._used_at = now
             if receiver is None or not receiver.is_open or (unused and self._is_stale(receiver)):
+                # Tasks that start together first run to their first wait; this time must not count.
+                await asyncio.sleep(0)
+                if deadline is not None:
+                    deadline += time.monotonic() - now
                 receiver = await self._connect(deadline)
             data = self._pack(commands)
             sent = True

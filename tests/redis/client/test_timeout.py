@@ -21,6 +21,7 @@ from offsider.core.errors import NotReplicated, RedisUnavailable
 from offsider.jobs import registry
 from offsider.jobs.clients import Clients, pushing_with
 from offsider.storage.redis import NEARLY_SECONDS
+from tests.faults import FaultProxy
 from tests.redis.client.clients import config_for
 
 ITEM = {"class": "X", "args": []}
@@ -93,6 +94,48 @@ def test_awaited_pushes_to_a_frozen_server_end_in_time(server, warm):
         return failures
 
     check(asyncio.run(push_many()), ambiguous=1 if warm else 0)
+
+
+@pytest.mark.parametrize("warm", [True, False], ids=["connected", "connecting"])
+def test_pushes_that_start_together_do_not_share_one_limit(redis_url, raw_redis, warm):
+    """Thousands of tasks need longer than one push may: to begin, here a blocked loop, and to get a connection."""
+
+    async def block() -> None:
+        time.sleep(1.5 * LIMIT_SECONDS)  # noqa: ASYNC251 - as tasks do that run to their first wait
+
+    async def push_many() -> None:
+        client = AsyncClient(impatient(redis_url, LIMIT_SECONDS))
+        if warm:
+            await asyncio.gather(*(client.push(ITEM) for _ in range(10)))
+        pushes = [client.push(ITEM) for _ in range(40)]
+        await asyncio.gather(*pushes[:20], block(), *pushes[20:], block())
+        await client.close()
+
+    asyncio.run(push_many())
+    assert raw_redis.llen("queue:default") == (50 if warm else 40)
+
+
+def test_a_cancelled_push_that_waits_for_a_connection_is_not_stored(redis_url, raw_redis):
+    async def push_and_cancel(proxy: FaultProxy) -> None:
+        config = impatient(proxy.url, 30)
+        config.redis.client_pool_size = 1
+        client = AsyncClient(config)
+        await client.push(ITEM)
+        proxy.hold()
+        first, *others = (asyncio.ensure_future(client.push(ITEM)) for _ in range(5))
+        await asyncio.to_thread(proxy.holding.wait)
+        for push in others:
+            push.cancel()
+        for got in await asyncio.gather(*others, return_exceptions=True):
+            assert isinstance(got, asyncio.CancelledError)
+        proxy.release()
+        assert await first
+        assert await client.push(ITEM)
+        await client.close()
+
+    with FaultProxy(redis_url) as proxy:
+        asyncio.run(push_and_cancel(proxy))
+    assert raw_redis.llen("queue:default") == 3
 
 
 @pytest.fixture
