@@ -9,6 +9,8 @@ from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 CHAPTERS = ["Why", "Quickstart", "Tutorial", "Guides", "Concepts", "Operations", "Reference", "Internals"]
 # These elements load their targets; <a> does not.
@@ -51,6 +53,7 @@ class Loaded(HTMLParser):
             self.addresses.append(address)
 
 
+@pytest.mark.timeout(600)
 def test_the_site_is_built_without_a_warning_and_loads_nothing_from_other_servers(tmp_path):
     build(tmp_path)
     pages = list(tmp_path.rglob("*.html"))
