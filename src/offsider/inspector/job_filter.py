@@ -146,6 +146,12 @@ class JobFilter:
         return old_enough and (self.newer_than_seconds is None or age < self.newer_than_seconds)
 
 
+def refuse_empty(wanted: object) -> None:
+    """Raise InvalidOptions for a filter of a bulk action that its caller left empty by mistake."""
+    if isinstance(wanted, JobFilter) and wanted.empty:
+        raise InvalidOptions("an empty JobFilter matches every job: pass a condition, or the result of count() for all")
+
+
 def _longest_run(*texts: str) -> str:
     return max((run for text in texts for run in _AS_WRITTEN.findall(text)), key=len, default="")
 

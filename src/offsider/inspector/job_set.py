@@ -17,7 +17,7 @@ from offsider.core.malformed import listable
 from offsider.core.normalize import normalize
 from offsider.core.payload import JobPayload, decode, stamp
 from offsider.inspector.counted import Counted, CountedByScan
-from offsider.inspector.job_filter import JobFilter
+from offsider.inspector.job_filter import JobFilter, refuse_empty
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.removal import placing, removing
 from offsider.inspector.scan import Chunk, deadline, first_pages, scan_set
@@ -334,7 +334,7 @@ class JobSet(CountedByScan):
 
     def delete_all(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> int:
         """`SetEntry.delete` for every matching job; see `retry_all`."""
-        if wanted is None or (isinstance(wanted, JobFilter) and wanted.empty):
+        if wanted is None:
             return self.clear()
         return self._act_on_all(wanted, self._moves.delete, budget_ms)
 
@@ -417,6 +417,7 @@ class JobSet(CountedByScan):
         act: Callable[[list[SetEntry]], list[MoveResult]],
         budget_ms: float | None,
     ) -> int:
+        refuse_empty(wanted)
         counted = wanted if isinstance(wanted, Counted) else self.count(wanted)
         began, is_over = counted.cursor, deadline(budget_ms)
         for cursor, members in self._walk(counted.wanted, began):

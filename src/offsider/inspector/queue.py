@@ -13,7 +13,7 @@ from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.former_names import FormerName
 from offsider.inspector.counted import Counted, CountedByScan
-from offsider.inspector.job_filter import JobFilter
+from offsider.inspector.job_filter import JobFilter, refuse_empty
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.removal import removing
 from offsider.inspector.scan import Chunk, deadline, first_pages, steps
@@ -282,6 +282,7 @@ class Queue(_JobList, CountedByScan):
         return queues.forget(self._redis, self.name)
 
     def _sweep(self, wanted: JobFilter | Counted, how: str, budget_ms: float | None) -> int:
+        refuse_empty(wanted)
         counted = wanted if isinstance(wanted, Counted) else self.count(wanted)
         place, tries, is_over = Place.read(counted.cursor), 0, deadline(budget_ms)
         while True:

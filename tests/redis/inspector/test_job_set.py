@@ -12,7 +12,7 @@ import redis as redis_py
 
 from offsider.config.config import Config
 from offsider.config.default import set_default_config
-from offsider.core.errors import MalformedPayload, RedisRefused
+from offsider.core.errors import InvalidOptions, MalformedPayload, RedisRefused
 from offsider.core.payload import decode, read_stamp
 from offsider.inspector import (
     DeadSet,
@@ -565,7 +565,7 @@ def test_all_jobs_are_killed_and_all_listeners_are_notified(config, raw_redis, r
 
 def test_deleting_all_is_clearing(config, raw_redis, removed):
     raw_redis.zadd("retry", {job(1): 1})
-    assert RetrySet(config).delete_all(JobFilter()) == 1
+    assert RetrySet(config).delete_all() == 1
     assert [event.how for event in removed] == ["clear"]
     raw_redis.zadd("retry", {job(n): n for n in range(120)})
     assert RetrySet(config).delete_all(JobFilter(text="args")) == 120
@@ -638,3 +638,11 @@ def test_scanning_during_concurrent_changes_raises_nothing_and_misses_no_job(any
     stayed = set(range(400, 1_000))
     assert stayed <= walk
     assert stayed <= set(chunks)
+
+
+@pytest.mark.parametrize("action", ["retry_all", "enqueue_all", "kill_all", "delete_all", "quarantine_all"])
+def test_a_filter_without_a_condition_changes_nothing(config, raw_redis, action):
+    raw_redis.zadd("dead", {job(1): 1})
+    with pytest.raises(InvalidOptions, match="empty JobFilter matches every job"):
+        getattr(DeadSet(config), action)(JobFilter(name=""))
+    assert raw_redis.zcard("dead") == 1

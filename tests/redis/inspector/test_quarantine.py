@@ -96,7 +96,8 @@ def test_a_key_prefix_is_before_every_key(config, raw_redis, tag):
     raw_redis.zadd("app:retry", {job(1): 1})
     raw_redis.lpush("app:queue:low", job(2))
     assert RetrySet(config).quarantine_all() == 1
-    assert Queue("low", config).quarantine_matching(JobFilter()) == 1
+    low = Queue("low", config)
+    assert low.quarantine_matching(low.count()) == 1
     assert sorted(snapshot(raw_redis)) == ["app:offsider:quarantine", "app:offsider:quarantine:jobs"]
     assert Quarantine(config).restore_all() == 2
     assert sorted(snapshot(raw_redis)) == ["app:queue:low", "app:queues", "app:retry"]
@@ -135,7 +136,7 @@ def test_expired_jobs_are_deleted_at_the_next_write(config, raw_redis, where):
             raw_redis.zadd("offsider:quarantine", {identifier: 1})
         if where == "queue":
             raw_redis.lpush("queue:default", job(number))
-            assert jobs.quarantine_matching(JobFilter()) == 1
+            assert jobs.quarantine_matching(jobs.count()) == 1
         else:
             raw_redis.zadd("retry", {job(number): 1})
             assert jobs.quarantine_all() == 1

@@ -11,6 +11,7 @@ import pytest
 from offsider.client import Client
 from offsider.config.default import set_default_config
 from offsider.config.installation import Installation
+from offsider.core.errors import InvalidOptions
 from offsider.inspector import Callers, DeadSet, JobFilter, JobRecord, Queue, RetrySet, ScheduledSet, Stats
 from tests.redis.inspector.payloads import JID, failed_job, job
 from tests.snapshot import snapshot
@@ -284,7 +285,7 @@ def test_equal_jobs_are_counted_and_deleted_each(queue, raw_redis):
 
 def test_an_empty_queue_is_forgotten_and_one_with_a_job_is_not(queue, stock, raw_redis):
     assert not queue.forget()
-    queue.delete_matching(JobFilter())
+    queue.delete_matching(queue.count())
     assert queue.exists
     assert queue.forget()
     assert not queue.exists
@@ -310,10 +311,24 @@ def test_every_job_of_a_class_is_deleted(queue, stock, raw_redis, removed):
     assert {(event.where, event.how) for event in removed} == {("queue:default", "delete")}
 
 
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda queue: queue.delete_matching(JobFilter()),
+        lambda queue: queue.quarantine_matching(JobFilter(name="")),
+        lambda queue: queue.delete_by_class(""),
+    ],
+)
+def test_a_filter_without_a_condition_changes_nothing(queue, stock, act):
+    with pytest.raises(InvalidOptions, match="empty JobFilter matches every job"):
+        act(queue)
+    assert len(queue) == 120
+
+
 @pytest.mark.parametrize("every", [1, 2, 3, 50])
 def test_matching_jobs_are_deleted_and_the_others_keep_their_order(queue, raw_redis, every):
     raw_redis.lpush("queue:default", *map(job, range(5_000)))
-    wanted = JobFilter(text='"args":[7') if every == 50 else JobFilter()
+    wanted = JobFilter(text='"args":[7') if every == 50 else JobFilter(name="HardJob")
     if every in (2, 3):
         raw_redis.delete("queue:default")
         raw_redis.lpush(
