@@ -286,8 +286,8 @@ class WebRequest(Protocol):
         """Return the value of a placeholder in the route's path."""
         ...
 
-    def number(self, name: str, default: int = 1, lowest: int = 1, highest: int = 1_000_000) -> int:
-        """Return an integer field. Raises BadRequest if it is not an integer or out of bounds."""
+    def number(self, name: str, default: int | None = 1, lowest: int = 1, highest: int = 1_000_000) -> int:
+        """Return an integer field; None as default: it is required. Raises BadRequest if it is not valid."""
         ...
 
     def choice(self, name: str, choices: Sequence[str], default: str) -> str:
@@ -322,6 +322,7 @@ class WebTab:
         routes: path below ``path`` -> the function that returns its page. ``""`` is the tab itself; for a part in
             braces, such as ``"/{bid}"``, ``request.path("bid")`` returns the value.
         actions: path below ``path`` -> the function that does the action; then the UI shows the tab.
+        fields: path of an action -> names of the form fields that it reads. A request with any other field is refused.
         job_facts: returns names and values for the page of a job, given its payload.
         json: path below the UI's root -> the function that returns JSON values for programs.
         assets: file name -> path of a style sheet or script for the tab's pages.
@@ -332,6 +333,7 @@ class WebTab:
     path: str
     routes: Mapping[str, WebView] = field(default_factory=dict[str, WebView])
     actions: Mapping[str, WebAction] = field(default_factory=dict[str, WebAction])
+    fields: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     job_facts: Callable[[Mapping[str, Any]], Mapping[str, Cell]] | None = None
     json: Mapping[str, WebJson] = field(default_factory=dict[str, WebJson])
     assets: Mapping[str, Path] = field(default_factory=dict[str, Path])

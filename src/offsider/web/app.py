@@ -28,7 +28,7 @@ from offsider.web.csrf import is_same_origin
 from offsider.web.extension_tabs import tab_assets, tab_routes
 from offsider.web.layout import tab_of
 from offsider.web.options import WebOptions
-from offsider.web.page_request import AUTO, LOCALE_COOKIE, THEME_COOKIE, THEMES, PageRequest
+from offsider.web.page_request import AUTO, LOCALE_COOKIE, QUESTION, THEME_COOKIE, THEMES, PageRequest
 from offsider.web.pages import routes
 from offsider.web.request import ALWAYS, FOR_EVER, LARGEST_BODY_BYTES, Request, Response, form_fields, query_fields
 from offsider.web.results import (
@@ -54,8 +54,6 @@ _ONLY_LOCAL = (
     "the web UI has no authentication, so it accepts requests only from this machine: configure authentication to "
     "allow others"
 )
-#: Form field with the confirmation question of an extension's button.
-QUESTION = "offsider_question"
 METHODS = ("GET", "HEAD", "POST")
 ASSETS = "/assets/"
 LONGEST_ADDRESS = 8192
@@ -217,6 +215,7 @@ class WebApp:
         if page_request.read_only:
             raise Forbidden("error.read_only")
         self._check_may(page_request, found)
+        page_request.check_fields(found.route.fields)
         if not page_request.is_confirmed:
             asks = found.route.asks
             question = asks(page_request) if asks is not None else _question_of_form(page_request)

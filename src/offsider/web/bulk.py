@@ -5,12 +5,12 @@
 3. POST changes the counted jobs for two seconds. The script of the page, or a button, submits the next step.
 4. The result page reports the number of jobs changed, refused, and changed by others since the count.
 
-A client that POSTs without a count gets both steps in one request.
+A client that POSTs without a count gets both steps in one request; without a filter it must send ``every=yes``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -19,9 +19,9 @@ from typing import Any, TypeAlias
 from offsider.core.errors import MalformedPayload, RedisRefused
 from offsider.inspector import Counted, JobFilter, JobSet, Quarantine, Queue
 from offsider.web.csrf import is_foreign
-from offsider.web.filters import address, fields_of, filter_data, labels, wanted
-from offsider.web.page_request import PageRequest
-from offsider.web.results import Done, Forbidden, Message, NotFound, Page, with_gone
+from offsider.web.filters import FIELDS, address, fields_of, filter_data, labels, wanted
+from offsider.web.page_request import EVERY, SELECTED, PageRequest
+from offsider.web.results import BadRequest, Done, Forbidden, Message, NotFound, Page, with_gone
 from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import moment
 
@@ -113,7 +113,11 @@ class Bulk:
     def act(self, request: PageRequest, verb: str) -> Done:
         """Change the counted jobs; without a count, count the matching jobs first."""
         asked, name = self._wanted(request), request.text("counted", most=_NAME_LETTERS)
+        if asked.empty and not name:
+            request.check_every()
         counted = self._read(request, name) if name else self._count(asked, None)
+        if not counted.complete:
+            raise BadRequest("bulk.not_counted")
         if not counted.finished:  # a form submitted twice acts once
             self.verbs[verb].every(self.jobs, counted, ACT_MS if name else None)
         if name:
@@ -138,7 +142,7 @@ class Bulk:
         done = gone = 0
         refused: list[str] = []
         # Highest positions of a queue first, so that a removal does not shift jobs that are still to be removed.
-        for key in reversed(request.selected("key")):
+        for key in reversed(request.selected(SELECTED)):
             try:
                 job = self.find(key)
                 acted = job is not None and self.verbs[verb].one(self.jobs, job)
@@ -157,7 +161,7 @@ class Bulk:
     def question(self, request: PageRequest) -> Message:
         """Return the question before selected jobs are deleted."""
         place = self.subject or request.t(self.title)
-        return Message("bulk.confirm_delete_selected", place=place, number=len(request.selected("key")))
+        return Message("bulk.confirm_delete_selected", place=place, number=len(request.selected(SELECTED)))
 
     def _wanted(self, request: PageRequest) -> JobFilter:
         return JobFilter() if isinstance(self.jobs, Quarantine) else wanted(request)
@@ -180,6 +184,7 @@ def bulk_routes(
     bulk: Callable[[PageRequest], Bulk],
     verbs: Iterable[str],
     actions: Mapping[str, str] = MappingProxyType({}),
+    fields: Collection[str] = FIELDS,
 ) -> Iterator[Route]:
     """Yield the routes of the actions on several jobs.
 
@@ -188,12 +193,15 @@ def bulk_routes(
         bulk: returns the actions for a request.
         verbs: names of the actions.
         actions: as in `Bulk`.
+        fields: of the filter.
     """
     yield Route("GET", f"{path}/all", LOOK, lambda request: bulk(request).ask(request))
     for verb in verbs:
         asks = partial(_question, bulk) if verb == "delete" else None
-        yield Route("POST", f"{path}/all/{verb}", _action(verb, actions), partial(_act, bulk, verb))
-        yield Route("POST", f"{path}/selected/{verb}", f"job.{verb}", partial(_act_on_selected, bulk, verb), asks=asks)
+        change = partial(_act, bulk, verb)
+        yield Route("POST", f"{path}/all/{verb}", _action(verb, actions), change, fields=(*fields, "counted", EVERY))
+        change = partial(_act_on_selected, bulk, verb)
+        yield Route("POST", f"{path}/selected/{verb}", f"job.{verb}", change, asks=asks, fields=(SELECTED, *fields))
 
 
 def _action(verb: str, actions: Mapping[str, str]) -> str:

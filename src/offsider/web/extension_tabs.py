@@ -34,13 +34,13 @@ from offsider.config.web_tab import (
     WebView,
     is_path,
 )
-from offsider.core.errors import ConfigurationError
+from offsider.core.errors import ConfigurationError, InvalidOptions
 from offsider.logs.setup import describe, logger
 from offsider.web.assets import Assets
 from offsider.web.display import is_finite
 from offsider.web.filters import address, pager, progress
 from offsider.web.page_request import PageRequest
-from offsider.web.results import Done, Message, NotFound, Page, Text
+from offsider.web.results import BadRequest, Done, Message, NotFound, Page, Text
 from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import moment
 
@@ -173,7 +173,7 @@ def _routes(tab: WebTab) -> Iterator[Route]:
         yield Route("GET", path, LOOK, partial(_json, values))
     for path, action in tab.actions.items():
         name = f"{tab.name}.{path.rpartition('/')[2]}"
-        yield Route("POST", tab.path + path, name, partial(_done, tab, action))
+        yield Route("POST", tab.path + path, name, partial(_done, tab, action), fields=tab.fields.get(path, ()))
 
 
 def _shown(view: WebView, request: PageRequest) -> Page:
@@ -224,4 +224,7 @@ def _json(values: WebJson, request: PageRequest) -> Text:
 
 
 def _done(tab: WebTab, action: WebAction, request: PageRequest) -> Done:
-    return Done(tab.path, Message(str(action(request) or tab.title)))
+    try:
+        return Done(tab.path, Message(str(action(request) or tab.title)))
+    except InvalidOptions as error:
+        raise BadRequest(str(error)) from error

@@ -18,6 +18,8 @@ from offsider.web.page_request import PAGE, PageRequest
 LONGEST_AGE_SECONDS = 3_155_760_000
 _AGES = ("older", "newer")
 TEXTS = ("text", "name", "argument", "error", "group", "tag", "caller")
+#: Fields of a filter.
+FIELDS = (*TEXTS, *_AGES)
 #: Maximum values per facet.
 _OFFERED = 6
 _MOST_ENTRIES = 10**12
@@ -61,7 +63,7 @@ def filter_data(path: str, wanted: JobFilter, **kept: str) -> dict[str, Any]:
     without = {name: {k: v for k, v in fields.items() if k != name} for name in fields}
     return {
         "fields": fields,
-        "values": {name: fields.get(name, "") for name in (*TEXTS, *_AGES)},
+        "values": {name: fields.get(name, "") for name in FIELDS},
         "empty": not fields,
         "path": address(path, **fields, **kept),
         "without": {name: address(path, **rest, **kept) for name, rest in without.items()},

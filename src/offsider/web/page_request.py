@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 from urllib.parse import urlencode, urlsplit, urlunsplit
@@ -18,6 +18,13 @@ from offsider.web.segments import segment
 from offsider.web.translation import Locale
 
 _WHOLE = re.compile(r"-?[0-9]{1,15}", re.ASCII)
+#: Field that must be ``yes`` in a change of everything.
+EVERY = "every"
+#: Field for each selected job.
+SELECTED = "key"
+#: Field with the confirmation question of an extension's button.
+QUESTION = "offsider_question"
+_OF_EVERY_CHANGE = ("confirmed", "format", QUESTION)
 AUTO = "auto"
 THEMES = (AUTO, "light", "dark")
 #: Rows on a page of a list.
@@ -98,10 +105,24 @@ class PageRequest:
         """Return the value of ``{name}`` in the route's path."""
         return self.parts[name]
 
-    def number(self, name: str, default: int = 1, lowest: int = 1, highest: int = 1_000_000) -> int:
-        """Return an integer field. Raises BadRequest if it is not an integer or out of bounds."""
+    def check_fields(self, known: Collection[str]) -> None:
+        """Refuse a change with an unknown field, such as a misspelled filter, or a repeated one. Raises BadRequest."""
+        names = [name for name, _ in (*self.form.pairs, *self.query.pairs)]
+        for at, name in enumerate(names):
+            if name not in known and name not in _OF_EVERY_CHANGE:
+                raise BadRequest("error.unknown_field", name=name[:100], known=", ".join(known) or "-")
+            if name != SELECTED and name in names[:at]:
+                raise BadRequest("error.repeated_field", name=name)
+
+    def check_every(self) -> None:
+        """Refuse a change of everything that does not say so: it may have lost its filter. Raises BadRequest."""
+        if self.text(EVERY) != "yes":
+            raise BadRequest("error.every", name=EVERY)
+
+    def number(self, name: str, default: int | None = 1, lowest: int = 1, highest: int = 1_000_000) -> int:
+        """Return an integer field; None as default: it is required. Raises BadRequest if it is not valid."""
         text = self._sent(name)
-        if not text:
+        if not text and default is not None:
             return default
         if not _WHOLE.fullmatch(text) or not lowest <= int(text) <= highest:
             raise BadRequest("error.bad_number", name=name, lowest=lowest, highest=highest)

@@ -7,7 +7,7 @@ Routes are tried in order.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -35,6 +35,7 @@ class Route:
         handler: a synchronous function, run in a thread.
         asks: returns the confirmation question with the target, or None. Asked unless the browser's script or a
             program has confirmed already.
+        fields: names of the form and query fields of a change; any other field is refused.
         wanted: whether it serves a request with this ``Accept`` header; None: it serves all. For addresses that
             have one response for programs and another one for users.
     """
@@ -44,6 +45,7 @@ class Route:
     action: str
     handler: Callable[[PageRequest], Answer]
     asks: Callable[[PageRequest], Message | None] | None = None
+    fields: Collection[str] = ()
     wanted: Callable[[str], bool] | None = None
 
     @property

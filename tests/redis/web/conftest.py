@@ -27,7 +27,7 @@ def config(redis_url: str) -> Config:
 
 @pytest.fixture
 def ask(config: Config) -> Callable[..., Response]:
-    """ask("/metrics", "period=1h") or ask("/errors/clear", method="POST", accept="application/json")"""
+    """ask("/metrics", "period=1h") or ask("/errors/clear", method="POST", body="every=yes")"""
     return asker(config)
 
 

@@ -122,7 +122,7 @@ def test_a_form_submitted_twice_acts_once(ask, raw_redis, counted):
     raw_redis.zadd("dead", {failed(1): 1})
     data = counted("/dead/all", "verb=delete")
     posted(ask, "/dead/all/quarantine", data)
-    ask("/quarantine/all/restore", method="POST", body="confirmed=yes")
+    ask("/quarantine/all/restore", method="POST", body="every=yes")
     assert posted(ask, "/dead/all/quarantine", data)["done_to"] == 1
     assert raw_redis.zcard("dead") == 1
 

@@ -136,7 +136,8 @@ def test_the_question_names_the_processes(ask, process, raw_redis, path, questio
     process()
     process("web-2:43:def")
     process("web-3:44:fed", embedded=True)
-    assert question in Markup(ask(path, method="POST").body.decode()).text
+    every = "every=yes" if "/all/" in path else ""
+    assert question in Markup(ask(path, method="POST", body=every).body.decode()).text
     assert question in " ".join(form["data-confirm"] for form in Markup(ask("/busy").body.decode()).all("form"))
     assert signals(raw_redis) == []
 
@@ -144,7 +145,7 @@ def test_the_question_names_the_processes(ask, process, raw_redis, path, questio
 def test_a_signal_for_all_skips_embedded_processes(ask, process, raw_redis):
     process()
     process("web-2:43:def", embedded=True)
-    answer = ask("/busy/all/stop", method="POST", accept="application/json")
+    answer = ask("/busy/all/stop", method="POST", body="every=yes", accept="application/json")
     assert json.loads(answer.body)["processes"] == [IDENTITY]
     assert signals(raw_redis, "web-2:43:def") == []
     refused = ask("/busy/web-2:43:def/stop", method="POST", body="confirmed=yes")

@@ -36,7 +36,7 @@ def test_after_a_change_the_counters_are_current(ask, config, raw_redis):
     forget(config)  # nothing is known yet, which is fine
     raw_redis.zadd("dead", {failed(1): WHEN})
     assert b"<b>1</b> <span>Dead</span>" in flat(ask("/dead").body)
-    assert ask("/dead/all/delete", method="POST").status == 303
+    assert ask("/dead/all/delete", method="POST", body="every=yes").status == 303
     assert b"<b>0</b> <span>Dead</span>" in flat(ask("/dead").body)
 
 

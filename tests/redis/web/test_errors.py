@@ -102,10 +102,10 @@ def test_all_groups_are_deleted_after_confirmation(failed, ask, read):
     failed("a2")
     assert (
         "Delete all 2 error groups? Their jobs are kept."
-        in Markup(ask("/errors/clear", method="POST").body.decode()).text
+        in Markup(ask("/errors/clear", method="POST", body="every=yes").body.decode()).text
     )
     assert len(read("/errors")["groups"]) == 2
-    assert ask("/errors/clear", method="POST", body="confirmed=yes").status == 303
+    assert ask("/errors/clear", method="POST", body="every=yes&confirmed=yes").status == 303
     assert read("/errors")["groups"] == []
 
 

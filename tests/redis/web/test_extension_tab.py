@@ -43,6 +43,7 @@ class Customers:
             "/customers",
             routes={"": self.all, "/{name}": self.one},
             actions={"/{name}/block": self.block},
+            fields={"/{name}/block": ("why",)},
             job_facts=lambda payload: {"Customer": WebLink("Kim", "/customers/kim")},
             assets={"look.css": self.folder / "look.css", "look.js": self.folder / "look.js"},
         )

@@ -220,7 +220,7 @@ def test_an_action_on_all_jobs_shows_their_number_first(ask, read, raw_redis):
     asked = read("/retries/all", "verb=retry")
     assert (asked["matched"], list(asked["actions"])) == (30, ["retry"])
     assert "30" in Markup(ask("/retries/all", "verb=retry").body.decode()).text
-    answer = ask("/retries/all/retry", method="POST", accept=JSON)
+    answer = ask("/retries/all/retry", method="POST", body="every=yes", accept=JSON)
     assert json.loads(answer.body)["done_to"] == 30
     assert (raw_redis.zcard("retry"), raw_redis.llen("queue:mail")) == (0, 30)
 
@@ -244,10 +244,10 @@ def test_all_jobs_are_killed_or_deleted(ask, config, raw_redis):
     reported = []
     config.death_handlers.append(lambda payload, error: reported.append(repr(error)))
     fill(raw_redis, "retry", *(failed(number) for number in range(5)))
-    ask("/retries/all/kill", method="POST")
+    ask("/retries/all/kill", method="POST", body="every=yes")
     assert reported == ["JobKilled('killed in the web UI')"] * 5
     assert (raw_redis.zcard("retry"), raw_redis.zcard("dead")) == (0, 5)
-    ask("/dead/all/delete", method="POST")
+    ask("/dead/all/delete", method="POST", body="every=yes")
     assert raw_redis.zcard("dead") == 0
 
 

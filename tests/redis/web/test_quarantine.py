@@ -16,8 +16,8 @@ def put_aside(ask, raw_redis):
     """Jobs 1 and 2 of a queue and job 3 of the retries."""
     push(raw_redis, "mail", job(1), job(2))
     raw_redis.zadd("retry", {failed(3): WHEN})
-    ask("/queues/mail/all/quarantine", method="POST")
-    ask("/retries/all/quarantine", method="POST")
+    ask("/queues/mail/all/quarantine", method="POST", body="every=yes")
+    ask("/retries/all/quarantine", method="POST", body="every=yes")
 
 
 def key(read, number):
@@ -55,7 +55,7 @@ def test_selected_jobs_are_restored_to_their_origin(ask, read, raw_redis, put_as
 
 
 def test_all_jobs_are_restored(ask, read, raw_redis, put_aside):
-    ask("/quarantine/all/restore", method="POST", body="confirmed=yes")
+    ask("/quarantine/all/restore", method="POST", body="every=yes")
     assert read("/quarantine")["size"] == 0
     assert (raw_redis.llen("queue:mail"), raw_redis.zcard("retry")) == (2, 1)
 
@@ -78,7 +78,7 @@ def test_an_action_on_all_affects_only_counted_jobs(ask, read, raw_redis, verb, 
     assert (data["matched"], data["verb"]) == (3, verb)
     ask("/quarantine/selected/restore", method="POST", body=key(read, 1))
     raw_redis.zadd("dead", {failed(9): WHEN})
-    ask("/dead/all/quarantine", method="POST")
+    ask("/dead/all/quarantine", method="POST", body="every=yes")
     body = f"counted={data['counted']}"
     answer = ask(f"/quarantine/all/{verb}", method="POST", body=body, accept="application/json")
     assert json.loads(answer.body)["done"] == f"{message} 1 job changed after the count and was skipped."

@@ -221,7 +221,7 @@ def test_removing_matching_jobs_shows_their_number_first(ask, read, raw_redis, m
 
 def test_clearing_a_queue_deletes_it(ask, read, raw_redis, mail):
     assert read("/queues/mail/all")["matched"] == 30
-    answer = ask("/queues/mail/all/delete", method="POST", accept="application/json")
+    answer = ask("/queues/mail/all/delete", method="POST", body="every=yes", accept="application/json")
     assert json.loads(answer.body)["done_to"] == 30
     assert not raw_redis.exists("queue:mail")
     assert read("/queues")["queues"] == []

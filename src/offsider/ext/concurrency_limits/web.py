@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 PATH = "/limits"
 _MOST = 100
+_EVERY = {"every": "yes"}
 _COLUMNS = ("Job", "Limit", "In use", "Held", "")
 
 
@@ -45,9 +46,10 @@ def make_tab() -> WebTab:
             "/{name}/resume": _acting(Limits.resume, "Resumed: {name}"),
             "/{name}/set": set_limit,
             "/{name}/unset": _acting(Limits.unset, "Limit of {name}: as in code"),
-            "/{name}/quarantine": _acting(Limits.quarantine, "Quarantined: {result}"),
-            "/{name}/delete": _acting(Limits.delete, "Deleted: {result}"),
+            "/{name}/quarantine": _acting_on_every(Limits.quarantine, "Quarantined: {result}"),
+            "/{name}/delete": _acting_on_every(Limits.delete, "Deleted: {result}"),
         },
+        fields={"/{name}/set": ("limit",), "/{name}/quarantine": ("every",), "/{name}/delete": ("every",)},
         job_facts=job_facts,
     )
 
@@ -103,7 +105,7 @@ def show_one(request: WebRequest) -> WebPage | None:
 
 
 def set_limit(request: WebRequest) -> str:
-    name, limit = request.path("name"), request.number("limit", default=1, lowest=1, highest=1_000_000)
+    name, limit = request.path("name"), request.number("limit", default=None)
     Limits(request.installation).set(name, limit)
     return f"Limit of {name}: {limit}"
 
@@ -112,6 +114,16 @@ def _acting(act: Callable[[Limits, str], object], done: str) -> Callable[[WebReq
     def action(request: WebRequest) -> str:
         name = request.path("name")
         return done.format(name=name, result=act(Limits(request.installation), name))
+
+    return action
+
+
+def _acting_on_every(act: Callable[[Limits, str], object], done: str) -> Callable[[WebRequest], str]:
+    acting = _acting(act, done)
+
+    def action(request: WebRequest) -> str:
+        request.choice("every", ("yes",), "")  # raises without it: the request may have lost a filter
+        return acting(request)
 
     return action
 
@@ -153,11 +165,13 @@ def _clear_buttons(limit: Limit) -> list[WebButton]:
         WebButton(
             "Quarantine held",
             _path(limit.name, "quarantine"),
+            _EVERY,
             confirm=f"Quarantine all held jobs of {limit.name}? You can restore them there.",
         ),
         WebButton(
             "Delete held",
             _path(limit.name, "delete"),
+            _EVERY,
             confirm=f"Permanently delete all held jobs of {limit.name}?",
             danger=True,
         ),

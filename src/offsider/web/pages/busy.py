@@ -8,7 +8,7 @@ from typing import Any
 
 from offsider.core.errors import EmbeddedProcess
 from offsider.inspector import Process, ProcessSet, Work, WorkSet
-from offsider.web.page_request import PageRequest
+from offsider.web.page_request import EVERY, PageRequest
 from offsider.web.results import BadRequest, Done, Message, NotFound, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
@@ -64,6 +64,7 @@ def _question(name: str, request: PageRequest) -> Message:
 def _targets(request: PageRequest) -> Sequence[Process]:
     identity = request.path("identity")
     if identity == EVERYBODY:
+        request.check_every()
         return [process for process in ProcessSet(request.installation) if not process.embedded]
     found = ProcessSet(request.installation).find(identity)
     if found is None:
@@ -140,7 +141,8 @@ def _work(request: PageRequest, work: Work) -> Mapping[str, Any]:
 
 def _route(name: str, send: Callable[[Process], None], message: str, *, asks: bool = True) -> Route:
     question = partial(_question, name) if asks else None
-    return Route("POST", f"/busy/{{identity}}/{name}", f"process.{name}", partial(signal, send, message), asks=question)
+    act = partial(signal, send, message)
+    return Route("POST", f"/busy/{{identity}}/{name}", f"process.{name}", act, asks=question, fields=(EVERY,))
 
 
 ROUTES = [

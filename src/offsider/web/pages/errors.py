@@ -8,7 +8,7 @@ from offsider.inspector import ErrorGroup, ErrorGroups
 from offsider.web.counters import ruby_processes
 from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import address, pager
-from offsider.web.page_request import PAGE, PageRequest
+from offsider.web.page_request import EVERY, PAGE, PageRequest
 from offsider.web.results import Done, Message, NotFound, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
@@ -58,11 +58,13 @@ def _sure(request: PageRequest) -> Message | None:
 
 
 def _sure_of_all(request: PageRequest) -> Message:
+    request.check_every()
     return Message("errors.confirm_clear", count=len(ErrorGroups(request.installation)))
 
 
 def clear(request: PageRequest) -> Done:
     """Delete all groups."""
+    request.check_every()
     count = ErrorGroups(request.installation).clear()
     return Done("/errors", Message("errors.deleted", count=count), {"deleted": count})
 
@@ -95,7 +97,7 @@ def _shown(request: PageRequest, group: ErrorGroup) -> dict[str, Any]:
 
 ROUTES = [
     Route("GET", "/errors", LOOK, index),
-    Route("POST", "/errors/clear", "error.clear", clear, asks=_sure_of_all),
+    Route("POST", "/errors/clear", "error.clear", clear, asks=_sure_of_all, fields=(EVERY,)),
     Route("GET", "/errors/{id}", LOOK, show),
     Route("POST", "/errors/{id}/delete", "error.delete", delete, asks=_sure),
 ]

@@ -263,7 +263,7 @@ _ONE = "/job/{where}/{key}"
 ROUTES = [
     Route("GET", "/job/{jid}", LOOK, find_by_id),
     Route("GET", _ONE, LOOK, show),
-    Route("POST", f"{_ONE}/reschedule", "job.reschedule", reschedule),
+    Route("POST", f"{_ONE}/reschedule", "job.reschedule", reschedule, fields=("at", "minutes")),
     *(
         Route("POST", f"{_ONE}/{name}", f"job.{name}", partial(act, name), asks=_sure if name == "delete" else None)
         for name in _MESSAGES

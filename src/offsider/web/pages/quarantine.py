@@ -45,4 +45,4 @@ def _bulk(request: PageRequest) -> Bulk:
     return Bulk(Quarantine(request.installation), PATH, "term.quarantine", PATH, VERBS, str, together=())
 
 
-ROUTES = [Route("GET", PATH, LOOK, show), *bulk_routes(PATH, _bulk, VERBS)]
+ROUTES = [Route("GET", PATH, LOOK, show), *bulk_routes(PATH, _bulk, VERBS, fields=())]

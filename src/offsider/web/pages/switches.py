@@ -18,6 +18,8 @@ PATH = "/switches"
 _LONGEST = 500
 _MINUTES, _MOST_MINUTES = 5, 525_600
 _MOST_HOURS = 8_760
+#: One form has the buttons of both actions.
+_FIELDS = ("name", "reason", "hours", "minutes", "delete")
 
 
 def switches_path(name: str) -> str:
@@ -115,7 +117,7 @@ def _given(request: PageRequest) -> dict[str, Any]:
 
 ROUTES = [
     Route("GET", PATH, LOOK, show),
-    Route("POST", f"{PATH}/drop", "switch.drop", drop, asks=_sure),
-    Route("POST", f"{PATH}/defer", "switch.defer", defer),
-    Route("POST", f"{PATH}/clear", "switch.clear", clear),
+    Route("POST", f"{PATH}/drop", "switch.drop", drop, asks=_sure, fields=_FIELDS),
+    Route("POST", f"{PATH}/defer", "switch.defer", defer, fields=_FIELDS),
+    Route("POST", f"{PATH}/clear", "switch.clear", clear, fields=("name",)),
 ]

@@ -159,9 +159,9 @@ def test_a_class_is_paused_and_resumed_and_its_limit_changed(ask, busy, limits, 
 
 
 def test_held_jobs_are_quarantined_or_deleted(ask, busy, limits, raw_redis, redis):
-    assert post(ask, "quarantine") == "Quarantined: 2"
+    assert post(ask, "quarantine", "every=yes") == "Quarantined: 2"
     raw_redis.lpush(Names(redis.keys).held(NAME), encode({"class": NAME, "args": [], "jid": "c"}))
-    assert post(ask, "delete") == "Deleted: 1"
+    assert post(ask, "delete", "every=yes") == "Deleted: 1"
     assert limits.find(NAME).held == 0
 
 

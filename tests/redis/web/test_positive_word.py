@@ -1,0 +1,111 @@
+"""A change of everything says so, and a change with a field that it does not know is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from offsider.config.installation import Installation
+from offsider.ext.batches import Batches
+from offsider.ext.concurrency_limits import ConcurrencyLimits
+from offsider.storage import error_groups
+from offsider.storage.error_groups import Noted
+from offsider.web.extension_tabs import tab_routes
+from offsider.web.page_request import EVERY, QUESTION
+from offsider.web.pages import routes
+from tests.redis.web.stored import WHEN, failed, job, push
+from tests.snapshot import snapshot
+
+JSON = "application/json"
+EVERYTHING = [
+    *(f"/retries/all/{verb}" for verb in ("retry", "kill", "quarantine", "delete")),
+    *(f"/scheduled/all/{verb}" for verb in ("add_to_queue", "quarantine", "delete")),
+    *(f"/dead/all/{verb}" for verb in ("retry", "quarantine", "delete")),
+    *(f"/queues/mail/all/{verb}" for verb in ("quarantine", "delete")),
+    *(f"/quarantine/all/{verb}" for verb in ("restore", "delete")),
+    *(f"/busy/all/{verb}" for verb in ("quiet", "stop", "dump")),
+    "/errors/clear",
+    *(f"/limits/Shop::Send/{verb}" for verb in ("quarantine", "delete")),
+]
+#: Of the placeholders in routes.
+NAMES = {"name": "mail", "identity": "all", "where": "dead", "key": "1|a", "id": "a1", "bid": "b1", "jid": "j1"}
+
+
+@pytest.fixture(autouse=True)
+def everything(config, raw_redis):
+    """Something everywhere."""
+    config.use(ConcurrencyLimits())
+    config.use(Batches())
+    here = Installation.of(config)
+    for number, name in enumerate(("retry", "schedule", "dead")):
+        raw_redis.zadd(name, {failed(number): WHEN})
+    push(raw_redis, "mail", job(3))
+    error_groups.note(here.redis, [Noted("a1", 1, WHEN, json.dumps({"class": "Mail"}), "j1")])
+    info = {"hostname": "web-1", "pid": 42, "concurrency": 4, "queues": ["low"], "identity": "web-1:42:abc"}
+    raw_redis.sadd("processes", "web-1:42:abc")
+    raw_redis.hset("web-1:42:abc", mapping={"info": json.dumps(info), "busy": 0, "beat": WHEN, "quiet": "false"})
+
+
+def change(ask, path, body, accept=JSON):
+    return ask(path, method="POST", body=body, accept=accept)
+
+
+@pytest.mark.parametrize("path", EVERYTHING)
+def test_everything_is_changed_only_with_the_positive_word(ask, raw_redis, path):
+    before = snapshot(raw_redis)
+    for body in ("", "every=", "every=no", "confirmed=yes", "every=yes&every=yes"):
+        for accept in (JSON, "text/html"):
+            refused = change(ask, path, body, accept)
+            assert (refused.status, EVERY in refused.body.decode()) == (400, True), body
+    assert snapshot(raw_redis) == before
+    assert change(ask, path, "every=yes").status == 200
+
+
+@pytest.mark.parametrize("path", [path for path in EVERYTHING if path.startswith(("/retries", "/queues"))])
+def test_a_filter_without_a_value_is_no_filter(ask, raw_redis, path):
+    before = snapshot(raw_redis)
+    assert change(ask, path, "name=&text=+&older=0").status == 400
+    assert snapshot(raw_redis) == before
+
+
+def test_every_change_refuses_unknown_fields_by_name(ask, config, raw_redis):
+    before = snapshot(raw_redis)
+    own = routes()
+    found = [route for route in (*own, *tab_routes(Installation.of(config), own)) if route.changes]
+    assert len(found) > 40
+    for route in found:
+        path = route.path.format(**NAMES, kind="bucket")
+        for query, body in (("", "nam=x&confirmed=yes"), ("nam=x", ""), ("", "every=yes&confirmed=yes&Name=x")):
+            refused = ask(path, query, method="POST", body=body, accept=JSON)
+            error = json.loads(refused.body)["error"]
+            assert refused.status == 400, path
+            assert "unknown field" in error, path
+            assert all(name in error for name in route.fields) or "every" in error, path
+        shown = change(ask, path, "nam=x", "text/html")
+        assert (shown.status, b"unknown field nam" in shown.body) == (400, True), path
+        assert QUESTION not in error
+    assert snapshot(raw_redis) == before
+
+
+def test_the_count_that_was_confirmed_is_a_positive_word(ask, read, raw_redis):
+    raw_redis.zadd("dead", {failed(9): WHEN})
+    counted = read("/dead/all", "verb=delete&error=peer+9")["counted"]
+    raw_redis.zadd("dead", {failed(8): WHEN})
+    assert json.loads(change(ask, "/dead/all/delete", f"counted={counted}").body)["done_to"] == 1
+    assert raw_redis.zcard("dead") == 2
+
+
+def test_a_count_that_is_not_complete_cannot_be_acted_on(ask, raw_redis):
+    raw_redis.hset("offsider:counted:abc", "head", json.dumps({"cursor": "", "complete": False, "at": WHEN}))
+    before = snapshot(raw_redis)
+    refused = change(ask, "/dead/all/delete", "counted=abc")
+    assert (refused.status, "not complete" in refused.body.decode()) == (400, True)
+    assert snapshot(raw_redis) == before
+
+
+def test_a_limit_is_not_set_to_a_number_that_was_not_sent(ask, raw_redis):
+    before = snapshot(raw_redis)
+    assert change(ask, "/limits/Shop::Send/set", "").status == 400
+    assert snapshot(raw_redis) == before
+    assert change(ask, "/limits/Shop::Send/set", "limit=3").status == 200
