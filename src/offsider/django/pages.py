@@ -18,7 +18,8 @@ from urllib.parse import quote
 from offsider.web.mounting import WHO, Servers, behind, checked_name
 from offsider.web.options import Authorize
 from offsider.web.redaction import Redact
-from offsider.web.request import LARGEST_BODY_BYTES, Request
+from offsider.web.request import INCOMPLETE, LARGEST_BODY_BYTES, TOO_LARGE, Request
+from offsider.web.results import BadRequest, TooLarge, WebError
 
 if TYPE_CHECKING:
     from offsider.web.app import WebApp
@@ -97,17 +98,31 @@ def _login_url() -> str:
 
 def _request_of(request: Any, path: str, who: str | None) -> Request:
     root = request.path[: len(request.path) - len(path)].rstrip("/")
-    length = str(request.META.get("CONTENT_LENGTH") or "0")
-    too_large = not length.isdecimal() or int(length) > LARGEST_BODY_BYTES
+    body = _body(request) if request.method == "POST" else b""
     return Request(
         method=request.method or "GET",
         path="/" + quote(path, safe=_LETTERS),
         root=quote(root, safe=_LETTERS),
         query=request.META.get("QUERY_STRING", ""),
         headers={name.lower(): value for name, value in request.headers.items()},
-        body=b"" if too_large else request.body,
+        body=body if isinstance(body, bytes) else b"",
         scheme=request.scheme or "http",
         client=request.META.get("REMOTE_ADDR", ""),
         context={**request.META, WHO: who, USER: getattr(request, "user", None)},
-        too_large=too_large,
+        refusal=None if isinstance(body, bytes) else body,
     )
+
+
+def _body(request: Any) -> bytes | WebError:
+    """Return the body, also if a middleware has read ``request.body`` or ``request.POST``."""
+    http = import_module("django.http")
+    length = str(request.META.get("CONTENT_LENGTH") or "0")
+    if not length.isdecimal():
+        return BadRequest(INCOMPLETE)
+    if int(length[:10]) > LARGEST_BODY_BYTES:
+        return TooLarge(TOO_LARGE)
+    try:
+        body: bytes = request.body
+    except (http.RawPostDataException, http.UnreadablePostError):
+        return BadRequest(INCOMPLETE)
+    return body if len(body) <= LARGEST_BODY_BYTES else TooLarge(TOO_LARGE)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from offsider.integrations import missing
-from offsider.web.asgi_adapter import AsgiApp, Receive, Scope, Send
+from offsider.web.asgi_adapter import AsgiApp, Receive, Scope, Send, received, request_of
 from offsider.web.mounting import WHO, Servers, behind, checked_name
 from offsider.web.options import Authorize
 from offsider.web.redaction import Redact
+from offsider.web.request import INCOMPLETE, Request as WebRequest
+from offsider.web.results import BadRequest, WebError
 
 try:
     from fastapi import APIRouter, Depends, Request, Response
+    from starlette.requests import ClientDisconnect
 except ImportError as error:
     raise missing("offsider.fastapi", "fastapi") from error
 
@@ -41,21 +44,41 @@ def pages(
     # The router converts no result: the response below writes itself.
     @router.api_route("/{path:path}", methods=["GET", "HEAD", "POST"], response_model=None)
     async def page(path: str, request: Request, who: Any = Depends(user)) -> Response:  # noqa: B008
-        return _Page(asgi, {**_mounted(request.scope, path), WHO: checked_name(who, user)})
+        scope = {**_mounted(request.scope, path), WHO: checked_name(who, user)}
+        body = await _body(request, scope) if request.method == "POST" else b""
+        return _Page(asgi, request_of(scope, body))
 
     return router
+
+
+async def _body(request: Request, scope: Scope) -> bytes | WebError:
+    """Return the body; a form that a dependency has parsed is encoded again."""
+    try:
+        return await received(request.stream())
+    except ClientDisconnect:
+        return BadRequest(INCOMPLETE)
+    except RuntimeError:  # consumed
+        pass
+    try:
+        body = urlencode((await request.form()).multi_items()).encode()
+    except (RuntimeError, AssertionError):  # consumed, but not as a form; AssertionError without python-multipart
+        return BadRequest(INCOMPLETE)
+    if body:
+        others = [(name, value) for name, value in scope["headers"] if name != b"content-length"]
+        scope["headers"] = [*others, (b"content-length", str(len(body)).encode())]
+    return body
 
 
 class _Page(Response):
     """A response that the web UI writes."""
 
-    def __init__(self, asgi: AsgiApp, scope: Scope) -> None:
+    def __init__(self, asgi: AsgiApp, request: WebRequest) -> None:
         super().__init__()
         self._asgi = asgi
-        self._scope = scope
+        self._request = request
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # without the user
-        await self._asgi(self._scope, receive, send)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # it is read
+        await self._asgi.answer(self._request, send)
 
 
 def _mounted(scope: Scope, path: str) -> Scope:

@@ -18,6 +18,7 @@ import logging
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, cast
+from urllib.parse import urlencode
 
 from offsider.cli.main import main
 from offsider.config.application import Application, application
@@ -30,6 +31,8 @@ from offsider.runtime.context import JobContext
 from offsider.web.mounting import WHO, Servers, behind, checked_name
 from offsider.web.options import Authorize
 from offsider.web.redaction import Redact
+from offsider.web.request import LARGEST_BODY_BYTES, TOO_LARGE
+from offsider.web.results import TooLarge, WebError
 from offsider.web.wsgi_adapter import request_of
 
 try:
@@ -73,7 +76,9 @@ def pages(
         who = user()
         if isinstance(who, BaseResponse):
             return who
-        made = app.respond(request_of(_below(request.environ, path) | {WHO: checked_name(who, user)}))
+        environ = _below(request.environ, path) | {WHO: checked_name(who, user)}
+        body = _body(environ) if request.method == "POST" else b""
+        made = app.respond(request_of(environ, body))
         return Response(made.body, made.status, list(made.headers))
 
     return blueprint
@@ -84,6 +89,17 @@ def _below(environ: dict[str, Any], path: str) -> dict[str, Any]:
     whole: str = environ["PATH_INFO"]
     mount = whole[: len(whole) - len(path.encode())].rstrip("/")  # one character per byte
     return {**environ, "SCRIPT_NAME": environ.get("SCRIPT_NAME", "") + mount, "PATH_INFO": whole[len(mount) :]}
+
+
+def _body(environ: dict[str, Any]) -> bytes | WebError:
+    """Return the body; a form that the application has parsed is encoded again."""
+    if (request.content_length or 0) > LARGEST_BODY_BYTES:
+        return TooLarge(TOO_LARGE)
+    body = request.get_data()
+    if not body and request.form:
+        body = urlencode([*request.form.items(multi=True)]).encode()
+        environ["CONTENT_LENGTH"] = str(len(body))
+    return body if len(body) <= LARGEST_BODY_BYTES else TooLarge(TOO_LARGE)
 
 
 class AppContext:

@@ -30,7 +30,7 @@ from offsider.web.layout import tab_of
 from offsider.web.options import WebOptions
 from offsider.web.page_request import AUTO, LOCALE_COOKIE, QUESTION, THEME_COOKIE, THEMES, PageRequest
 from offsider.web.pages import routes
-from offsider.web.request import ALWAYS, FOR_EVER, LARGEST_BODY_BYTES, Request, Response, form_fields, query_fields
+from offsider.web.request import ALWAYS, FOR_EVER, Fields, Request, Response, form_fields, query_fields
 from offsider.web.results import (
     Answer,
     BadRequest,
@@ -41,7 +41,6 @@ from offsider.web.results import (
     NotAllowed,
     NotFound,
     Page,
-    TooLarge,
     WebError,
 )
 from offsider.web.routing import Match, Router
@@ -133,8 +132,8 @@ class WebApp:
             raise NotFound("error.no_page")
         if len(request.path) + len(request.query) > LONGEST_ADDRESS:
             raise BadRequest(f"the address is longer than {LONGEST_ADDRESS} characters")
-        if request.too_large:
-            raise TooLarge(f"the request is larger than {LARGEST_BODY_BYTES // 1024} KB")
+        if request.refusal is not None:
+            raise request.refusal
         if request.method == "POST" and not is_same_origin(request):
             raise Forbidden("error.foreign")
 
@@ -159,14 +158,13 @@ class WebApp:
         server, location = self._server(request.path or "/")
         cookies = request.cookies
         theme = cookies.get(THEME_COOKIE, AUTO)
-        is_form = request.method == "POST"
         return PageRequest(
             http=request,
             options=self.options,
             server=server,
             location=location,
             query=query_fields(request.query),
-            form=form_fields(request.header("content-type"), request.body if is_form else b""),
+            form=form_fields(request) if request.method == "POST" else Fields(),
             locale=preferred(cookies.get(LOCALE_COOKIE, ""), request.header("accept-language")),
             who=who,
             theme=theme if theme in THEMES else AUTO,

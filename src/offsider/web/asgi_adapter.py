@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from offsider.web.app import WebApp
-from offsider.web.request import LARGEST_BODY_BYTES, Request, Response
+from offsider.web.request import BODY_SECONDS, INCOMPLETE, LARGEST_BODY_BYTES, TOO_LARGE, Request, Response
+from offsider.web.results import BadRequest, TooLarge, WebError
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -36,8 +37,12 @@ class AsgiApp:
             await receive()
             await send({"type": "websocket.close", "code": 1000})
         else:
-            request = request_of(scope, await _body(receive))
-            await _send(send, await self._response(request))
+            body = await received(_chunks(receive)) if scope["method"] == "POST" else b""
+            await self.answer(request_of(scope, body), send)
+
+    async def answer(self, request: Request, send: Send) -> None:
+        """Send the response to a request."""
+        await _send(send, await self._response(request))
 
     async def _response(self, request: Request) -> Response:
         loop, context = asyncio.get_running_loop(), copy_context()
@@ -55,8 +60,8 @@ async def _awaited(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
 
 
-def request_of(scope: Scope, body: bytes | None) -> Request:
-    """Build the request of a scope; a body of None means too large."""
+def request_of(scope: Scope, body: bytes | WebError) -> Request:
+    """Build the request of a scope with its body, or with the reason to refuse it."""
     root, path = _paths(scope)
     client = scope.get("client")
     return Request(
@@ -65,11 +70,11 @@ def request_of(scope: Scope, body: bytes | None) -> Request:
         root=root,
         query=scope.get("query_string", b"").decode("latin-1"),
         headers={name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]},
-        body=body or b"",
+        body=body if isinstance(body, bytes) else b"",
         scheme=scope.get("scheme", "http"),
         client=str(client[0]) if client else "",
         context=scope,
-        too_large=body is None,
+        refusal=None if isinstance(body, bytes) else body,
     )
 
 
@@ -86,19 +91,33 @@ def _paths(scope: Scope) -> tuple[str, str]:
     return root, path or "/"
 
 
-async def _body(receive: Receive) -> bytes | None:
-    parts: list[bytes] = []
-    length = 0
+async def received(chunks: AsyncIterator[bytes]) -> bytes | WebError:
+    """Return the body, or the reason why it was not received whole.
+
+    The wait is limited: after an application has read the body, a server waits for the end of the connection.
+    """
+    body = b""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in chunks:
+                body += chunk
+                if len(body) > LARGEST_BODY_BYTES:
+                    return TooLarge(TOO_LARGE)
+    except TimeoutError:
+        return BadRequest(INCOMPLETE)
+    except WebError as error:
+        return error
+    return body
+
+
+async def _chunks(receive: Receive) -> AsyncIterator[bytes]:
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            return b""
-        parts.append(message.get("body", b""))
-        length += len(parts[-1])
-        if length > LARGEST_BODY_BYTES:
-            return None
+            raise BadRequest(INCOMPLETE)
+        yield message.get("body", b"")
         if not message.get("more_body"):
-            return b"".join(parts)
+            return
 
 
 async def _send(send: Send, response: Response) -> None:

@@ -8,9 +8,16 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qsl
 
-from offsider.web.results import BadRequest
+from offsider.web.results import BadRequest, WebError
 
 LARGEST_BODY_BYTES = 64 * 1024
+TOO_LARGE = f"the request is larger than {LARGEST_BODY_BYTES // 1024} KB"
+#: Maximum wait for the body; less than `offsider web` waits before it closes a connection.
+BODY_SECONDS = 8.0
+INCOMPLETE = (
+    "the form has not arrived as its headers announce it: the connection was cut off or too slow, or the application "
+    "has read the form before the web UI"
+)
 _POLICY = (
     ("default-src", "'none'"),
     ("script-src", "'self'"),
@@ -37,6 +44,7 @@ FOR_EVER = ("cache-control", "public, max-age=31536000, immutable")
 MOST_QUERY_FIELDS = 100
 MOST_FORM_FIELDS = 1000
 FORM_TYPE = "application/x-www-form-urlencoded"
+_FORM_TYPES = (FORM_TYPE, f"{FORM_TYPE};charset=utf-8", f'{FORM_TYPE};charset="utf-8"')
 
 
 @dataclass(frozen=True)
@@ -49,11 +57,11 @@ class Request:
         root: mount path, quoted; empty at the root.
         query: query string as sent.
         headers: by lowercase name; the last value of repeated headers.
-        body: at most 64 KB.
+        body: at most 64 KB, as received; empty for other methods than POST.
         scheme: ``http`` or ``https``.
         client: client address; empty if unknown.
         context: ASGI scope or WSGI environ, for data of a framework such as the session or user.
-        too_large: the body exceeds 64 KB; then ``body`` is empty.
+        refusal: why the request is refused before it reaches a page, such as a body that was not received whole.
     """
 
     method: str
@@ -65,7 +73,7 @@ class Request:
     scheme: str = "http"
     client: str = ""
     context: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
-    too_large: bool = False
+    refusal: WebError | None = None
 
     def header(self, name: str) -> str:
         """Return the value of a header; empty if missing."""
@@ -122,21 +130,35 @@ def query_fields(text: str) -> Fields:
     return _parsed(text, MOST_QUERY_FIELDS)
 
 
-def form_fields(content_type: str, body: bytes) -> Fields:
-    """Parse a submitted form.
+def form_fields(request: Request) -> Fields:
+    """Parse a submitted form. A body that is not there as announced is an error, never an empty form.
 
     Raises:
-        BadRequest: it is not URL-encoded, or has more than 1,000 fields.
+        BadRequest: the body was not received whole, is not URL-encoded UTF-8, or has more than 1,000 fields.
     """
-    if not body:
+    if not _is_whole(request):
+        raise BadRequest(INCOMPLETE)
+    kind = request.header("content-type").lower().replace(" ", "").rstrip(";")
+    if not request.body and not kind:
         return Fields()
-    if content_type.partition(";")[0].strip().lower() != FORM_TYPE:
-        raise BadRequest(f"the form must be sent as {FORM_TYPE}")
-    return _parsed(body.decode("utf-8", "replace"), MOST_FORM_FIELDS)
-
-
-def _parsed(text: str, most: int) -> Fields:
+    if kind not in _FORM_TYPES or request.header("content-encoding").strip().lower() not in {"", "identity"}:
+        raise BadRequest(f"the form must be sent as {FORM_TYPE}, in UTF-8 and not compressed")
     try:
-        return Fields(parse_qsl(text, keep_blank_values=True, max_num_fields=most, errors="replace"))
-    except ValueError as error:
-        raise BadRequest(f"more than {most} fields: split them into several requests") from error
+        return _parsed(request.body.decode(), MOST_FORM_FIELDS, errors="strict")
+    except UnicodeDecodeError as error:
+        raise BadRequest("the form is not valid UTF-8") from error
+
+
+def _is_whole(request: Request) -> bool:
+    length = request.header("content-length").strip()
+    if length:
+        return length.lstrip("0") == str(len(request.body)).lstrip("0")
+    # Chunked, or HTTP/2: the server has seen the end. But a server without support for chunks passes no body, and a
+    # body that the application has read is empty too.
+    return bool(request.body or not (request.header("content-type") or request.header("transfer-encoding")))
+
+
+def _parsed(text: str, most: int, *, errors: str = "replace") -> Fields:
+    if text.count("&") >= most:
+        raise BadRequest(f"more than {most} fields: split them into several requests")
+    return Fields(parse_qsl(text, keep_blank_values=True, errors=errors))

@@ -72,7 +72,7 @@ def test_a_response_is_sent_with_its_headers():
 
 
 def test_a_body_that_is_too_large_is_dropped():
-    start, _ = exchange(app(), scope(), body(b"x" * 40_000, more=True), body(b"x" * 40_000, more=True))
+    start, _ = exchange(app(), scope(method="POST"), body(b"x" * 40_000, more=True), body(b"x" * 40_000, more=True))
     assert start["status"] == 413
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import io
 
-import pytest
-
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.web.app import WebApp
 from offsider.web.options import WebOptions
+from offsider.web.results import BadRequest
 from offsider.web.wsgi_adapter import WsgiApp, request_of
 
 
@@ -34,22 +33,17 @@ def test_a_request_has_all_data_of_the_environ():
         HTTP_X_USER="kim",
         REMOTE_ADDR="10.0.0.1",
     )
-    given["wsgi.input"] = io.BytesIO(b"xyz")
-    request = request_of(given)
+    request = request_of(given, b"xy")
     assert (request.root, request.path, request.query) == ("/jobs", "/%C3%A4/%20b", "a=1")
     assert (request.header("x-user"), request.header("content-type"), request.client) == ("kim", "text/x", "10.0.0.1")
-    assert request.body == b"xy"
+    assert (request.header("content-length"), request.body, request.refusal) == ("2", b"xy", None)
     assert request.context is given
 
 
-@pytest.mark.parametrize("length", ["65537", "99999999999", "-1", "x"])
-def test_a_body_that_is_too_large_or_has_no_length_is_not_read(length):
-    assert request_of(environ(CONTENT_LENGTH=length)).too_large
-
-
-def test_an_empty_request_has_no_body():
-    assert request_of(environ(CONTENT_LENGTH="")).body == b""
-    assert request_of(environ(PATH_INFO="")).path == "/"
+def test_a_request_without_a_path_or_a_body():
+    refusal = BadRequest("late")
+    request = request_of(environ(PATH_INFO=""), refusal)
+    assert (request.path, request.body, request.refusal) == ("/", b"", refusal)
 
 
 def test_a_response_has_status_line_and_headers():
