@@ -135,7 +135,8 @@ class WebApp:
         if request.refusal is not None:
             raise request.refusal
         if request.method == "POST" and not is_same_origin(request):
-            raise Forbidden("error.foreign")
+            sent = {name: audit.shown(request.header(name)) or "-" for name in ("host", "origin", "sec-fetch-site")}
+            raise Forbidden("error.cross_site", **{name.rpartition("-")[2]: value for name, value in sent.items()})
 
     def _who(self, request: Request, wait: Wait) -> str:
         if self.options.authenticate is None:

@@ -199,7 +199,9 @@ def test_a_refusal_has_the_requested_format_and_language(ask, ask_with):
     cross = {"method": "POST", "sec_fetch_site": "cross-site"}
     reported = ask(QUIET, accept="application/json", **cross)
     assert json.loads(reported.body) == {
-        "error": "Cross-site request blocked. Use the web UI or send an Authorization header.",
+        "error": "Cross-site request blocked: Host is localhost, Origin is -, Sec-Fetch-Site is cross-site. "
+        "A proxy must pass the browser's Host header unchanged, with its port. A program must send an Authorization "
+        "header and no Origin.",
         "status": 403,
     }
     assert ask(QUIET, accept_language="de", method="PUT").body.decode().startswith("Diese Adresse nimmt")
