@@ -37,7 +37,6 @@ def test_the_settings_shown_first_exist_with_these_defaults():
     first = page.partition("## The ten settings you will touch")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `([a-z_.]+)` \| (?:none|`([^`]*)`) \|", first, re.MULTILINE)
     defaults = {setting.path: setting.default for setting in every_setting()}
-    defaults["worker.queues"] = "default"  # served if nothing else is set
     assert len(rows) == 10
     for path, shown in rows:
         default = defaults[path]

@@ -126,7 +126,7 @@ OPTIONS = (
     click.option(
         "-q", "--queue", multiple=True, metavar="NAME[,WEIGHT]",
         help="Queue to serve; '*' means every queue. Repeatable. Without weights the order is strict. With weights, a "
-        "queue is checked first in proportion to its weight. Default: default.",
+        "queue is checked first in proportion to its weight. Default: `default` and the queues of the declared jobs.",
     ),
     click.option(
         "--shard", metavar="NAME",

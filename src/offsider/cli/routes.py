@@ -21,6 +21,7 @@ from offsider.core.wording import counted
 from offsider.inspector import rules_in_use
 from offsider.jobs import registry
 from offsider.jobs.declared import Declared
+from offsider.jobs.query_queues import serve_selected
 from offsider.jobs.rule_check import check_rules
 from offsider.jobs.shard_check import ShardPlan, plan_shards, served_by, worth_knowing, wrong_with
 
@@ -111,6 +112,7 @@ def _served(config: Config, given: Sequence[str], *, live: bool) -> Mapping[str,
         return dict.fromkeys(config.servers, names)
     if config.shards:
         return served_by_shards(config)
+    serve_selected(config)
     groups = [spec for group in config.worker.groups for spec in group.split()]
     # The processes of a supervisor serve its groups instead of the worker's own queues.
     capsules = [capsule for name, capsule in config.capsules.items() if not groups or name != DEFAULT]

@@ -121,6 +121,11 @@ class DeclaredJob(Protocol):
         ...
 
     @property
+    def declared_retry_queue(self) -> str:
+        """The declared queue for retries; empty without one."""
+        ...
+
+    @property
     def declared_server(self) -> str:
         """The declared server; empty without one."""
         ...

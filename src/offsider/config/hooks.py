@@ -125,6 +125,8 @@ class Hooks:
         events: the handlers of events; see `on`.
         info_fields, metric_labels, metric_families, doctor_checks, web_tabs: what extensions add to the process info,
             the metrics, `offsider doctor` and the web UI. Each has a method that adds one.
+        queue_sources: return a `shards.Destination` for each queue that no declaration names, such as those of
+            Django's tasks.
         queue_resolver: returns the queue of a push, or None to keep it; runs before client middleware.
         push_effects: scripts that run in the script that stores a job; see `offsider.config.push_effects`.
         removal_effects: called for each job that an operator is about to delete, kill or quarantine, or a worker to
@@ -165,6 +167,7 @@ class Hooks:
         self.metric_labels: Listing[MetricLabels] = Listing("config.metric_labels")
         self.metric_families: Listing[MetricFamilies] = Listing("config.metric_families")
         self.doctor_checks: Listing[DoctorCheck] = Listing("config.doctor_checks")
+        self.queue_sources: Listing[Callable[[Config], Iterable[Any]]] = Listing("config.queue_sources")
         self.reloader = no_reload
         self.after_commit = None
         self.outbox = None

@@ -43,6 +43,9 @@ class Routable(Protocol):
     def declared_queue(self) -> str | None: ...
 
     @property
+    def declared_retry_queue(self) -> str: ...
+
+    @property
     def declared_server(self) -> str: ...
 
 

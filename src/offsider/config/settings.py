@@ -239,7 +239,8 @@ class ServerSection(RedisSection):
 
 _QUEUES_HELP = (
     'Queues to serve: `"name"`, `"name,weight"` or `["name", weight]`; `"*"` means every existing queue. '
-    "Empty: `default`."
+    "Empty: `default`, and for the capsule `default` the queues of the declared jobs that no other capsule and no "
+    "shard serves, in random order."
 )
 
 

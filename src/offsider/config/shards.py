@@ -68,13 +68,24 @@ class Routes:
         jobs: all declared jobs.
         rules: all rules; may be empty.
         defaults: the default options of jobs.
+        further: destinations that no declared job names; see `Hooks.queue_sources`.
     """
 
-    def __init__(self, jobs: Sequence[Routable], rules: Rules, defaults: Mapping[str, object]) -> None:
-        self._jobs, self._rules, self._defaults = tuple(jobs), rules, defaults
-        self._routed: list[tuple[str, Attributes, Routed]] = [
-            (job.name, job.characteristics.attributes(job.name), route(job, rules, defaults)) for job in jobs
-        ]
+    def __init__(
+        self,
+        jobs: Sequence[Routable],
+        rules: Rules,
+        defaults: Mapping[str, object],
+        further: Sequence[Destination] = (),
+    ) -> None:
+        self._jobs, self._rules, self._defaults, self._further = tuple(jobs), rules, defaults, further
+        self._routed: list[tuple[str, Attributes, Routed]] = []
+        for job in jobs:
+            attributes, routed = job.characteristics.attributes(job.name), route(job, rules, defaults)
+            self._routed.append((job.name, attributes, routed))
+            retry_queue = job.declared_retry_queue or str(defaults.get("retry_queue", ""))
+            if retry_queue not in ("", routed.queue):
+                self._routed.append((job.name, attributes, routed._replace(queue=retry_queue)))
         self._selected: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def are_of(self, jobs: Sequence[Routable], rules: Rules, defaults: Mapping[str, object]) -> bool:
@@ -93,6 +104,11 @@ class Routes:
             order[place] = min(order.get(place, last), routed.rule or last)
             is_chosen = not queries or any(query.matches(attributes) for query in queries)
             (at.chosen if is_chosen else at.others).append(name)
+        for each in self._further:  # no query selects them
+            place = each.server, each.queue
+            at = found.setdefault(place, Destination(*place))
+            order.setdefault(place, last)
+            (at.others if queries else at.chosen).extend(each.chosen)
         return [found[place] for place in sorted(found, key=lambda place: (order[place], place[1], place[0]))]
 
     def select(self, queries: Sequence[Query], *, server: str, negate: bool = False) -> Selection:
@@ -139,7 +155,8 @@ class KeptRoutes:
         made_from = known_jobs(), config.routing.rules, config.jobs.stored
         routes = self._routes
         if routes is None or not routes.are_of(*made_from):
-            routes = self._routes = Routes(*made_from)
+            further = [each for source in config.queue_sources for each in source(config)]
+            routes = self._routes = Routes(*made_from, further)
         return routes
 
 

@@ -48,5 +48,7 @@ def configure(config: Config) -> None:
     own = import_string(table["configure"]) if table.get("configure") else None
     if own is not None and own not in config.configured_by:
         own(config)
-    if "offsider.django.task_backend" in sys.modules and Results.name not in config.extensions:
-        config.use(Results())
+    if "offsider.django.task_backend" in sys.modules:
+        config.queue_sources.append(sys.modules["offsider.django.task_backend"].destinations)
+        if Results.name not in config.extensions:
+            config.use(Results())

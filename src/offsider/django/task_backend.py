@@ -27,8 +27,11 @@ from django.apps import apps
 from django.core.checks import CheckMessage, Error
 from django.utils import timezone
 
+from offsider.config.config import Config
 from offsider.config.default import default_config
 from offsider.config.installation import Installation
+from offsider.config.routing import MAIN
+from offsider.config.shards import Destination
 from offsider.core.arguments import encode_result
 from offsider.core.errors import ConfigurationError, InvalidOptions, OffsiderError, UnknownJob
 from offsider.core.options import check_queue_name, wire_options
@@ -49,6 +52,7 @@ except ImportError as error:
         f"offsider.django.task_backend needs Django 6, or the backport for Django {django.get_version()}: "
         "pip install django-tasks"
     ) from error
+_tasks = import_module(PACKAGE)
 _base = import_module(f"{PACKAGE}.base")
 _BaseTaskBackend: Any = import_module(f"{PACKAGE}.backends.base").BaseTaskBackend
 _signals = import_module(f"{PACKAGE}.signals")
@@ -135,6 +139,18 @@ class TaskBackend(_BaseTaskBackend):
             hint = f"OPTIONS has the options of a push, {PRIORITIES!r} and {RESULT_SECONDS!r}."
             yield Error(str(error), hint=hint, id="offsider.E005")
 
+    def destinations(self) -> Iterator[Destination]:
+        """Return the queues of the tasks of this alias."""
+        named = self.queues or {  # without QUEUES, a task may name any queue
+            task.queue_name
+            for module in list(sys.modules.values())
+            for task in list(getattr(module, "__dict__", {}).values())
+            if issubclass(type(task), _base.Task) and task.backend == self.alias  # isinstance wakes lazy objects
+        }
+        further = {self.options.get("retry_queue", ""), *(queue for _, queue in self._queues)} - {""}
+        for queue in sorted(named | further):
+            yield Destination(self.options.get("server", MAIN), queue, [f"TASKS[{self.alias!r}]"])
+
     @property
     def _what(self) -> str:
         return f"TASKS[{self.alias!r}]['OPTIONS']"
@@ -194,6 +210,13 @@ class TaskBackend(_BaseTaskBackend):
             "display_class": task.module_path,
             "at": due,
         }
+
+
+def destinations(_config: Config) -> Iterator[Destination]:
+    """Return the queues of the tasks of all aliases, for `Hooks.queue_sources`."""
+    for backend in _tasks.task_backends.all():
+        if isinstance(backend, TaskBackend):
+            yield from backend.destinations()
 
 
 def find_task(path: str) -> Any:

@@ -152,6 +152,11 @@ class Declared:
         return self.options.get("queue")
 
     @property
+    def declared_retry_queue(self) -> str:
+        """The declared queue for retries; empty without one."""
+        return str(self.options.get("retry_queue", ""))
+
+    @property
     def declared_server(self) -> str:
         """The declared server; empty without one."""
         return str(self.options.get("server", ""))

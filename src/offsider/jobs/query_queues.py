@@ -1,19 +1,21 @@
-"""Derives the queues of a worker from queries for jobs: its own, or the ``select`` of its shard.
+"""Derives the queues of a worker from its jobs: those that its queries or its shard select, or all declared jobs.
 
 1. The application must be loaded, since only then the jobs are known. With a supervisor, each worker does this, unless
    the supervisor preloads the application.
 2. The declared jobs and the current rules determine the queues. The worker serves them with equal weights.
 3. Warnings report jobs that share a queue with the selected ones, and selected jobs of other servers.
 
-Queues and groups named by the command line, the environment or the application take precedence over ``select``.
+Queues and groups named by the command line, the environment or the application take precedence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from offsider.config.capsule import DEFAULT_QUEUE
 from offsider.config.config import Config
-from offsider.config.shards import Routes, Selection
+from offsider.config.queue_spec import QueueSpec, parse_all
+from offsider.config.shards import Destination, Selection, routes_of, unserved
 from offsider.core.errors import ConfigurationError
 from offsider.core.routing_grammar import Query
 from offsider.core.wording import counted, listed
@@ -21,11 +23,12 @@ from offsider.jobs import registry
 
 
 def serve_selected(config: Config, queries: Sequence[Query] = (), *, negate: bool = False) -> list[str]:
-    """Set the queues of the worker to those of the selected jobs, if there is a query. Returns warnings.
+    """Set the queues of the worker to those of the selected jobs. Returns warnings.
 
     Args:
         config: not frozen yet; its application is loaded.
-        queries: queries for the jobs of the worker; without any, its shard decides.
+        queries: queries for the jobs of the worker; without any, its shard decides, and without a shard all declared
+            jobs are selected.
         negate: serve the queues of all other declared jobs instead.
 
     Raises:
@@ -33,13 +36,15 @@ def serve_selected(config: Config, queries: Sequence[Query] = (), *, negate: boo
         InvalidOptions: a job is declared with an invalid option.
     """
     chosen = queries or _of_shard(config)
-    if not chosen:
+    if not chosen and (config.worker.queues or config.worker.groups):
         return []
     jobs = registry.all_jobs()
     for job in jobs:
         job.check(config)
-    routes = Routes(jobs, config.routing.rules, config.jobs.stored)
-    selection = routes.select(chosen, server=config.server, negate=negate)
+    if not chosen:
+        _serve_every_job(config)
+        return []
+    selection = routes_of(config).select(chosen, server=config.server, negate=negate)
     texts = " or ".join(repr(query.text.strip()) for query in chosen)
     what = f"--select {texts}" if queries else f"the shard {config.worker.shard} ({texts})"
     if not selection.queues:
@@ -47,6 +52,28 @@ def serve_selected(config: Config, queries: Sequence[Query] = (), *, negate: boo
     # With equal weights, no queue has priority; `mode = "strict"` uses the order of the rules.
     config.worker.queues = [f"{queue},1" for queue in selection.queues]
     return _warnings(what, selection, config, negate=negate)
+
+
+def unserved_here(config: Config) -> list[Destination]:
+    """Return the queues of this server to which declared jobs go, and which nothing in the configuration serves."""
+    routes = routes_of(config)
+    served = {spec.name for capsule in config.capsules.values() for spec in capsule.specs}
+    for group in config.worker.groups:
+        served.update(spec.name for spec in parse_all(group.split()))
+    for shard in config.shards.values():
+        if shard.server == config.server:
+            served.update(routes.queues_of(shard))
+    here = [each for each in routes.destinations() if each.server == config.server]
+    return unserved(here, {config.server: served})
+
+
+def _serve_every_job(config: Config) -> None:
+    """Serve ``default``, and the queues of the declared jobs that no other capsule and no shard serves."""
+    found = [each.queue for each in unserved_here(config)]
+    if found:
+        # Only "*" can serve a name with outer spaces.
+        names = [DEFAULT_QUEUE, *(name for name in found if name == name.strip())]
+        config.worker.queues = [str(QueueSpec(name, 1)) for name in names]
 
 
 def _of_shard(config: Config) -> list[Query]:

@@ -12,13 +12,14 @@ from contextlib import contextmanager
 from functools import cache
 
 from offsider.config import test_mode
-from offsider.config.config import Config
+from offsider.config.config import DEFAULT, Config
 from offsider.config.default import application_config, default_config, set_default_config
 from offsider.config.installation import Installation
+from offsider.config.queue_spec import EVERY
 from offsider.core.errors import ConfigurationError
 from offsider.core.outcome import Failed, Outcome
 from offsider.embedded import EmbeddedServer
-from offsider.jobs import registry
+from offsider.jobs.query_queues import serve_selected
 from offsider.runtime.context import JobContext
 from offsider.storage import stats
 from offsider.worker.embed import RUNS_ALREADY, EmbeddedWorker
@@ -119,7 +120,8 @@ class RunningWorker(EmbeddedWorker):
         with super()._adjusted():
             try:
                 if not config.worker.queues:
-                    config.worker.queues = _queues_of_jobs(config)
+                    serve_selected(config)
+                    config.worker.queues = [*map(str, config.capsules[DEFAULT].specs), EVERY]
                 config.worker.stranded_days = 0
                 # Error handlers run after the job has left Redis, which is too late for a test that waits.
                 config.admissions.insert(0, self._watch)
@@ -156,11 +158,6 @@ class RunningWorker(EmbeddedWorker):
         served = {spec for capsule in self.config.capsules.values() for spec in capsule.queues}
         words = [f"{number} {_place(name, served)}" for name, number in counts.items()]
         return ", ".join(words) + (f"; jobs raised {self.errors!r}" if self.errors else "")
-
-
-def _queues_of_jobs(config: Config) -> list[str]:
-    fallback = config.jobs.stored.get("queue", "default")
-    return [*sorted({fallback, *(job.options.get("queue", fallback) for job in registry.all_jobs())}), "*"]
 
 
 def _place(name: str, served: set[str]) -> str:

@@ -1,7 +1,6 @@
-"""Warns about queues of the application's jobs that this worker does not serve.
+"""Warns about queues of the application's jobs that this worker does not serve, because its queues were chosen.
 
-1. At the start, one line names the queues and their jobs. It is a warning if the queues of the worker were not chosen;
-   among workers with chosen queues, such queues are normal.
+1. At the start, one line names the queues and their jobs.
 2. Every minute, the service checks whether jobs wait in these queues. If no process serves one, a warning names it,
    once until a process has served it.
 
@@ -15,10 +14,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from offsider.config.installation import Installation
-from offsider.config.queue_spec import EVERY, parse_all
-from offsider.config.shards import Destination, routes_of, unserved
+from offsider.config.queue_spec import EVERY
 from offsider.core.wording import counted, listed
 from offsider.inspector.process import ProcessSet
+from offsider.jobs.query_queues import unserved_here
 from offsider.runtime.service import LoopService
 from offsider.storage.sample import lengths
 
@@ -30,19 +29,6 @@ logger = logging.getLogger("offsider")
 
 LOOK_SECONDS = 60.0
 MOST_NAMES = 5
-
-
-def unserved_here(config: Config) -> list[Destination]:
-    """Return the queues of this server to which declared jobs go, and which nothing in the configuration serves."""
-    routes = routes_of(config)
-    served = {spec.name for capsule in config.capsules.values() for spec in capsule.specs}
-    for group in config.worker.groups:
-        served.update(spec.name for spec in parse_all(group.split()))
-    for shard in config.shards.values():
-        if shard.server == config.server:
-            served.update(routes.queues_of(shard))
-    here = [each for each in routes.destinations() if each.server == config.server]
-    return unserved(here, {config.server: served})
 
 
 class UnservedQueues(LoopService):
@@ -62,8 +48,7 @@ class UnservedQueues(LoopService):
             return
         self._queues = [each.queue for each in found]
         chosen = [spec.name for capsule in self._config.capsules.values() for spec in capsule.specs]
-        logger.log(
-            logging.INFO if self._config.worker.queues or self._config.worker.shard else logging.WARNING,
+        logger.info(
             "this worker does not serve %s; if no other worker does, start it with%s",
             ", ".join(f"{each.queue} ({listed(each.chosen)})" for each in found[:MOST_NAMES])
             + (f" and {counted(len(found) - MOST_NAMES, 'more queue')}" if len(found) > MOST_NAMES else ""),

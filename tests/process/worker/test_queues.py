@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.process.stored import private, push, waiting
 from tests.waiting import wait_for
 
@@ -86,6 +88,74 @@ def test_a_star_serves_every_queue_and_finds_a_new_one(workers, stored, ledger):
     wait_for(lambda: private(stored) == [])
 
 
+EVERY_PLACE = """
+    from offsider import job
+    from offsider.ext.periodic import Periodic
+    from tests.process.ledger import note
+
+    @job(name="Plain")
+    def plain(name):
+        note("ran", word=name)
+
+    @job(name="Mail", queue="mails", retry_queue="second tries")
+    def mail(name):
+        note("ran", word=name)
+
+    @job(name="Alarm", urgency="high")
+    def alarm(name):
+        note("ran", word=name)
+
+    @job(name="Report")
+    def report(name):
+        note("ran", word=name)
+
+    def configure(config):
+        config.capsule("slow", concurrency=1, queues=["reports"])
+        config.routing.rules = [
+            ["urgency=high", "urgent"],
+            ["worker_name=Mail", "mails"],
+            ["worker_name=Report", "reports"],
+            ["*", "default"],
+        ]
+        periodic = Periodic()
+        periodic.register("0 3 1 1 *", plain, args=["nightly"], queue="nightly")
+        config.use(periodic)
+"""
+
+
+def test_a_worker_without_queues_serves_those_of_its_jobs(workers, stored, ledger):
+    """Declared ones, those of retries, rules, periodic jobs and other capsules; no queue of other programs."""
+    queues = {
+        "default": "Plain",
+        "mails": "Mail",
+        "second tries": "Mail",
+        "urgent": "Alarm",
+        "nightly": "Plain",
+        "reports": "Report",
+    }
+    for queue, name in {**queues, "foreign": "Plain"}.items():
+        push(stored, name, queue, queue=queue)
+    worker = workers.start("-c", "2", text=EVERY_PLACE)
+    wait_for(lambda: len(ledger.notes("ran")) == len(queues))
+    assert set(ledger.words("ran")) == set(queues)
+    assert len(waiting(stored, "foreign")) == 1
+    assert "queues default,1, mails,1, nightly,1, second tries,1, urgent,1, random>" in worker.output
+    assert "does not serve" not in worker.output
+
+
+@pytest.mark.parametrize(
+    "options, environ",
+    [(("-q", "default"), {}), ((), {"OFFSIDER_WORKER_QUEUES": "default"}), (("-G", "default"), {})],
+)
+def test_chosen_queues_replace_those_of_the_jobs(workers, stored, ledger, options, environ):
+    jid = push(stored, "Mail", "mails", queue="mails")
+    worker = workers.start("-c", "1", *options, environ=environ, text=EVERY_PLACE)
+    push(stored, "Plain", "default")
+    wait_for(lambda: ledger.words("ran") == ["default"])
+    assert [job["jid"] for job in waiting(stored, "mails")] == [jid]
+    worker.until_says("this worker does not serve mails (Mail), ")
+
+
 def test_a_paused_queue_is_not_served_until_it_is_resumed(workers, stored, ledger):
     stored.sadd("paused", "default")
     jid = push(stored, "Short", 1)
@@ -101,7 +171,7 @@ def test_a_paused_queue_is_not_served_until_it_is_resumed(workers, stored, ledge
     second = push(stored, "Short", 3)
     ended = push(stored, "Short", 4, queue="open")
     wait_for(lambda: ledger.notes("end", jid=ended))
-    assert [job["jid"] for job in waiting(stored)] == [second]
+    wait_for(lambda: [job["jid"] for job in waiting(stored)] == [second])  # a pop may have moved it for a moment
 
 
 def test_a_queue_named_twice_is_refused(workers):

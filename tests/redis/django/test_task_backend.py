@@ -21,12 +21,14 @@ from offsider.config.default import set_default_config
 from offsider.config.installation import Installation
 from offsider.core.errors import InvalidOptions, UnknownJob
 from offsider.core.payload import decode
+from offsider.django import task_backend
 from offsider.django.task_results import fields_of
 from offsider.ext.results import Results, store
 from offsider.ext.results.store import Stored
 from offsider.inspector import DeadSet, Queue, RetrySet, ScheduledSet
 from offsider.inspector.search import find_tracked
 from offsider.jobs.clients import Clients
+from offsider.jobs.query_queues import serve_selected
 from offsider.runtime.context import current_job
 from offsider.worker.embed import EmbeddedWorker
 from tests import django_project
@@ -68,6 +70,10 @@ def repeat(text):
 @tasks.task
 def return_a_set():
     return {1}
+
+
+@tasks.task(queue_name="ledgers")
+def book(): ...
 
 
 @pytest.fixture
@@ -450,3 +456,15 @@ def test_the_payload_is_readable_json(config):
     how = {"backend": "default", "priority": 0, "queue_name": "default", "enqueued_at": result.enqueued_at.isoformat()}
     assert decode(job.raw)["args"] == [f"{__name__}.add", [1], {"second": 2}, how]
     assert decode(job.raw)["jid"] == result.id
+
+
+def test_a_worker_serves_the_queues_of_all_aliases(config):
+    serve_selected(config)
+    served = set(config.capsules["default"].queues)
+    assert {"default", "ledgers", "high", "low"} <= served
+    options = {"retry_queue": "again", "server": "main"}
+    table = {"BACKEND": django_project.BACKEND, "QUEUES": ["default", "receipts"], "OPTIONS": options}
+    other = {"BACKEND": f"{tasks.__name__}.backends.dummy.DummyBackend", "QUEUES": ["dummy"]}
+    with override_settings(TASKS={"default": table, "other": other}):
+        found = {str(each): each.chosen for each in task_backend.destinations(config)}
+    assert found == {queue: ["TASKS['default']"] for queue in ("again", "default", "receipts")}

@@ -10,7 +10,8 @@ from offsider import job
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.jobs import registry
-from offsider.worker.unserved import UnservedQueues, unserved_here
+from offsider.jobs.query_queues import unserved_here
+from offsider.worker.unserved import UnservedQueues
 from tests.waiting import wait_for
 
 
@@ -44,11 +45,7 @@ def started(service, caplog):
 LINE = "this worker does not serve mail (Mail); if no other worker does, start it with -q {} -q mail"
 
 
-def test_a_worker_without_chosen_queues_warns_at_its_start(service, caplog):
-    assert started(service, caplog) == [("WARNING", LINE.format("default"))]
-
-
-def test_with_other_workers_unserved_queues_are_logged_as_info(worker_config, service, caplog):
+def test_unserved_queues_are_named_at_the_start(worker_config, service, caplog):
     worker_config.worker.queues = ["default"]
     assert started(service, caplog) == [("INFO", LINE.format("default"))]
 

@@ -24,6 +24,7 @@ class Declared:
     characteristics: Characteristics = field(default_factory=Characteristics)
     declared_queue: str | None = None
     declared_server: str = ""
+    declared_retry_queue: str = ""
 
 
 def job(declared_queue: str | None = None, declared_server: str = "", **characteristics) -> Declared:

@@ -23,6 +23,7 @@ class Declared:
     characteristics: Characteristics = field(default_factory=Characteristics)
     declared_queue: str | None = None
     declared_server: str = ""
+    declared_retry_queue: str = ""
 
 
 def declared(name: str, queue: str | None = None, **characteristics) -> Declared:

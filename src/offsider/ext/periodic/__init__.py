@@ -10,11 +10,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
 from offsider.config.installation import Installation
+from offsider.config.shards import Destination
 from offsider.core.options import JobOptions
 from offsider.ext.periodic.cron import Cron
 from offsider.ext.periodic.entry import GRACE_SECONDS, Entry, make
@@ -30,6 +31,7 @@ from offsider.ext.periodic.registry import (
 from offsider.ext.periodic.service import PeriodicService
 from offsider.ext.periodic.store import Line, Servers
 from offsider.ext.periodic.web import tab
+from offsider.jobs import registry
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -116,8 +118,14 @@ class Periodic:
     def install(self, config: Config) -> None:
         """Add a service to each worker, and a tab to the web UI."""
         self.registry.read(config)
+        config.queue_sources.append(self._destinations)
         config.add_service(self._service)
         config.add_web_tab(tab())
+
+    def _destinations(self, config: Config) -> Iterator[Destination]:
+        for entry in self.registry.entries.values():
+            if entry.queue and registry.peek(entry.job) is not None:  # else a job of another program
+                yield Destination(entry.server_of(config), entry.queue, [entry.job])
 
     def _service(self, config: Config) -> Service:
         here = Installation.of(config)
