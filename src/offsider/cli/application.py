@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from offsider.cli.failure import explain
 from offsider.config.default import configure_as_default
 from offsider.core.errors import ConfigurationError
+from offsider.jobs.loadable import import_name
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -132,7 +133,7 @@ def _import_module(name: str) -> ModuleType:
 
 
 def _import_file(path: Path) -> ModuleType:
-    root, name = _module_name(path)
+    root, name = import_name(path)
     _put_on_path(root)
     if not all(part.isidentifier() for part in name.split(".")):
         return _import_by_path(path, name)
@@ -157,22 +158,12 @@ def _import_folder(folder: Path) -> Iterator[ModuleType]:
     if not found and not (folder / "__init__.py").exists():
         raise BrokenApplication(f"cannot load {folder}: the folder contains no Python module")
     if (folder / "__init__.py").exists():
-        root, name = _module_name(folder / "__init__.py")
+        root, name = import_name(folder / "__init__.py")
         _put_on_path(root)
         yield importlib.import_module(name)
         yield from (importlib.import_module(f"{name}.{module}") for module in found)
     else:
         yield from (_import_file(folder / f"{module}.py") for module in found)
-
-
-def _module_name(path: Path) -> tuple[Path, str]:
-    """Return the folder that must be on the import path, and the file's dotted name relative to it."""
-    parts = [] if path.stem == "__init__" else [path.stem]
-    folder = path.parent
-    while (folder / "__init__.py").exists():
-        parts.insert(0, folder.name)
-        folder = folder.parent
-    return folder, ".".join(parts)
 
 
 def _put_on_path(folder: Path) -> None:

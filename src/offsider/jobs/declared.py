@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import inspect
 import logging
-import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.config import test_mode
@@ -18,7 +16,7 @@ from offsider.config.hooks import check_installed
 from offsider.core.characteristics import CHARACTERISTICS, Characteristics, check_characteristics
 from offsider.core.errors import InvalidJob, InvalidOptions
 from offsider.core.options import FUNCTIONS, JobDeclaration, check_options, wire_options
-from offsider.jobs.loadable import obstacle
+from offsider.jobs.loadable import module_name, obstacle
 from offsider.jobs.signature import JobSignature
 from offsider.runtime.context import JobContext
 
@@ -67,7 +65,7 @@ class Declared:
         make: Callable[[JobContext | None], object] | None = None,
     ) -> None:
         self.target = target
-        self.module = module_name(target.__module__)
+        self.module = module_name(target.__module__, run)
         self.qualname = target.__qualname__
         own_name = f"{self.module}.{self.qualname}"
         self.name = declaration.get("name", own_name)
@@ -284,19 +282,3 @@ def _check_extra(job_name: str, key: str, value: object, check: Callable[[object
         check(value)
     except ValueError as error:
         raise InvalidOptions(f"{job_name}: {key}: {error}") from error
-
-
-def module_name(module: str) -> str:
-    """Return the name under which a worker imports the module.
-
-    A program started as a script has the name ``__main__``, which no worker can import, so its jobs are stored under
-    the name of its file.
-    """
-    if module != "__main__":
-        return module
-    main = sys.modules.get("__main__")
-    spec = getattr(main, "__spec__", None)
-    if spec is not None:
-        return str(spec.name)
-    path = getattr(main, "__file__", None)
-    return Path(path).stem if path else module

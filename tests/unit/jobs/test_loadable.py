@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
+import subprocess
 import sys
 import types
 from typing import Any
@@ -91,16 +93,104 @@ def test_a_test_is_not_warned_and_later_pushes_are(caplog, monkeypatch):
 
 
 def test_an_interactive_session_has_its_own_advice():
-    assert "an interactive session, a notebook or python -c: move it to a module" in obstacle("__main__", "ping")
+    assert "an interactive session, a notebook, python -c or a zip archive: move it to a module" in obstacle(
+        "__main__", "ping"
+    )
 
 
-def test_a_script_is_named_as_a_worker_loads_it(monkeypatch):
+def test_a_script_is_named_as_a_worker_loads_it(monkeypatch, tmp_path):
     script = types.ModuleType("__main__")
-    script.__file__ = "/srv/shop/tasks.py"
+    path = tmp_path / "shop" / "tasks.py"
+    path.parent.mkdir()
+    path.touch()
+    script.__file__ = str(path)
     monkeypatch.setitem(sys.modules, "__main__", script)
     assert obstacle("tasks", "ping") == ""
-    assert obstacle("tasks", "main.<locals>.ping").endswith("start workers with -r /srv/shop/tasks.py")
+    assert obstacle("tasks", "main.<locals>.ping").endswith(f"start workers with -r {path}")
     assert obstacle("other", "main.<locals>.ping").endswith("start workers with -r other")
+    (path.parent / "__init__.py").touch()
+    assert obstacle("shop.tasks", "main.<locals>.ping").endswith(f"start workers with -r {path}")
+
+
+PUSHING = """
+import multiprocessing, sys
+from offsider import Client, Job, job
+from offsider.config import test_mode
+
+test_mode.is_test = lambda: False
+Client.push = lambda self, item: print(item["class"].name, flush=True)
+
+@job
+def ping(): ...
+
+class Pong(Job):
+    def perform(self): ...
+
+def push():
+    for each in ping, Pong:
+        each.enqueue()
+
+if __name__ == "__main__":
+    push()
+    if sys.argv[1:] == ["spawn"]:
+        process = multiprocessing.get_context("spawn").Process(target=push)
+        process.start()
+        process.join()
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    """A program in a package, which prints the stored names of its jobs and logs warnings to standard error."""
+
+    def run(*command: str, path: str = "shop/mails.py", cwd: str = ".") -> tuple[list[str], str]:
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(PUSHING)
+        (tmp_path / "shop").mkdir(exist_ok=True)
+        (tmp_path / "shop" / "__init__.py").touch()
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        done = subprocess.run(
+            [sys.executable, *command], cwd=tmp_path / cwd, env=environment, capture_output=True, text=True, check=True
+        )
+        return done.stdout.split(), done.stderr
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        (("shop/mails.py",), "."),
+        (("mails.py",), "shop"),
+        (("-m", "shop.mails"), "."),
+        (("-m", "cProfile", "-o", "profile", "shop/mails.py"), "."),
+        (("shop/mails.py", "spawn"), "."),
+        (("-m", "shop.mails", "spawn"), "."),
+        (("-c", "import shop.mails; shop.mails.push()"), "."),
+    ],
+    ids=str,
+)
+def test_a_program_stores_the_name_that_a_worker_imports(program, command):
+    words, cwd = command
+    names, warnings = program(*words, cwd=cwd)
+    assert set(names) == {"shop.mails.ping", "shop.mails.Pong"}
+    assert len(names) == (4 if "spawn" in words else 2)
+    assert warnings == ""
+
+
+@pytest.mark.parametrize(
+    "words, path, reason",
+    [
+        (("-c", PUSHING), "shop/mails.py", "it is declared in an interactive session, a notebook, python -c"),
+        (("app",), "app/__main__.py", "it is declared in an interactive session, a notebook, python -c or a zip"),
+        (("bin/mails",), "bin/mails", "workers load only files that end in .py, and it is declared in "),
+    ],
+    ids=["-c", "folder", "without .py"],
+)
+def test_a_program_that_no_worker_can_import_warns_at_its_first_push(program, words, path, reason):
+    _, warnings = program(*words, path=path)
+    assert warnings.count(reason) == 2
 
 
 def test_jobs_declared_by_a_function_during_an_import_are_loadable(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from offsider import Job, job
 from offsider.config.config import Config
 from offsider.core.errors import InvalidOptions, UnknownJob
 from offsider.jobs import registry
-from offsider.jobs.declared import module_name
+from offsider.jobs.loadable import module_name
 
 
 def test_a_job_is_found_by_module_and_qualified_name():
@@ -119,7 +119,9 @@ def test_a_module_that_is_run_by_m_keeps_its_name_and_a_prompt_has_none(monkeypa
     main = ModuleType("__main__")
     main.__spec__ = spec and ModuleSpec(spec, None)
     monkeypatch.setitem(sys.modules, "__main__", main)
-    assert module_name("__main__") == name
+    assert module_name("__main__", print) == name
+    exec("def run(): ...", vars(main))
+    assert module_name("__main__", main.run) == name
 
 
 def test_good_declarations_pass_the_check_at_launch():
@@ -151,7 +153,7 @@ def test_jobs_with_the_same_warning_share_one_line(caplog):
 
 
 def test_other_modules_keep_their_names():
-    assert module_name("shop.jobs") == "shop.jobs"
+    assert module_name("shop.jobs", print) == "shop.jobs"
 
 
 def test_every_name_is_reported_with_its_signature_digest():
