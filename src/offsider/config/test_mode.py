@@ -22,6 +22,10 @@ _lock = threading.Lock()
 waiting: WeakSet[Any] = WeakSet()
 #: The databases whose commits they wait for, by callback, if ``config.after_commit`` names them.
 databases: WeakKeyDictionary[Callable[[], None], list[str]] = WeakKeyDictionary()
+#: The states of tracked jobs in a test mode, by jid; see `offsider.ext.results.store`.
+states: dict[str, dict[str, Any]] = {}
+#: The steps of workflows that wait for a job, by its jid: takes the run and the result, and returns the jobs to push.
+followers: dict[str, Callable[[Any, Any], Sequence[Any]]] = {}
 _stack: tuple[Sink | None, ...] = ()
 
 
@@ -60,3 +64,6 @@ def diverted(sink: Sink | None) -> Generator[None, None, None]:
             # Not always the last one: two threads may leave their blocks in any order.
             index = len(_stack) - 1 - _stack[::-1].index(sink)
             _stack = _stack[:index] + _stack[index + 1 :]
+            if not _stack:
+                states.clear()
+                followers.clear()

@@ -11,7 +11,7 @@ import asyncio
 import contextvars
 import inspect
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -31,6 +31,7 @@ def run_prepared(
     declared: Declared | None = None,
     *,
     server_middleware: ServerChain | None = None,
+    succeeded: Callable[[JobContext, Any], None] | None = None,
 ) -> Any:
     """Run a prepared push and return the job's result; None if it raised ``Skip`` or ``Discard``.
 
@@ -39,6 +40,7 @@ def run_prepared(
         prepared: the push.
         declared: the job to run; default: the job registered under the payload's class name.
         server_middleware: a chain instead of the configuration's.
+        succeeded: called with the run and its result, unless it raised.
 
     Raises:
         UnknownJob: no job is registered under its class name.
@@ -52,9 +54,12 @@ def run_prepared(
     with running(job):
         job.declared = declared if declared is not None else registry.find(job.name)
         try:
-            return chain.compose(_perform)(job)
+            result = chain.compose(_perform)(job)
         except (Discard, Skip):
             return None
+        if succeeded is not None:
+            succeeded(job, result)
+        return result
 
 
 def _perform(job: JobContext) -> object:

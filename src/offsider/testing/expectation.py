@@ -184,6 +184,8 @@ def not_enough(expected: Expectation, jobs: Sequence[EnqueuedJob], wanted: int |
     else:
         first = f"expected {counted(wanted, 'job')}, found {found}: {expected}"
     lines = [first, *_listed(jobs), *_run(already_run), *waiting()]
+    if test_mode.followers:
+        lines.append("A step of a workflow is pushed when the steps before it have run: call drain() first.")
     if not found:
         lines += _nearest(expected, jobs)
     return "\n".join(lines)

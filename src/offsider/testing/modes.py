@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -35,8 +36,10 @@ class Inline:
         self._runner = runner
 
     def __call__(self, pushed: Sequence[Prepared]) -> None:
-        for prepared in pushed:
-            self._runner.run(prepared)
+        jobs = deque(pushed)
+        while jobs:
+            _, following = self._runner.run(jobs.popleft())
+            jobs.extend(following)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from offsider.core.wording import counted
 from offsider.jobs.call import Call, Delay
 from offsider.jobs.enqueuer import Moment
 from offsider.jobs.inline import run_prepared
+from offsider.runtime.context import JobContext
 from offsider.runtime.middleware import ServerMiddleware
 from offsider.testing.enqueued_job import AnyJob, EnqueuedJob, name_of, shown_call
 from offsider.testing.expectation import expect, not_enough, undecided, unexpected, waiting
@@ -39,8 +40,8 @@ class Runner:
     def config(self) -> Config:
         return default_config() if self._config is None else self._config
 
-    def run(self, prepared: Prepared) -> Any:
-        """Run a job and return its result; None after ``Discard`` and ``Skip``.
+    def run(self, prepared: Prepared) -> tuple[Any, Sequence[Prepared]]:
+        """Run a job. Return its result, None after ``Discard`` and ``Skip``, and the steps of a workflow that follow.
 
         Raises:
             UnknownJob: no job is registered under its name.
@@ -49,9 +50,14 @@ class Runner:
         """
         chain = self.config.server_middleware.copy()
         chain.add(*self._middleware)
-        payload = prepared.payload
+        payload, following = prepared.payload, list[Prepared]()
+
+        def follow(job: JobContext, result: Any) -> None:
+            if job.jid in test_mode.followers:
+                following.extend(test_mode.followers.pop(job.jid)(job, result))
+
         try:
-            return run_prepared(self.config, prepared, server_middleware=chain)
+            return run_prepared(self.config, prepared, server_middleware=chain, succeeded=follow), following
         except BaseException as error:
             name = shown_call(payload["class"], payload["args"], payload.get("kwargs") or {})
             error.add_note(f"while running the job {name}")
@@ -249,7 +255,7 @@ class Recorder:
         # This recorder receives the jobs that the job enqueues, even if another mode is active.
         with test_mode.diverted(self):
             try:
-                result = self._runner.run(job.prepared())
+                result, following = self._runner.run(job.prepared())
             except Reschedule as signal:
                 if signal.limit is not None and job.payload.get("rescheduled_count", 0) >= signal.limit:
                     raise TooManyReschedules(signal.limit) from signal
@@ -260,6 +266,7 @@ class Recorder:
                 return None
         with self._lock:
             self._performed.append(job)
+        self(following)
         return result
 
     def _put_back(self, jobs: Iterable[EnqueuedJob]) -> None:

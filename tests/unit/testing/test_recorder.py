@@ -286,7 +286,7 @@ def prepared(config):
 
 
 def test_it_returns_the_result(prepared):
-    assert Runner().run(prepared(21)) == 42
+    assert Runner().run(prepared(21)) == (42, [])
 
 
 def test_the_default_configuration_is_that_of_the_process(config):
@@ -298,7 +298,7 @@ def test_the_default_configuration_is_that_of_the_process(config):
 def test_middleware_runs_innermost_and_may_change_the_result(prepared, config):
     config.server_middleware.add(lambda context, call_next: ("outer", call_next(context)))
     runner = Runner(server_middleware=[lambda context, call_next: ("inner", call_next(context))])
-    assert runner.run(prepared(1)) == ("outer", ("inner", 2))
+    assert runner.run(prepared(1)) == (("outer", ("inner", 2)), [])
 
 
 def test_an_error_carries_the_name_of_the_job(prepared):

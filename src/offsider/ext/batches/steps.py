@@ -131,12 +131,29 @@ class WaitingSteps(Block):
                 raise InvalidOptions(f"step {plan.name!r} waits for other steps, so it cannot be unique or have a time")
 
     def _send(self, jobs: Sequence[Prepared], replicas: int) -> None:
-        if test_mode.current() is None:
+        if test_mode.current() is not None:
+            self._keep_in_memory(jobs)
+        else:
             queues = {job.jid: job.queue for job in jobs}
             life_seconds = self._life_seconds + math.ceil(self._delay_seconds(jobs))
             for start in range(0, len(jobs), CHUNK):
                 self._keep(jobs[start : start + CHUNK], queues, life_seconds)
         super()._send([job for job in jobs if not self._plans[job.jid].after], replicas)
+
+    def _keep_in_memory(self, jobs: Sequence[Prepared]) -> None:
+        """Let the test mode push waiting steps as ``follow.lua`` does."""
+        here, waits, results = self.batch.here, {job.jid: job for job in jobs}, dict[str, str]()
+
+        def follow(run: JobContext, result: Any) -> list[Prepared]:
+            followers = [self._plans[jid] for jid in self._plans[run.jid].followers]
+            run.result = result
+            results[run.jid] = text_of(here, run, takes=any(plan.takes for plan in followers))
+            if not results[run.jid]:
+                return []
+            due = [jid for jid in self._plans[run.jid].followers if all(map(results.get, self._plans[jid].after))]
+            return [_following(waits[jid], self._plans[jid], results) for jid in due]
+
+        test_mode.followers.update((job.jid, follow) for job in jobs if self._plans[job.jid].followers)
 
     def _keep(self, jobs: Sequence[Prepared], queues: Mapping[str, str], life_seconds: int) -> None:
         here, fields, waits = self.batch.here, list[Argument](), list[Prepared]()
@@ -175,6 +192,25 @@ def _kept(job: Prepared, plan: Plan, wire: int) -> str:
     return json.dumps({"parts": text.split(encode_text(_MARK)), "after": plan.after, "many": plan.many, "wire": wire})
 
 
+def _following(job: Prepared, plan: Plan, results: Mapping[str, str]) -> Prepared:
+    found = [results[before] for before in plan.after]
+    given = f"[{','.join(found)}]" if plan.many else found[0]
+    raw = encode(job.payload).replace(encode_text(_MARK).encode(), given.encode())
+    return job._replace(payload=decode(raw), raw=raw)
+
+
+def text_of(here: Installation, job: JobContext, *, takes: bool) -> str:
+    """Return the result of a step as JSON; empty, after a report, if another step takes it and it cannot be stored."""
+    if not takes:
+        return "null"
+    try:
+        return encode_result(job.result, MOST_BYTES, "the limit of workflows").decode()
+    except ValueError as error:
+        problem = InvalidArguments(f"{job.name}: its result cannot be an argument of the next step: {error}")
+        here.config.handle_error(problem, {"context": "continuing a workflow", "job": job.payload})
+        return ""
+
+
 @dataclass(slots=True)
 class Step:
     """A running step that others wait for.
@@ -201,23 +237,13 @@ class Step:
     def _arguments(self, outcome: Outcome, goes: Destination) -> Sequence[Argument] | Sequence[Effect] | None:
         if goes not in ("gone", "dead", "quarantine"):
             return None
-        text = self._text() if goes == "gone" and isinstance(outcome, Succeeded) else ""
+        text = (
+            text_of(self.here, self.job, takes=self.takes) if goes == "gone" and isinstance(outcome, Succeeded) else ""
+        )
         if not text:
             return stopping(self.here, self.bid, self.job.jid)
         head: list[Argument] = [self.job.jid, text, self.lives.success]
         return [*head, *(part for follower in self.followers for part in follower)]
-
-    def _text(self) -> str:
-        """Return the result as JSON; empty, after a report, if it is needed and cannot be stored."""
-        if not self.takes:
-            return "null"
-        job = self.job
-        try:
-            return encode_result(job.result, MOST_BYTES, "the limit of workflows").decode()
-        except ValueError as error:
-            problem = InvalidArguments(f"{job.name}: its result cannot be an argument of the next step: {error}")
-            self.here.config.handle_error(problem, {"context": "continuing a workflow", "job": job.payload})
-            return ""
 
 
 def step_of(here: Installation, job: JobContext, bid: str, lives: Lives) -> Step | None:

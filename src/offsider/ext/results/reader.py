@@ -48,7 +48,7 @@ SEARCHED_JOBS = 1_000
 
 
 class Reader:
-    """The states and results of the jobs of one server. Thread-safe. In a test mode every job is untracked.
+    """The states and results of the jobs of one server. Thread-safe. In a test mode they are in memory.
 
     Args:
         here: the server.
@@ -163,7 +163,7 @@ class Reader:
     def read(self, jid: str) -> Stored:
         """Return the state of a job with its result. A job whose worker was killed is queued."""
         if test_mode.current() is not None:
-            return store.parsed(jid, ())
+            return store.in_memory(jid)
         redis = self._here.redis
         stored = store.read(redis, jid)
         is_lost = stored.info.state == "running" and redis.call("EXISTS", *self._alive_keys(stored.info.process)) == 0
@@ -171,7 +171,7 @@ class Reader:
 
     async def _aread(self, jid: str, within_seconds: float | None = None) -> Stored:
         if test_mode.current() is not None:
-            return store.parsed(jid, ())
+            return store.in_memory(jid)
         redis = self._here.async_redis
         deadline = None if within_seconds is None else deadline_after(within_seconds)
         (reply,) = await redis.pipeline([store.read_command(redis.keys, jid)], deadline=deadline)
@@ -203,21 +203,19 @@ def _shorter(left: float | None, again: float | None) -> float | None:
 
 
 def _waits(stored: Stored, timeout: float | None) -> bool:
-    return not stored.ended and stored.info.state != "untracked" and timeout != 0
+    is_waiting = not stored.ended and stored.info.state != "untracked"
+    return is_waiting and timeout != 0 and test_mode.current() is None
 
 
 def _result(jid: str, stored: Stored, timeout: float | None) -> Any:
     info = stored.info
-    if info.state == "untracked" and test_mode.current() is not None:
-        raise NoResult(
-            f"job {jid} has no result: a test mode is on, in which no state and no result is stored. Use "
-            "`with testing.real():` or the fixture offsider_worker, or call run_inline, which returns the result"
-        )
+    if not stored.ended and info.state != "untracked" and test_mode.current() is not None:
+        raise NoResult(f"job {jid} ({info.name}) has not run: in fake mode, drain() runs it")
     if info.state == "untracked":
         raise NoResult(
             f"job {jid} is not tracked, or its state has expired: declare the job with keep_result=SECONDS, and "
             "install Results() in the process that pushes it and in its workers. It has no state yet if its push waits "
-            "for a commit or in the outbox, and none in a test mode"
+            "for a commit or in the outbox"
         )
     if not stored.ended:
         waited = "" if timeout == 0 else f" after {timeout:g} s"

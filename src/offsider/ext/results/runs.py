@@ -16,8 +16,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from offsider.config import test_mode
 from offsider.core.arguments import encode_result
-from offsider.core.errors import OffsiderError, RedisFailure, Skip
+from offsider.core.errors import Discard, OffsiderError, RedisFailure, Reschedule, Skip
+from offsider.core.outcome import Discarded, Failed, Skipped, Succeeded
 from offsider.ext.results import store
 from offsider.ext.results.control import Control
 from offsider.ext.results.states import settled
@@ -76,7 +78,7 @@ class Runs:
     def run(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
         """Middleware: write that the job runs, and stop it if it is cancelled."""
         if not job.process or not job.jid:
-            return call_next(job)
+            return call_next(job) if test_mode.current() is None else self._run_in_memory(job, call_next)
         control = job.control
         if not isinstance(control, Control):  # an untracked job can be cancelled too
             control = job.control = self._control(job, None)
@@ -97,6 +99,30 @@ class Runs:
         if control.tracking is not None:
             self._keep(control, result)
         return result
+
+    def _run_in_memory(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
+        """Run a job in a test mode, which keeps its state."""
+        tracking = self._rules.tracking(job.payload) if job.jid else None
+        if tracking is None:
+            return call_next(job)
+        now = self._here.config.clock.now()
+        control = job.control = Control(job, tracking, "", lambda _: None)
+        control.began_at, control.started_at = time.perf_counter(), now
+        try:
+            result = call_next(job)
+        except Reschedule:
+            raise
+        except BaseException as error:
+            self._remember(control, _outcome_of(error))
+            raise
+        self._keep(control, result)
+        self._remember(control, Succeeded())
+        return result
+
+    def _remember(self, control: Control, outcome: Outcome) -> None:
+        goes: Destination = "dead" if isinstance(outcome, Failed) else "gone"  # a test mode does not retry
+        ended = settled(control, outcome, goes, self._rules, self._here.config.clock.now())
+        test_mode.states.setdefault(control.job.jid, {}).update(ended.in_memory(control.job.shown_name))
 
     def _control(self, job: JobContext, tracking: Tracking | None) -> Control:
         return Control(job, tracking, f"{job.process} {next(self._numbers)}", self._note)
@@ -223,6 +249,12 @@ class Runs:
             ]
         )
         return PROGRESS_SECONDS
+
+
+def _outcome_of(error: BaseException) -> Outcome:
+    if isinstance(error, Skip):
+        return Skipped(error.reason)
+    return Discarded(error) if isinstance(error, Discard) else Failed(error)
 
 
 class RunsService(LoopService):

@@ -25,6 +25,7 @@ from dataclasses import astuple, dataclass
 from importlib.resources import files
 from typing import Any, cast
 
+from offsider.config import test_mode
 from offsider.core.job_id import FailedRun, JobInfo, Progress, State
 from offsider.core.payload import encode_text
 from offsider.ext.results.rules import Rules
@@ -121,6 +122,12 @@ def parsed(jid: str, reply: Sequence[bytes]) -> Stored:
     return Stored(info, "ended" in text, fields.get("result"), "cancel" in text, text.get("cancel") == "1")
 
 
+def in_memory(jid: str) -> Stored:
+    """Return the state of a job in a test mode."""
+    fields = test_mode.states.get(jid, {})
+    return parsed(jid, [part if isinstance(part, bytes) else str(part).encode() for part in _flat(fields)])
+
+
 def read(redis: Redis, jid: str) -> Stored:
     return parsed(jid, redis.call(*read_command(redis.keys, jid)))
 
@@ -155,6 +162,17 @@ class Settled:
     duration_ms: int | None
     process: str
     fields: Mapping[str, Argument]
+
+    def in_memory(self, name: str) -> dict[str, Argument]:
+        """Return the fields of the state of a job of this class that has ended in a test mode."""
+        return {
+            **self.fields,
+            "state": self.state,
+            "class": name,
+            "at": repr(self.at),
+            "ended": 1,
+            "ms": self.duration_ms or 0,
+        }
 
     def arguments(self, keys: Keys, jid: str, name: str, rules: Rules, *, only_known: bool = False) -> list[Argument]:
         """Return the arguments of `SETTLE` for a job of this class."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from offsider.config import test_mode
 from offsider.core.error_text import class_of, message_of
 from offsider.core.errors import MalformedPayload, RedisFailure
 from offsider.core.payload import decode, shown_class
@@ -36,7 +37,7 @@ class Pushes:
 
     def effects(self, push: Push, at: float | None) -> Sequence[Effect]:
         now = self._here.config.clock.now()
-        fields = {
+        fields: dict[str, Any] = {
             "state": "queued" if at is None else "scheduled",
             "class": shown_class(push.payload),
             "at": repr(now),
@@ -44,6 +45,8 @@ class Pushes:
         }
         if push.payload.get(KEEP_ARGUMENTS):
             fields |= store.arguments_field(push.payload["args"], push.payload.get("kwargs") or {})
+        if test_mode.current() is not None:
+            test_mode.states[push.payload.get("jid", "")] = fields
         life_seconds = self._rules.keep_waiting_seconds + (0.0 if at is None else max(0.0, at - now))
         keys = self._here.for_server(push.server).redis.keys if push.server else self._here.redis.keys
         return [store.queued(keys, push.payload.get("jid", ""), life_seconds, fields)]

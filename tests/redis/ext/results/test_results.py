@@ -351,19 +351,21 @@ def test_progress_is_written_at_most_once_a_second_and_its_last_value_with_the_o
     assert writes < 12
 
 
-@pytest.mark.parametrize("mode", [testing.fake, testing.inline])
-def test_in_a_test_mode_nothing_is_stored_and_the_error_says_so(config, arun, mode):
+def test_in_a_test_mode_states_and_results_are_in_memory(config, arun):
     config.redis.url = "redis://127.0.0.1:1"  # no server is needed
-    with mode():
+    with testing.inline(config=config):
         jid = double.enqueue(2)
-        assert jid.status() == arun(jid.astatus()) == "untracked"
+        assert jid.status() == arun(jid.astatus()) == "succeeded"
+        assert jid.result() == arun(jid.aresult()) == 4
+    with testing.fake(config=config) as pushed:
+        jid = double.enqueue(2)
+        assert jid.status() == arun(jid.astatus()) == "queued"
         assert not jid.cancel()
         for result in (jid.result, lambda: arun(jid.aresult())):
-            with pytest.raises(
-                NoResult,
-                match=r"a test mode is on, in which no state and no result is stored\. Use `with testing\.real",
-            ):
+            with pytest.raises(NoResult, match=r"has not run: in fake mode, drain\(\) runs it"):
                 result()
+        pushed.drain()
+        assert jid.result() == arun(jid.aresult()) == 4
 
 
 def test_a_wrong_report_harms_neither_the_state_of_its_job_nor_the_reports_of_others(worker):
