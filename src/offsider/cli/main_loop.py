@@ -207,7 +207,7 @@ def _named(raw: bytes) -> str:
 def dump(tasks: Iterable[asyncio.Task[Any]] = ()) -> None:
     """Write all stacks to the log."""
     for text in (*thread_stacks(), *task_stacks(tasks)):
-        logger.warning("%s", text)
+        logger.warning(text)  # without arguments: their line breaks would be escaped
 
 
 def thread_stacks() -> Iterator[str]:

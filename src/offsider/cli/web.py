@@ -9,7 +9,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -20,10 +22,12 @@ import click
 from offsider.cli.application import folder_beside, load_application
 from offsider.cli.command import SETTINGS
 from offsider.cli.failure import give_up
+from offsider.cli.text import plain
 from offsider.config.config import Config
 from offsider.config.default import set_default_config
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError, OffsiderError
+from offsider.logs.outlet import Outlet
 from offsider.logs.setup import setup_logging
 from offsider.web.mounting import every_server
 from offsider.web.options import WebOptions
@@ -86,6 +90,7 @@ class WebCommand:
         config = Config.load(self.config, beside=folder_beside(self.require), overrides=overrides)
         setup_logging(config.log)
         load_application(self.require, config)
+        setup_logging(config.log)  # again, because the application may have configured logging
         if url:
             config.redis.url = url
         return config
@@ -119,9 +124,11 @@ def run(given: WebCommand, environ: Mapping[str, str]) -> int:
 
 
 def _greet(options: WebOptions, url: str) -> None:
-    click.echo(f"offsider web: {url}")
-    for line in (*_about(options), "Press Ctrl-C to stop."):
-        click.echo(f"  {line}")
+    lines = [f"offsider web: {url}", *(f"  {plain(line)}" for line in _about(options)), "  Press Ctrl-C to stop."]
+    output = Outlet(sys.stdout, lambda _: "")
+    with suppress(OSError):  # the pages work without a reader of the output
+        output.write("".join(f"{line}\n" for line in lines))
+    output.close()
 
 
 def _about(options: WebOptions) -> Sequence[str]:

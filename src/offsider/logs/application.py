@@ -3,12 +3,13 @@
 1. When the application has been imported and the root logger has no handlers, the worker's handler becomes its handler.
    An application that has configured logging, with ``dictConfig``, ``basicConfig`` or otherwise, keeps what it has.
 2. The level of the root logger becomes ``log.application_level``, unless the application has changed it.
-3. A record that the application's handlers take below the root logger is not written again.
+3. A record that the application's handlers write already is not written again.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Mapping
 
 from offsider.logs.structured import is_about
@@ -34,15 +35,33 @@ def show_application_log(handler: logging.Handler, level: str) -> None:
         root.setLevel(logging.getLevelNamesMapping()[level.upper()])
 
 
-def is_handled_below_root(record: logging.LogRecord) -> bool:
-    """Return whether a logger below the root has a handler for the record: a handler of the root would repeat it."""
+def is_written_by_application(record: logging.LogRecord, worker: logging.Handler) -> bool:
+    """Return whether the application has a handler for the record below the root, so that ours would repeat it.
+
+    For offsider's own records only a handler of a standard stream counts: others add to the worker's log.
+    """
     at = logging.getLogger(record.name)
+    repeats = _writes_to_standard_stream if is_ours(record) else _writes
     while at.parent is not None:
-        for handler in at.handlers:
-            if not isinstance(handler, logging.NullHandler) and record.levelno >= handler.level:
-                return True
+        if any(
+            handler is not worker and record.levelno >= handler.level and repeats(handler) for handler in at.handlers
+        ):
+            return True
         at = at.parent
     return False
+
+
+def _writes(handler: logging.Handler) -> bool:
+    return not isinstance(handler, logging.NullHandler)
+
+
+def _writes_to_standard_stream(handler: logging.Handler) -> bool:
+    return isinstance(handler, logging.StreamHandler) and handler.stream in (sys.stdout, sys.stderr)
+
+
+def is_ours(record: logging.LogRecord) -> bool:
+    """Return whether the record is of the logger ``offsider`` or of one below it."""
+    return record.name == "offsider" or record.name.startswith("offsider.")
 
 
 def application_fields(record: logging.LogRecord) -> Mapping[str, object]:

@@ -26,10 +26,10 @@ from typing import TextIO, TypeAlias
 
 from offsider.config.settings import LogSection
 from offsider.core.wording import counted
-from offsider.logs.application import application_fields, is_handled_below_root
+from offsider.logs.application import application_fields, is_ours, is_written_by_application
 from offsider.logs.line_buffer import LineBuffer
 from offsider.logs.outlet import Outlet
-from offsider.logs.print_order import flush_before_writes
+from offsider.logs.print_order import flush_before_writes, plain_write
 from offsider.logs.structured import about_error, bounded, is_about, line_fields, line_of, shown
 from offsider.runtime.context import current_job_or_none
 
@@ -60,7 +60,35 @@ _CONTROL_BUT_NEWLINE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-class JobAwareLogger(logging.Logger):
+class OffsiderLogger(logging.Logger):
+    """A logger whose records no configuration drops by omission.
+
+    ``disable_existing_loggers`` has no effect on it. If no logger on its path has a handler, it writes to standard
+    error: logging itself would drop the records below WARNING.
+    """
+
+    @property
+    def disabled(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Always False; `dictConfig` sets it for all loggers that exist already and that it does not name."""
+        return False
+
+    @disabled.setter
+    def disabled(self, value: bool) -> None: ...
+
+    def handle(self, record: LogRecord) -> None:
+        # The message is ours, its arguments are data from the server or the application: no text of them is a line.
+        if isinstance(record.args, tuple):
+            record.args = tuple(_one_line(each) if isinstance(each, str) else each for each in record.args)
+        super().handle(record)
+
+    def callHandlers(self, record: LogRecord) -> None:  # noqa: N802  # logging's name
+        if self.hasHandlers():
+            super().callHandlers(record)
+        else:
+            _last_resort.handle(record)
+
+
+class JobAwareLogger(OffsiderLogger):
     """A logger whose level a running job can set for its own lines (option ``log_level``)."""
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802  # logging's name
@@ -70,15 +98,23 @@ class JobAwareLogger(logging.Logger):
         return level >= wanted and level > self.manager.disable
 
 
-def _make_logger() -> logging.Logger:
-    made = logging.getLogger("offsider")
-    if type(made) is logging.Logger:
-        # An application may have configured this logger before it imported offsider, so it is not replaced.
-        made.__class__ = JobAwareLogger
+class AuditLogger(OffsiderLogger):
+    """A logger with the level INFO unless it has a level of its own: it does not inherit one."""
+
+    def getEffectiveLevel(self) -> int:  # noqa: N802  # logging's name
+        return self.level or logging.INFO
+
+
+def _make_logger(name: str, kind: type[OffsiderLogger]) -> logging.Logger:
+    """Return a logger of this kind. An application may have configured it already, so it is not replaced."""
+    made = logging.getLogger(name)
+    own = type(made)
+    made.__class__ = kind if own is logging.Logger else type(own.__name__, (kind, own), {})
     return made
 
 
-logger = _make_logger()
+logger = _make_logger("offsider", JobAwareLogger)
+web_logger = _make_logger("offsider.web", AuditLogger)
 
 
 @contextmanager
@@ -161,7 +197,7 @@ class LineFormatter(logging.Formatter):
     """Base class of formatters: formats a record, or its parts, as a line."""
 
     def format(self, record: LogRecord) -> str:
-        own = fields_of(record) if record.name == logger.name else application_fields(record)
+        own = fields_of(record) if is_ours(record) else application_fields(record)
         return self.line(_word(record), record.created, own, _message(record), record)
 
     def line(self, word: str, created: float, own: Fields, message: str, record: LogRecord | None = None) -> str:
@@ -255,6 +291,18 @@ FORMATTERS: Mapping[str, Callable[[], LineFormatter]] = {
 }
 
 
+class _LastResort(logging.StreamHandler[TextIO]):
+    """Writes to the current standard error."""
+
+    def emit(self, record: LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
+
+
+_last_resort = _LastResort()
+_last_resort.setFormatter(Plain())
+
+
 class OffsiderHandler(logging.StreamHandler[TextIO]):
     """The handler that `setup_logging` installs; a second call replaces it."""
 
@@ -264,6 +312,7 @@ class OffsiderHandler(logging.StreamHandler[TextIO]):
         self._lines = lines
         self._outlet = Outlet(stream, self._about_dropped)
         self._buffer = LineBuffer(self._write_text, self.lock or nullcontext())
+        self._reported: set[str] = set()
 
     def flush_before_prints(self) -> None:
         """Write buffered lines before a job writes to the stream of the log or to standard error."""
@@ -272,7 +321,7 @@ class OffsiderHandler(logging.StreamHandler[TextIO]):
 
     def emit(self, record: LogRecord) -> None:
         """Write a record immediately, after the buffered lines."""
-        if record.name != logger.name and is_handled_below_root(record):
+        if is_written_by_application(record, self):
             return
         self._buffer.flush()
         try:
@@ -317,9 +366,16 @@ class OffsiderHandler(logging.StreamHandler[TextIO]):
             self.handleError(_LINES)
 
     def handleError(self, record: LogRecord) -> None:  # noqa: N802  # logging's name
-        """If the reader is gone (``offsider worker | head``), report it once and continue working."""
-        if not isinstance(sys.exception(), BrokenPipeError):
+        """Report once that lines cannot be written, and continue working.
+
+        If the reader is gone (``offsider worker | head``), discard all further output.
+        """
+        error = sys.exception()
+        if not isinstance(error, OSError):
             super().handleError(record)
+            return
+        if not isinstance(error, BrokenPipeError):
+            self._report_once(f"cannot write the log: {error.strerror}; the worker continues without these lines")
             return
         with suppress(OSError, ValueError):
             # From now on all output, including that of jobs, is discarded instead of failing.
@@ -328,7 +384,13 @@ class OffsiderHandler(logging.StreamHandler[TextIO]):
             os.close(nowhere)
             self._outlet.close()
             self._outlet = Outlet(self.stream, self._about_dropped)
-            sys.stderr.write("offsider: the reader of the log has exited: no more lines are written\n")
+        self._report_once("the reader of the log has exited: no more lines are written")
+
+    def _report_once(self, text: str) -> None:
+        if text not in self._reported:
+            self._reported.add(text)
+            with suppress(OSError, ValueError):
+                plain_write(sys.stderr)(f"offsider: {text}\n")
 
 
 def setup_logging(settings: LogSection, stream: TextIO | None = None) -> OffsiderHandler | None:
@@ -338,9 +400,6 @@ def setup_logging(settings: LogSection, stream: TextIO | None = None) -> Offside
     its own instead, the logger remains as it is, and the result is None. Colors appear only on a terminal, and without
     ``NO_COLOR``.
     """
-    # `dictConfig` disables all loggers that exist already, unless it is told not to.
-    for name in ["offsider", *(name for name in logging.root.manager.loggerDict if name.startswith("offsider."))]:
-        logging.getLogger(name).disabled = False
     earlier = [old for old in logger.handlers if isinstance(old, OffsiderHandler)]
     if not earlier and any(not isinstance(own, logging.NullHandler) for own in logger.handlers):
         return None
@@ -446,7 +505,11 @@ def _field(value: object) -> str:
         return value
     if isinstance(value, float):
         return f"{value:.3f}".rstrip("0").rstrip(".")
-    return _CONTROL.sub(_escape, shown(value))
+    return _one_line(shown(value))
+
+
+def _one_line(text: str) -> str:
+    return text if text.isascii() and text.isprintable() else _CONTROL.sub(_escape, text)
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -464,9 +527,9 @@ class JobFilter(logging.Filter):
 
     def filter(self, record: LogRecord) -> bool:
         """Add the fields; every record passes."""
-        fields = line_fields(fields_of(record) if record.name == logger.name else NO_FIELDS)
+        fields = line_fields(fields_of(record) if is_ours(record) else NO_FIELDS)
         for name, value in ({"jid": "", "class": "", "queue": ""} | fields).items():
-            vars(record).setdefault(name, value)
+            vars(record).setdefault(name, _one_line(value) if isinstance(value, str) else value)
         return True
 
 

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
@@ -47,7 +46,6 @@ from offsider.web.routing import Match, Router
 from offsider.web.segments import from_segment
 from offsider.web.translation import preferred
 
-log = logging.getLogger("offsider.web")
 #: Messages before authentication are in English: they are for the operator.
 _ONLY_LOCAL = (
     "the web UI has no authentication, so it accepts requests only from this machine: configure authentication to "

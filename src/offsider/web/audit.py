@@ -5,16 +5,16 @@ These lines contain text sent by users. So it is cut, and control characters tha
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+from offsider.logs.setup import web_logger
 
 if TYPE_CHECKING:
     from offsider.web.page_request import PageRequest
     from offsider.web.request import Request
     from offsider.web.results import WebError
 
-log = logging.getLogger("offsider.web")
 MOST_LETTERS = 500
 #: Form fields that are not part of the target.
 _SILENT = frozenset({"confirmed", "back", "offsider_question"})
@@ -44,7 +44,7 @@ def refused(request: Request, action: str, error: WebError, *, who: str = "", se
 def _write(fields: Mapping[str, str], outcome: str) -> None:
     safe = {name: shown(value) for name, value in fields.items()}
     safe["who"] = safe["who"] or "unknown"
-    log.info("%s: %s", safe["action"], shown(outcome), extra={"fields": safe})
+    web_logger.info("%s: %s", safe["action"], shown(outcome), extra={"fields": safe})
 
 
 def target_of(page_request: PageRequest) -> str:

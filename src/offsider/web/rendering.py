@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import secrets
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
@@ -11,7 +10,7 @@ from urllib.parse import quote
 
 from offsider.core.errors import RedisFailure
 from offsider.inspector import Stats
-from offsider.logs.setup import describe
+from offsider.logs.setup import describe, web_logger
 from offsider.web import audit, flash
 from offsider.web.counters import counters
 from offsider.web.layout import layout_of
@@ -24,7 +23,6 @@ from offsider.web.translation import preferred
 if TYPE_CHECKING:
     from offsider.web.page_request import PageRequest
 
-log = logging.getLogger("offsider.web")
 HTML = ("content-type", "text/html; charset=utf-8")
 JSON = ("content-type", "application/json")
 PLAIN = ("content-type", "text/plain; charset=utf-8")
@@ -57,7 +55,7 @@ def response(page_request: PageRequest, page: Callable[[], Answer]) -> Response:
         allow = (("allow", error.allowed),) if isinstance(error, NotAllowed) else ()
         return _written(page_request, _error_page(page_request, error.status, error.message)).with_headers(*allow)
     except RedisFailure as error:
-        log.warning("cannot show %s: %s", audit.shown(page_request.location), describe(error))
+        web_logger.warning("cannot show %s: %s", audit.shown(page_request.location), describe(error))
         return _failed(page_request, Message(str(error)))
     except Exception as error:  # noqa: BLE001  # the client gets an error page, and the log the traceback
         return _broken(page_request, error)
@@ -119,7 +117,7 @@ def _plain(error: WebError, request: Request, status: int) -> Response:
 def _logged(error: Exception, request: Request) -> Message:
     """Log an error under a random number, and return the message with this number."""
     number = secrets.token_hex(4)
-    log.error("internal error %s: %s %s", number, request.method, audit.shown(request.path), exc_info=error)
+    web_logger.error("internal error %s: %s %s", number, request.method, audit.shown(request.path), exc_info=error)
     return Message("error.broken", number=number)
 
 

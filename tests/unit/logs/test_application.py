@@ -7,12 +7,14 @@ import io
 import json
 import logging
 import logging.config
+import re
+import sys
 
 import pytest
 
 from offsider.config.config import Config
 from offsider.logs.application import show_application_log
-from offsider.logs.setup import logger, setup_logging
+from offsider.logs.setup import logger, setup_logging, web_logger
 from offsider.runtime.context import JobContext, running
 
 
@@ -28,7 +30,7 @@ def fresh(monkeypatch):
     logger.handlers[:], logger.propagate = before[0], before[2]
     logger.setLevel(before[1])
     logging.root.setLevel(logging.WARNING)  # clears the caches of loggers
-    logger.disabled = shop.disabled = False
+    shop.disabled = False
 
 
 def without_pytest():
@@ -155,15 +157,36 @@ def test_a_second_setup_moves_the_root_logger_to_the_new_handler():
 
 def test_dictconfig_does_not_silence_the_worker():
     """It disables and closes everything it does not name."""
-    setup_logging(Config().log, io.StringIO())
-    audit = logging.getLogger("offsider.web")
-    logging.config.dictConfig({"version": 1, "root": {"handlers": []}})
-    assert logger.disabled
-    assert audit.disabled
     stream = start()
+    logging.config.dictConfig({"version": 1, "root": {"handlers": []}})
     logger.info("running")
+    web_logger.info("done")
     assert "running" in stream.getvalue()
-    assert not audit.disabled
+    assert "done" in stream.getvalue()
+
+
+def test_a_record_without_any_handler_is_written_to_standard_error(capsys):
+    without_pytest()
+    logger.handlers.clear()
+    logger.propagate = True
+    logger.warning("careful\x1b[31m")
+    web_logger.info("done", extra={"fields": {"who": "kim"}})
+    logger.info("not at the level of the root logger")
+    error = capsys.readouterr().err
+    assert re.findall(r"^(\w+) .*: (.*)$", error, re.MULTILINE) == [("WARN", "careful\\x1b[31m"), ("INFO", "done")]
+    assert "who=kim" in error
+
+
+def test_a_console_handler_of_the_application_takes_over_the_records_of_its_level(capsys):
+    start()
+    console = logging.StreamHandler(sys.stdout)
+    console.setLevel(logging.WARNING)
+    logger.addHandler(console)
+    stream = start()
+    logger.info("ours")
+    logger.warning("theirs")
+    assert ("ours" in stream.getvalue(), "theirs" in stream.getvalue()) == (True, False)
+    assert capsys.readouterr().out == "theirs\n"
 
 
 def test_lines_of_the_worker_belong_to_an_application_that_configures_their_logger():

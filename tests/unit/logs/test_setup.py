@@ -13,11 +13,14 @@ import sys
 import textwrap
 import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from offsider.config.config import Config
 from offsider.logs.setup import (
+    JobFilter,
     base36,
     describe,
     job_level,
@@ -101,13 +104,13 @@ def test_a_line_of_an_active_job_names_the_class_that_it_wraps():
     assert json.loads(stream.getvalue())["class"] == "MailJob"
 
 
-def test_a_logger_class_of_the_application_is_left_alone():
+def test_a_logger_class_of_the_application_is_kept():
     text = (
         "import logging\n"
         "class Own(logging.Logger): pass\n"
         "logging.setLoggerClass(Own)\n"
         "from offsider.logs.setup import logger\n"
-        "assert type(logger) is Own"
+        "assert isinstance(logger, Own)"
     )
     subprocess.run([sys.executable, "-c", text], check=True, timeout=60)
 
@@ -229,11 +232,23 @@ def test_no_value_can_forge_a_line_or_reach_the_terminal():
     evil = "x\nERROR pid=1 tid=1: forged \x1b[2J\r\u2028"
     with running(job(name=evil)):
         logger.info("message %s", evil)
-    first, second = stream.getvalue().splitlines()
-    assert "name=x\\nERROR" in first
-    assert "\\x1b[2J\\r\\u2028" in first
-    assert second.startswith("  ERROR pid=1")
+        logger.info(f"message {evil}")
+    first, second, third = stream.getvalue().splitlines()
+    assert first.count("x\\nERROR") == 2
+    assert first.count("\\x1b[2J\\r\\u2028") == 2
+    assert second.endswith("message x")
+    assert third.startswith("  ERROR pid=1")
     assert "\x1b" not in stream.getvalue()
+
+
+def test_no_value_can_forge_a_line_of_a_handler_of_the_application():
+    own = logging.StreamHandler(io.StringIO())
+    own.addFilter(JobFilter())
+    own.setFormatter(logging.Formatter("%(class)s %(jid)s: %(message)s"))
+    logger.handlers[:] = [own]
+    with running(JobContext({"class": "Hard\x1b[2J", "args": [], "jid": "ab\nERROR"}, "default")):
+        logger.warning("message %s", "x\nERROR \x9b")
+    assert own.stream.getvalue() == "Hard\\x1b[2J ab\\nERROR: message x\\nERROR \\x9b\n"
 
 
 def test_a_traceback_is_set_in():
@@ -361,6 +376,20 @@ def test_a_closed_reader_is_reported_once_and_fails_no_caller():
         output = process.stderr.read()
     assert output == "offsider: the reader of the log has exited: no more lines are written\n"
     assert process.returncode == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux")
+def test_a_full_disk_is_reported_once_and_fails_no_caller(capsys):
+    full = Path("/dev/full").open("w")  # noqa: SIM115  # to close it fails, too
+    handler = setup_logging(Config().log, full)
+    for _ in range(3):
+        logger.warning("x")
+    assert capsys.readouterr().err == (
+        "offsider: cannot write the log: No space left on device; the worker continues without these lines\n"
+    )
+    logger.removeHandler(handler)
+    with suppress(OSError):
+        full.close()
 
 
 def test_other_errors_of_the_stream_are_still_reported(capsys):
