@@ -23,6 +23,7 @@ from offsider.cli.application import (
     load_extensions,
 )
 from offsider.cli.failure import give_up
+from offsider.cli.text import say_json
 from offsider.config.config import Config
 from offsider.config.default import set_worker_config
 from offsider.config.installation import Installation
@@ -130,7 +131,7 @@ def require(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  #
 
 def print_json(data: object) -> None:
     """Print values of JSON, and dataclasses."""
-    click.echo(json.dumps(data, indent=2, default=asdict))
+    say_json(json.dumps(data, indent=2, default=asdict))
 
 
 def asks() -> bool:

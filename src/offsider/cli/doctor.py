@@ -11,7 +11,7 @@ import click
 
 from offsider.cli.command import JSON, MOST_LETTERS, SETTINGS, Connection, connected, require
 from offsider.cli.failure import give_up
-from offsider.cli.text import plain
+from offsider.cli.text import plain, say, say_json
 from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError
 from offsider.core.wording import counted
@@ -46,7 +46,7 @@ def doctor(connection: Connection, *, as_json: bool) -> int:
     except OffsiderError as error:
         give_up(str(error))
         return CANNOT_EXAMINE
-    click.echo(as_object(findings)) if as_json else show(findings)
+    say_json(as_object(findings)) if as_json else show(findings)
     return worst(findings)
 
 
@@ -72,9 +72,9 @@ def show(findings: Sequence[Finding]) -> None:
     for finding in findings:
         severity = finding.severity.name.lower()
         what = f"{', '.join(finding.servers)}: {finding.what}" if finding.servers else finding.what
-        click.echo(f"{click.style(f'{severity:<5}', fg=STYLES[severity], bold=True)}  {plain(what, MOST_LETTERS)}")
+        say(plain(what, MOST_LETTERS), start=f"{click.style(f'{severity:<5}', fg=STYLES[severity], bold=True)}  ")
         if finding.why:
-            click.echo(f"       {finding.why}")
-            click.echo(f"       {click.style('→', bold=True)} {plain(finding.fix, MOST_LETTERS)}")
+            say(finding.why, start="       ")
+            say(plain(finding.fix, MOST_LETTERS), start=f"       {click.style('→', bold=True)} ")
     problems = sum(bool(finding.severity) for finding in findings)
-    click.echo(f"\n{counted(len(findings), 'finding')}, {problems} to attend to" if problems else "\nAll is well.")
+    say("", f"{counted(len(findings), 'finding')}, {problems} to attend to" if problems else "All is well.")

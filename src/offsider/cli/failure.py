@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import linecache
 import os
+import re
 import site
 import sys
 import threading
@@ -14,13 +15,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
-import click
-
+from offsider.cli.text import CannotPrint, say
 from offsider.logs.setup import describe, logger
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 _STANDARD_LIBRARY = str(Path(os.__file__).parent)
 _NOT_THE_USERS = ("<frozen", "<string>", _PACKAGE, _STANDARD_LIBRARY, *site.getsitepackages())
+_FURTHER_LINE = re.compile("\n(?=  )")
 # Every model that is imported before django.setup() raises AppRegistryNotReady.
 DJANGO_SETUP = (
     "  Django is not set up: add offsider.django to INSTALLED_APPS and set DJANGO_SETTINGS_MODULE, or call "
@@ -29,10 +30,15 @@ DJANGO_SETUP = (
 
 
 def give_up(message: str, error: BaseException | None = None, *, verbose: bool = False) -> int:
-    """Write the reason to standard error, and return the exit code 1."""
-    click.echo(f"offsider: {message}", err=True)
+    """Write the reason to standard error, and return the exit code 1.
+
+    Further lines of our own messages are indented; any other line break is part of a name, and is escaped.
+    """
+    lines = _FURTHER_LINE.split(f"offsider: {message}")
     if error is not None and verbose:
-        click.echo("".join(traceback.format_exception(error)).rstrip(), err=True)
+        lines += "".join(traceback.format_exception(error)).splitlines()
+    with suppress(CannotPrint):
+        say(*lines, err=True)
     return 1
 
 

@@ -11,9 +11,10 @@ import click
 from offsider.cli.command import APPLICATION, MOST_LETTERS, SETTINGS, Connection, connected
 from offsider.cli.failure import give_up
 from offsider.cli.jobs_diff import diff
-from offsider.cli.text import aligned, plain
+from offsider.cli.text import aligned, plain, say, say_json
 from offsider.config.routing import MAIN
 from offsider.core.errors import ConfigurationError
+from offsider.core.wording import shell_words
 from offsider.jobs import registry
 from offsider.jobs.manifest import differences, manifest as manifest_of, read, written
 
@@ -40,10 +41,10 @@ jobs.add_command(diff)
 def list_jobs(connection: Connection) -> None:
     """Show every job with its queue and characteristics, and warn of characteristics that contradict each other."""
     found = manifest_of(connection.load_declarations())
-    click.echo("\n".join(aligned([HEAD, *map(_row, found["jobs"])])))
+    say(*aligned([HEAD, *map(_row, found["jobs"])]))
     for job in registry.all_jobs():
         for doubt in job.characteristics.doubts:
-            click.echo(f"note: {plain(job.name)} {doubt}")
+            say(f"note: {job.name} {doubt}")
 
 
 @jobs.command(context_settings=SETTINGS)
@@ -74,18 +75,18 @@ def manifest(connection: Connection, output: Path | None, checked: Path | None) 
         raise ConfigurationError(str(error)) from None
     if earlier is None:
         if output is None:
-            click.echo(written(found), nl=False)
+            say_json(written(found).rstrip())
         return 0
     different = differences(read(earlier, str(checked)), found)
     for line in different:
-        click.echo(plain(line, MOST_LETTERS))
+        say(plain(line, MOST_LETTERS))
     if different:
-        return give_up(f"{checked} is out of date; update it: offsider jobs manifest -o {checked}")
+        return give_up(f"{checked} is out of date; update it: offsider jobs manifest -o {shell_words(str(checked))}")
     return 0
 
 
 def _row(job: Mapping[str, Any]) -> Sequence[str]:
-    cells = (
+    return (
         job["name"],
         job["queue"] if job["server"] == MAIN else f"{job['queue']} ({job['server']})",
         job["urgency"],
@@ -95,4 +96,3 @@ def _row(job: Mapping[str, Any]) -> Sequence[str]:
         str(job["weight"]),
         ",".join(job["tags"]) or "-",
     )
-    return [plain(cell) for cell in cells]

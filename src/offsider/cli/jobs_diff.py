@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from offsider.cli.command import APPLICATION, MOST_LETTERS, SETTINGS, Connection, connected
-from offsider.cli.text import plain
+from offsider.cli.text import plain, say
 from offsider.core.errors import ConfigurationError, OffsiderError
 from offsider.core.suggestions import suggest
 from offsider.core.wording import counted
@@ -61,13 +61,13 @@ def diff(connection: Connection, *, old: str, new: str | None, allowed: tuple[st
     for change in found:
         verdict = _verdict(change.name, allowed, stored)
         verdicts[verdict] += 1
-        click.echo(f"{verdict:<8}{plain(change.name)}")
+        say(f"{verdict:<8}{change.name}")
         lines = [f"old: {change.old}", f"new: {change.new or 'none'}", f"{change.reason}; see {GUIDE}"]
         lines += [_stored(stored[change.name])] if counting else []
         for line in lines:
-            click.echo(f"        {plain(line, MOST_LETTERS)}")
+            say(plain(line, MOST_LETTERS), start="        ")
     others = [f"{verdicts[word]} {word}" for word in (SAFE, ALLOWED) if verdicts[word]]
-    click.echo(", ".join([counted(verdicts[UNSAFE], "unsafe change"), *others]))
+    say(", ".join([counted(verdicts[UNSAFE], "unsafe change"), *others]))
     return 1 if verdicts[UNSAFE] else 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from offsider.cli.command import JSON, SETTINGS, Connection, connected, print_json, require
-from offsider.cli.text import aligned, grouped, plain
+from offsider.cli.text import aligned, grouped, say
 from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError
 from offsider.ext.limiters.limiter_set import LimiterSet, LimiterState
@@ -29,7 +29,7 @@ def limiters(context: click.Context, connection: Connection, *, as_json: bool) -
     if as_json:
         print_json(states)
     else:
-        click.echo("\n".join(aligned([_COLUMNS, *map(_row, states)], (3, 4, 5, 6))) if states else "No limiters.")
+        say(*(aligned([_COLUMNS, *map(_row, states)], (3, 4, 5, 6)) if states else ["No limiters."]))
 
 
 @limiters.command(context_settings=SETTINGS)
@@ -39,8 +39,8 @@ def limiters(context: click.Context, connection: Connection, *, as_json: bool) -
 def reset(connection: Connection, kind: str, name: str) -> None:
     """Delete the uses and statistics of a limiter, for example: reset window stripe."""
     if not _found(connection).reset(kind, name):
-        raise OffsiderError(f"there is no {plain(kind)} limiter {plain(name)!r}: see offsider limiters")
-    click.echo(f"{plain(kind)} limiter {plain(name)!r}: reset")
+        raise OffsiderError(f"there is no {kind} limiter {name!r}: see offsider limiters")
+    say(f"{kind} limiter {name!r}: reset")
 
 
 def _found(connection: Connection) -> LimiterSet:
@@ -49,4 +49,4 @@ def _found(connection: Connection) -> LimiterSet:
 
 def _row(state: LimiterState) -> tuple[str, ...]:
     numbers = map(grouped, (state.used, state.allowed, state.waited, state.overages))
-    return plain(state.name), plain(state.kind), limit_of(state), *numbers
+    return state.name, state.kind, limit_of(state), *numbers

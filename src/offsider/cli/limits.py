@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from offsider.cli.command import JSON, ONE_SERVER, SETTINGS, YES, Connection, asks, connected, print_json, require
-from offsider.cli.text import aligned, grouped, plain
+from offsider.cli.text import aligned, confirm, grouped, say
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure
 from offsider.core.suggestions import suggest
@@ -97,9 +97,9 @@ def clear(connection: Connection, name: str, require: tuple[str, ...], *, delete
     servers = _of_servers(replace(connection, require=require).load_application(), connection.server)
     held = counted(sum(found.find(name).held for found in servers), "held job")
     if not yes and asks():
-        click.confirm(f"{'Delete' if delete else 'Quarantine'} {held} of {plain(name)}?", abort=True)
+        confirm(f"{'Delete' if delete else 'Quarantine'} {held} of {name}?")
     moved = sum(found.delete(name) if delete else found.quarantine(name) for found in servers)
-    click.echo(f"{plain(name)}: {counted(moved, 'job')} {'deleted' if delete else 'quarantined'}")
+    say(f"{name}: {counted(moved, 'job')} {'deleted' if delete else 'quarantined'}")
 
 
 # ------------------------------------------------------------------------------------------ helpers
@@ -120,10 +120,10 @@ def _each(connection: Connection, names: Sequence[str], act: Callable[[Limits, s
         name = given
         try:
             name = found.name_of(given)
-            click.echo(f"{plain(name)}: {act(found, name)}")
+            say(f"{name}: {act(found, name)}")
         except RedisFailure as error:
             failures.append(error)
-            click.echo(f"{plain(name)}: {error}", err=True)
+            say(f"{name}: {error}", err=True)
         _warn_of_unknown(found, name)
     if failures:
         raise failures[0]
@@ -134,7 +134,7 @@ def _warn_of_unknown(limits: Limits, name: str) -> None:
     with suppress(RedisFailure):  # an unreachable server must not prevent changes on the others
         known = limits.known_names()
         if known and name not in known:
-            click.echo(f"no live worker declares this class{suggest(name, known)}", err=True)
+            say(f"no live worker declares this class{suggest(name, known)}", err=True)
 
 
 def _show(servers: Sequence[Limits], *, as_json: bool) -> None:
@@ -148,18 +148,18 @@ def _show(servers: Sequence[Limits], *, as_json: bool) -> None:
     if as_json:
         print_json(found)
     elif found or not failures:
-        click.echo(_table(found, several=len(servers) > 1) if found else "No class has a concurrency limit.")
+        say(*(_table(found, several=len(servers) > 1) if found else ["No class has a concurrency limit."]))
     if failures:
         raise failures[0]
 
 
-def _table(found: Sequence[Limit], *, several: bool) -> str:
+def _table(found: Sequence[Limit], *, several: bool) -> list[str]:
     rows = [("CLASS", "LIMIT", "IN USE", "HELD", *(["SERVER"] if several else []), "")]
     for one in found:
-        server = [plain(one.server)] if several else []
+        server = [one.server] if several else []
         numbers = _limit(one), grouped(one.in_use), grouped(one.held)
-        rows.append((plain(one.name), *numbers, *server, _origin(one)))
-    return "\n".join(aligned(rows, numbers=(1, 2, 3)))
+        rows.append((one.name, *numbers, *server, _origin(one)))
+    return aligned(rows, numbers=(1, 2, 3))
 
 
 def _limit(limit: Limit) -> str:

@@ -12,6 +12,8 @@ import click
 
 from offsider import __version__
 from offsider.cli import boot_signals
+from offsider.cli.failure import give_up
+from offsider.cli.text import say
 from offsider.core.errors import OffsiderError
 from offsider.core.suggestions import suggest
 
@@ -95,8 +97,7 @@ class LazyGroup(click.Group):
             with _explaining_usage():  # options of the subcommand
                 code = super().invoke(ctx)
         except OffsiderError as error:
-            click.echo(f"offsider: {error}", err=True)
-            code = 1
+            code = give_up(str(error))
         # A command returns its exit code; None is 0.
         ctx.exit(code if isinstance(code, int) else 0)
 
@@ -110,4 +111,4 @@ def main() -> None:
 @click.command
 def version() -> None:
     """Show the versions of offsider and of Python."""
-    click.echo(f"offsider {__version__} (Python {platform.python_version()})")
+    say(f"offsider {__version__} (Python {platform.python_version()})")

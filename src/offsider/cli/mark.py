@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from offsider.cli.command import SETTINGS, Connection, connected
-from offsider.cli.text import plain
+from offsider.cli.text import say
 from offsider.config.installation import Installation
 from offsider.inspector import Deploys
 from offsider.inspector.job_metrics import label_of_commit
@@ -29,11 +29,11 @@ def mark(connection: Connection, label: str) -> None:
     # Many hosts deploy at the same time, and only the first records the deploy: the others have not failed.
     noted = [server.mark(named) for server in deploys]
     if any(noted):
-        click.echo(f"marked: {plain(named)}")
+        say(f"marked: {named}")
     elif any(_has(server, named, config.clock.now()) for server in deploys):
-        click.echo(f"not recorded: {plain(named)} was recorded in the last minute")
+        say(f"not recorded: {named} was recorded in the last minute")
     else:
-        click.echo("not recorded: this minute already has another deploy")
+        say("not recorded: this minute already has another deploy")
 
 
 def _has(deploys: Deploys, label: str, now: float) -> bool:

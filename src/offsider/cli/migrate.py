@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsider.cli.command import APPLICATION, SETTINGS, Connection, asks, connected, report_failed_servers
-from offsider.cli.text import aligned, grouped, plain
+from offsider.cli.text import aligned, confirm, grouped, say
 from offsider.config.installation import Installation
 from offsider.config.routing import MAIN
 from offsider.core.errors import ConfigurationError, UnknownJob
@@ -88,15 +88,15 @@ def run(migration: Migration, *, preview: bool, ask: bool) -> int:
     """Show the plan, confirm it and move the jobs. Returns the exit code. Raises OffsiderError."""
     if preview or ask:
         found = _with_progress(migration.preview)
-        click.echo("\n".join(shown(found, "to move")))
+        say(*shown(found, "to move"))
         if preview or (found.moved == 0 and not found.finished):
             return report_failed_servers(found.failures, "the server")
-        click.confirm(f"Move {counted(found.moved, 'job')}?", abort=True)
+        confirm(f"Move {counted(found.moved, 'job')}?")
     with _ending_gently(migration) as interrupted:
         report = _with_progress(migration.run)
-    click.echo("\n".join(shown(report, "moved")))
+    say(*shown(report, "moved"))
     if interrupted:
-        click.echo("stopped early; to continue, run the same command again", err=True)
+        say("stopped early; to continue, run the same command again", err=True)
         return INTERRUPTED
     return report_failed_servers(report.failures, "the server") or (1 if report.refused else 0)
 
@@ -105,7 +105,7 @@ def shown(report: MigrationReport, done: str) -> list[str]:
     """Return a table of the moves by job, then the jobs that stay and why; ``done`` is the verb for moved jobs."""
     rows = [
         (
-            plain(move.job_name),
+            move.job_name,
             move.where,
             _location(move.from_server, move.from_queue),
             _location(move.to_server, move.to_queue),
@@ -144,7 +144,7 @@ def _sentences(report: MigrationReport, done: str) -> list[str]:
     return [
         *(sentence for count, sentence in cases if count),
         *(
-            f"unknown queue {plain(queue)}, and no job uses it: 'offsider queues' lists all queues"
+            f"unknown queue {queue}, and no job uses it: 'offsider queues' lists all queues"
             for queue in report.unknown_queues
         ),
         *([] if report.complete else ["the scan is incomplete"]),
@@ -152,13 +152,13 @@ def _sentences(report: MigrationReport, done: str) -> list[str]:
 
 
 def _classes(undeclared: Counter[str]) -> str:
-    shown = [f"{plain(name)} {grouped(count)}" for name, count in undeclared.most_common(_MOST_CLASSES)]
+    shown = [f"{name} {grouped(count)}" for name, count in undeclared.most_common(_MOST_CLASSES)]
     more = len(undeclared) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
 def _location(server: str, queue: str) -> str:
-    return plain(queue) if server == MAIN else f"{plain(queue)} of {plain(server)}"
+    return queue if server == MAIN else f"{queue} of {server}"
 
 
 # ------------------------------------------------------------------------------------- options

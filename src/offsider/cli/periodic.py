@@ -11,7 +11,7 @@ import click
 
 from offsider.cli.application import load_application
 from offsider.cli.command import JSON, SETTINGS, Connection, connected, print_json, report_failed_servers
-from offsider.cli.text import aligned, plain
+from offsider.cli.text import aligned, say
 from offsider.core.wording import counted
 from offsider.ext.periodic import PeriodicJobs
 from offsider.ext.periodic.registry import examine
@@ -51,7 +51,7 @@ def list_(connection: Connection, require: tuple[str, ...], *, as_json: bool) ->
     if as_json:
         print_json([_data(each) for each in every])
     else:
-        click.echo(_table(every))
+        say(*_table(every))
     return _report(away)
 
 
@@ -66,7 +66,7 @@ def show(connection: Connection, name: str, require: tuple[str, ...], *, as_json
     if as_json:
         print_json(_data(job) | {"history": [*job.history()]})
     else:
-        click.echo(_sheet(job))
+        say(*_sheet(job))
 
 
 @periodic.command(context_settings=SETTINGS)
@@ -79,9 +79,9 @@ def check(connection: Connection, require: tuple[str, ...], *, foreign: bool) ->
     for entry, problem in examined:
         following = entry.ticks.next_after(datetime.now().timestamp())  # noqa: DTZ005 - a timestamp has no zone
         when = "" if following is None else f"{entry.ticks.local(following):{_TIME}}"
-        click.echo(f"{entry.name}: {problem}" if problem else f"{entry.name}: {entry.cron} {entry.tz}, next {when}")
+        say(f"{entry.name}: {problem}" if problem else f"{entry.name}: {entry.cron} {entry.tz}, next {when}")
     wrong = sum(1 for _, problem in examined if problem)
-    click.echo(f"{counted(len(examined), 'periodic job')}, {wrong} wrong")
+    say(f"{counted(len(examined), 'periodic job')}, {wrong} wrong")
     return 1 if wrong else 0
 
 
@@ -145,7 +145,7 @@ def _act(jobs: PeriodicJobs, names: Sequence[str], act: Callable[[PeriodicJob], 
         found += [job for job in every if job.name == name] or [jobs[name]]
     for job in found:
         called = f"{job.name} on {job.server}" if jobs.on_several_servers else job.name
-        click.echo(f"{called}: {act(job)}")
+        say(f"{called}: {act(job)}")
     return _report(away)
 
 
@@ -182,23 +182,23 @@ def _marks(job: PeriodicJob) -> str:
     return ", ".join(marks + (["processes differ"] if job.versions > 1 else []))
 
 
-def _table(jobs: Sequence[PeriodicJob]) -> str:
+def _table(jobs: Sequence[PeriodicJob]) -> list[str]:
     several = len({job.server for job in jobs}) > 1
     rows = [["NAME", "CRON", "ZONE", "JOB", "NEXT", *(["SERVER"] if several else []), ""]]
     for job in jobs:
         following = "" if job.paused else next((f"{when:{_TIME}}" for when in job.next_runs(1)), "")
         entry = job.entry
-        cells = [entry.name, plain(entry.cron), entry.tz, plain(entry.job), following]
+        cells = [entry.name, entry.cron, entry.tz, entry.job, following]
         rows.append([*cells, *([job.server] if several else []), _marks(job)])
-    return "\n".join(aligned(rows))
+    return aligned(rows)
 
 
-def _sheet(job: PeriodicJob) -> str:
+def _sheet(job: PeriodicJob) -> list[str]:
     entry = job.entry
     lines = [
-        f"{entry.name}: {plain(entry.description)}" if entry.description else entry.name,
-        f"  {plain(entry.cron)} {entry.tz}: {entry.ticks.words}",
-        f"  {plain(entry.job)}, queue {entry.queue or 'of the job'}, registered in {entry.source}",
+        f"{entry.name}: {entry.description}" if entry.description else entry.name,
+        f"  {entry.cron} {entry.tz}: {entry.ticks.words}",
+        f"  {entry.job}, queue {entry.queue or 'of the job'}, registered in {entry.source}",
         *([f"  {_marks(job)}"] if _marks(job) else []),
         "next",
         *(f"  {when:{_TIME}}" for when in job.next_runs(RUNS)),
@@ -206,5 +206,5 @@ def _sheet(job: PeriodicJob) -> str:
     ]
     for line in job.history():
         what = f"{line.how} {line.count}" if line.count else line.how
-        lines.append(f"  {entry.ticks.local(line.tick):{_TIME}}  {what}  {line.jid}  {plain(line.by)}".rstrip())
-    return "\n".join(lines)
+        lines.append(f"  {entry.ticks.local(line.tick):{_TIME}}  {what}  {line.jid}  {line.by}".rstrip())
+    return lines

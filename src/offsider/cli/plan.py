@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import click
-
 from offsider.cli.application import load_application
 from offsider.cli.command import MOST_LETTERS
 from offsider.cli.options import WorkerOptions, configured
-from offsider.cli.text import plain
+from offsider.cli.text import plain, say
 from offsider.config.capsule import Capsule
 from offsider.core.wording import counted
 from offsider.jobs import registry
@@ -33,9 +31,9 @@ def show_plan(options: WorkerOptions) -> int:
     config.warnings.extend(serve_selected(config, options.queries(), negate=options.negate))
     lines = queue_names(config) if options.list_queues else [*plan(config)]
     for line in lines:
-        click.echo(plain(line, MOST_LETTERS))
+        say(plain(line, MOST_LETTERS))
     for warning in config.warnings:
-        click.echo(f"offsider: {plain(warning, MOST_LETTERS)}", err=True)
+        say(plain(warning, MOST_LETTERS), start="offsider: ", err=True)
     return 0
 
 

@@ -21,7 +21,7 @@ from offsider.cli.command import (
     print_json,
     require,
 )
-from offsider.cli.text import aligned, grouped, plain
+from offsider.cli.text import aligned, confirm, grouped, plain, say
 from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError
 from offsider.core.suggestions import suggest
@@ -61,7 +61,7 @@ def queues(context: click.Context, connection: Connection, *, as_json: bool) -> 
     if as_json:
         print_json(queue_data(summaries, served))
     else:
-        click.echo(queue_table(summaries, served))
+        say(*queue_table(summaries, served).split("\n"))
 
 
 def served_queues(here: Installation) -> frozenset[str]:
@@ -85,7 +85,7 @@ def queue_table(summaries: Sequence[QueueSummary], served: Collection[str]) -> s
     for summary in sorted(summaries, key=lambda summary: summary.name):
         marks = ["paused"] if summary.paused else []
         marks += [] if is_served(summary.name, served) else ["no worker"]
-        rows.append((plain(summary.name), grouped(summary.size), f"{summary.latency_seconds:,.2f}", ", ".join(marks)))
+        rows.append((summary.name, grouped(summary.size), f"{summary.latency_seconds:,.2f}", ", ".join(marks)))
     return "\n".join(aligned(rows, numbers=(1, 2)))
 
 
@@ -113,7 +113,7 @@ def pause(connection: Connection, names: tuple[str, ...]) -> None:
     """Stop all workers from claiming jobs from these queues. Running jobs continue."""
     for queue in _chosen(connection.installation(), names, may_be_new=True):
         queue.pause()
-        click.echo(f"{queue.name}: paused")
+        say(f"{queue.name}: paused")
 
 
 @queues.command(context_settings=SETTINGS)
@@ -123,7 +123,7 @@ def unpause(connection: Connection, names: tuple[str, ...]) -> None:
     """Let workers claim jobs from these queues again."""
     for queue in _chosen(connection.installation(), names):
         queue.unpause()
-        click.echo(f"{queue.name}: resumed")
+        say(f"{queue.name}: resumed")
 
 
 @queues.command(context_settings=SETTINGS)
@@ -137,14 +137,14 @@ def clear(connection: Connection, names: tuple[str, ...], require: tuple[str, ..
     here = Installation.of(config, connection.server or "")
     chosen = _chosen(here, names)
     if broken is not None:
-        click.echo(plain(f"{NOT_HERE}: {broken}", MOST_LETTERS), err=True)
+        say(plain(f"{NOT_HERE}: {broken}", MOST_LETTERS), err=True)
     if _locks_stay(here):
-        click.echo(LOCKS_STAY, err=True)
+        say(LOCKS_STAY, err=True)
     if not yes:
         jobs = counted(sum(map(len, chosen)), "job")
-        click.confirm(f"Permanently delete {', '.join(names)} with {jobs}?", abort=True)
+        confirm(f"Permanently delete {', '.join(names)} with {jobs}?")
     for queue in chosen:
-        click.echo(f"{queue.name}: {counted(queue.clear(), 'job')} deleted")
+        say(f"{queue.name}: {counted(queue.clear(), 'job')} deleted")
 
 
 def _locks_stay(here: Installation) -> bool:

@@ -15,13 +15,11 @@ import click
 
 from offsider.cli.command import SETTINGS, Connection, connected, report_failed_servers
 from offsider.cli.failure import give_up
+from offsider.cli.text import aligned, say
 from offsider.core.errors import EmbeddedProcess, OffsiderError, RedisFailure
 from offsider.core.suggestions import suggest
 from offsider.inspector.all_servers import query_all, split
 from offsider.inspector.process import SIGNAL_SECONDS, SIGNAL_SECONDS_OF_RUBY, Process, ProcessSet
-
-# Width of output to a pipe or a file: wide enough not to wrap an identity or its queues.
-PLAIN_WIDTH = 200
 
 
 class NoTarget(OffsiderError):
@@ -96,22 +94,12 @@ def signal_all(processes: Sequence[Process], name: str) -> dict[str, str]:
 
 def show(processes: Sequence[Process], effect: str, refused: dict[str, str]) -> None:
     """Print a table of the selected processes."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console()
-    if not console.is_terminal:
-        console.width = PLAIN_WIDTH
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("process", "tag", "busy", "queues", ""):
-        table.add_column(title, overflow="fold")
+    rows = [("PROCESS", "TAG", "BUSY", "QUEUES", "")]
     for process in processes:
         what = "embedded in another program: not signaled" if process.identity in refused else effect
         busy = f"{process.busy} of {process.concurrency}"
-        cells = (process.identity, process.tag, busy, ", ".join(process.queues), what)
-        table.add_row(*map(Text, cells))  # Text, so that a tag in brackets is not parsed as markup
-    console.print(table)
+        rows.append((process.identity, process.tag, busy, ", ".join(process.queues), what))
+    say(*aligned(rows))
 
 
 def run(name: str, effect: str, target: Target, connection: Connection) -> int:
@@ -126,7 +114,7 @@ def run(name: str, effect: str, target: Target, connection: Connection) -> int:
     signaled = len(processes) - len(refused)
     if not signaled:
         return give_up("no worker was signaled")
-    click.echo(
+    say(
         f"{signaled} signaled: workers act within {SIGNAL_SECONDS} s, "
         f"Sidekiq processes within {SIGNAL_SECONDS_OF_RUBY} s"
     )

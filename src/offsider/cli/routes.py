@@ -9,7 +9,7 @@ import click
 
 from offsider.cli.command import APPLICATION, JSON, MOST_LETTERS, SETTINGS, Connection, connected, print_json
 from offsider.cli.queues import served_queues
-from offsider.cli.text import plain
+from offsider.cli.text import plain, say
 from offsider.config.config import DEFAULT, Config
 from offsider.config.installation import Installation
 from offsider.config.queue_spec import parse_all
@@ -38,7 +38,7 @@ def routes() -> None:
 def explain(connection: Connection, name: str) -> None:
     """Show the queue of the job NAME, and the rule that chose it."""
     config = connection.load_declarations()
-    click.echo("\n".join(plain(line, MOST_LETTERS) for line in explained(_find(name), config)))
+    say(*(plain(line, MOST_LETTERS) for line in explained(_find(name), config)))
 
 
 def explained(job: Declared, config: Config) -> list[str]:
@@ -91,9 +91,9 @@ def check(connection: Connection, queue: tuple[str, ...], *, live: bool) -> int:
     wrong = check_rules(rules, jobs, config.jobs, _served(config, queue, live=live))
     wrong += _other_rules(config) if live else []
     for sentence in wrong:
-        click.echo(plain(sentence, MOST_LETTERS))
+        say(plain(sentence, MOST_LETTERS))
     if not wrong:
-        click.echo(f"{counted(len(rules), 'rule')} for {counted(len(jobs), 'job')}: no problems ({rules.digest})")
+        say(f"{counted(len(rules), 'rule')} for {counted(len(jobs), 'job')}: no problems ({rules.digest})")
     return 1 if wrong else 0
 
 
@@ -154,7 +154,7 @@ def list_shards(connection: Connection, *, as_json: bool) -> None:
         print_json([_data(plan, config) for plan in plans])
         return
     for plan in plans:
-        click.echo("\n".join(plain(line, MOST_LETTERS) for line in _lines(plan, config)))
+        say(*(plain(line, MOST_LETTERS) for line in _lines(plan, config)))
 
 
 @shards.command("check", context_settings=SETTINGS)
@@ -171,12 +171,12 @@ def check_shards(connection: Connection) -> int:
     found = routes_of(config).destinations()
     wrong = [*wrong_with(plans, found, _of_capsules(config))]
     for sentence in wrong:
-        click.echo(plain(f"error: {sentence}", MOST_LETTERS))
+        say(plain(f"error: {sentence}", MOST_LETTERS))
     for sentence in worth_knowing(plans, found):
-        click.echo(plain(f"note: {sentence}", MOST_LETTERS))
+        say(plain(f"note: {sentence}", MOST_LETTERS))
     if not wrong:
         jobs = counted(len(registry.all_jobs()), "job")
-        click.echo(f"{counted(len(plans), 'shard')} for {counted(len(found), 'queue')} of {jobs}: no problems")
+        say(f"{counted(len(plans), 'shard')} for {counted(len(found), 'queue')} of {jobs}: no problems")
     return 1 if wrong else 0
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from offsider.cli.command import JSON, ONE_SERVER, SETTINGS, Connection, connected, print_json, require
-from offsider.cli.text import aligned, listed_arguments, plain
+from offsider.cli.text import aligned, listed_arguments, say
 from offsider.config.installation import Installation
 from offsider.inspector import find_tracked, search_everywhere
 
@@ -36,7 +36,7 @@ def search(connection: Connection, text: str, *, most: int, as_json: bool) -> in
     if as_json:
         print_json({"tracked": tracked, "jobs": [_data(one) for one in found]})
     else:
-        click.echo(_as_text(tracked, found))
+        say(*_lines(tracked, found))
     return 0 if tracked or found else 1
 
 
@@ -52,12 +52,12 @@ def _found(here: Installation, text: str, most: int) -> list[Found]:
     return found[:most]
 
 
-def _as_text(tracked: JobInfo | None, found: list[Found]) -> str:
-    lines = [plain(f"{tracked.name} {tracked}")] if tracked else []
+def _lines(tracked: JobInfo | None, found: list[Found]) -> list[str]:
+    lines = [f"{tracked.name} {tracked}"] if tracked else []
     rows = [(one.where, one.record.display_class, one.record.jid, listed_arguments(one.record)) for one in found]
     if rows:
-        lines += aligned([_COLUMNS, *(tuple(map(plain, row)) for row in rows)])
-    return "\n".join(lines) or "No job found."
+        lines += aligned([_COLUMNS, *rows])
+    return lines or ["No job found."]
 
 
 def _data(one: Found) -> dict[str, str]:

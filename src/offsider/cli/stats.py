@@ -18,7 +18,7 @@ import click
 from offsider import __version__
 from offsider.cli.command import JSON, ONE_SERVER, SETTINGS, Connection, connected
 from offsider.cli.queues import queue_data, queue_table, served_queues
-from offsider.cli.text import ago, aligned, duration, grouped, megabytes, plain
+from offsider.cli.text import ago, aligned, duration, grouped, megabytes, plain, say
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure
 from offsider.core.wording import counted
@@ -47,9 +47,13 @@ def stats(connection: Connection, view: str, *, memory: bool, as_json: bool, wat
     here = connection.installation()
     view = "memory" if memory else view
     if watch is None:
-        click.echo(rendered(view, here, as_json=as_json))
+        _show(rendered(view, here, as_json=as_json))
     else:
         keep_showing(lambda: rendered(view, here, as_json=as_json), watch)
+
+
+def _show(text: str) -> None:
+    say(*text.split("\n"))
 
 
 def keep_showing(render: Callable[[], str], pause_seconds: float) -> None:
@@ -60,10 +64,10 @@ def keep_showing(render: Callable[[], str], pause_seconds: float) -> None:
             try:
                 text = render()
             except RedisFailure as error:
-                text = f"{error}\n(retrying every {duration(pause_seconds)})"
+                text = f"{plain(str(error))}\n(retrying every {duration(pause_seconds)})"
             if sys.stdout.isatty():
                 click.clear()
-            click.echo(text)
+            _show(text)
             never.wait(pause_seconds)
     except KeyboardInterrupt:
         return
@@ -85,7 +89,7 @@ def rendered(view: str, here: Installation, *, as_json: bool) -> str:
 def _version(here: Installation) -> tuple[Mapping[str, Any], str]:
     server = ServerInfo.read(here)
     data = {"offsider": __version__, "store": server.store, "version": server.version, "url": server.url}
-    return data, f"offsider {__version__}, {server.store} {server.version} at {server.url}"
+    return data, f"offsider {__version__}, {plain(f'{server.store} {server.version} at {server.url}')}"
 
 
 def _overview(here: Installation) -> tuple[Mapping[str, Any], str]:
@@ -97,7 +101,7 @@ def _overview(here: Installation) -> tuple[Mapping[str, Any], str]:
     numbers = {name: grouped(data[name]) for name in names}
     width = max(map(len, numbers.values()))
     lines = [f"  {name.capitalize().replace('_', ' '):<9}  {number:>{width}}" for name, number in numbers.items()]
-    return data, "\n".join([_title("Overview"), *lines])
+    return data, "\n".join(["Overview", *lines])
 
 
 def _processes(here: Installation) -> tuple[list[Mapping[str, Any]], str]:
@@ -105,7 +109,7 @@ def _processes(here: Installation) -> tuple[list[Mapping[str, Any]], str]:
     threads, busy = (sum(numbers) for numbers in ([p.concurrency for p in listed], [p.busy for p in listed]))
     summary = f"{counted(len(listed), 'worker')}, {counted(threads, 'thread')}, {busy} busy"
     lines = [line for process in listed for line in _process_lines(process, here.config.clock.now())]
-    return [_process_data(process) for process in listed], "\n".join([_title(f"Processes: {summary}"), *lines])
+    return [_process_data(process) for process in listed], "\n".join([f"Processes: {summary}", *lines])
 
 
 def _process_data(process: Process) -> Mapping[str, Any]:
@@ -145,11 +149,7 @@ def _process_lines(process: Process, now: float) -> list[str]:
 def _queues(here: Installation) -> tuple[list[Mapping[str, Any]], str]:
     summaries: tuple[QueueSummary, ...] = Stats.read(here).queue_summaries
     served = served_queues(here)
-    return queue_data(summaries, served), "\n".join([_title("Queues"), queue_table(summaries, served)])
-
-
-def _title(text: str) -> str:
-    return click.style(text, bold=True)
+    return queue_data(summaries, served), "\n".join(["Queues", queue_table(summaries, served)])
 
 
 def _memory(here: Installation) -> tuple[Mapping[str, Any], str]:

@@ -21,7 +21,7 @@ from offsider.cli.command import (
     report_failed_servers,
 )
 from offsider.cli.failure import give_up
-from offsider.cli.text import ago, aligned, duration, grouped, plain, seconds_typed
+from offsider.cli.text import ago, aligned, confirm, duration, grouped, plain, say, seconds_typed
 from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError
 from offsider.core.suggestions import suggest
@@ -53,22 +53,21 @@ def switches(context: click.Context, connection: Connection, *, as_json: bool) -
     if as_json:
         print_json(seen.switches)
     elif seen.switches:
-        click.echo(switch_table(seen.switches, time.time()))
+        say(*switch_table(seen.switches, time.time()))
     elif not seen.away:
-        click.echo("No kill switches are set.")
+        say("No kill switches are set.")
     return report_failed_servers(seen.away, "cannot read the switches of")
 
 
-def switch_table(found: Sequence[SwitchInForce], now: float) -> str:
+def switch_table(found: Sequence[SwitchInForce], now: float) -> list[str]:
     """Return a table with a row for each class, and its notes below the row."""
     rows = [("CLASS", "ACTION", "SINCE", "ENDS", "AFFECTED")]
     rows += [
-        (plain(one.name), done(one), ago(one.since, now), ago(one.until, now) or "-", grouped(one.acted))
-        for one in found
+        (one.name, done(one), ago(one.since, now), ago(one.until, now) or "-", grouped(one.acted)) for one in found
     ]
     head, *lines = aligned(rows)
-    noted = ["\n".join([line, *_notes(one)]) for line, one in zip(lines, found, strict=True)]
-    return "\n".join([head, *noted])
+    noted = [[line, *_notes(one)] for line, one in zip(lines, found, strict=True)]
+    return [head, *(line for each in noted for line in each)]
 
 
 def done(switch: SwitchInForce) -> str:
@@ -124,7 +123,7 @@ def drop(
     the command asks for confirmation.
     """
     if delete and not yes:
-        click.confirm(f"Drop jobs of {', '.join(names)}? Workers delete them permanently.", abort=True)
+        confirm(f"Drop jobs of {', '.join(names)}? Workers delete them permanently.")
 
     def act(found: Switches, name: str) -> None:
         found.drop(name, delete=delete, lasting=lasting, by=_myself(), reason=reason)
@@ -185,11 +184,11 @@ def _each(connection: Connection, names: Sequence[str], act: Callable[[Installat
 def _report(here: Installation, switch: SwitchInForce | None) -> None:
     if switch is None:  # cleared by another process since then
         return
-    click.echo(f"{plain(switch.name)}: jobs are now {done(switch)}")
+    say(f"{switch.name}: jobs are now {done(switch)}")
     known = known_jobs(here)
     if known and switch.name not in known:
         # Only a warning: dropping the jobs of a class that no longer exists is a common reason for a switch.
-        click.echo(f"no live worker declares this class{suggest(switch.name, known)}", err=True)
+        say(f"no live worker declares this class{suggest(switch.name, known)}", err=True)
 
 
 def _clear(connection: Connection, names: Sequence[str]) -> int:
@@ -197,7 +196,7 @@ def _clear(connection: Connection, names: Sequence[str]) -> int:
         if not found.clear(name):
             others = [switch.name for switch in found]
             raise UnknownSwitch(f"no kill switch is set for {name}{suggest(name, others)}")
-        click.echo(f"{plain(name)}: jobs run again")
+        say(f"{name}: jobs run again")
 
     return _each(connection, names, clear_one)
 

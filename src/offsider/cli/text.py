@@ -1,4 +1,7 @@
-"""Text for the terminal: tables, numbers, sizes and durations, and stored text without control characters."""
+"""Text for the terminal: tables, numbers, sizes and durations, and the one place that prints.
+
+`say` escapes control characters: stored text comes from any client of the server, and must stay text.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,48 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from offsider.core.errors import OffsiderError
+
 if TYPE_CHECKING:
     from offsider.inspector import JobRecord
+
+
+class CannotPrint(OffsiderError):
+    """The standard stream takes no output, for example because the disk is full."""
+
+
+def say(*lines: str, start: str = "", err: bool = False) -> None:
+    """Print lines. Control characters and line breaks within a line become Python escapes.
+
+    Args:
+        lines: the lines.
+        start: our own text before each line; it may have colors.
+        err: print to standard error.
+
+    Raises:
+        CannotPrint: the stream takes no output.
+    """
+    for line in lines:
+        _print(f"{start}{plain(line, None)}", err=err)
+
+
+def say_json(text: str) -> None:
+    """Print a JSON document, in which only DEL is not escaped yet."""
+    _print(text.replace("\x7f", "\\u007f"))
+
+
+def confirm(question: str) -> None:
+    """Ask a question. Raises click.Abort unless the answer is yes."""
+    click.confirm(plain(question, None), abort=True)
+
+
+def _print(text: str, *, err: bool = False) -> None:
+    try:
+        click.echo(text, err=err)
+    except BrokenPipeError:
+        raise  # click ends the program
+    except OSError as error:
+        raise CannotPrint(f"cannot write the output: {error.strerror}") from error
 
 
 def aligned(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> list[str]:
@@ -20,6 +63,7 @@ def aligned(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> lis
         rows: the first row is the header; all rows have the same number of cells.
         numbers: indexes of right-aligned columns.
     """
+    rows = [[plain(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     sides = [">" if index in numbers else "<" for index in range(len(widths))]
     return [
@@ -90,9 +134,9 @@ _ARGUMENTS.maxlist = _ARGUMENTS.maxdict = 8
 _ARGUMENTS.maxlevel = 4
 
 
-def plain(text: str, most: int = 200) -> str:
+def plain(text: str, most: int | None = 200) -> str:
     """Return one line of at most ``most`` characters; control characters become Python escapes."""
-    cut = text if len(text) <= most else f"{text[: most - 1]}…"
+    cut = text if most is None or len(text) <= most else f"{text[: most - 1]}…"
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in cut)
 
 

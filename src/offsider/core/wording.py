@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 
 
@@ -17,3 +18,8 @@ def listed(names: Iterable[str], most: int = 5) -> str:
     every = list(names)
     more = f" and {len(every) - most} more" if len(every) > most else ""
     return f"{', '.join(every[:most])}{more}"
+
+
+def shell_words(*words: str) -> str:
+    """Quote arguments for a command line that a message proposes: a stored name is never shell syntax or an option."""
+    return shlex.join(("--", *words) if any(word.startswith("-") for word in words) else words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import time
 
@@ -57,7 +58,7 @@ def test_the_fix_of_a_lock_works_at_every_node_of_a_cluster(cluster):
     with client_of(cluster.url) as client:
         register(client, knows=["A"])
         client.persist(f"offsider:alive:{OURS}")
-        program, *words = examined(cluster.url)["locks"].fix.split()
+        program, *words = shlex.split(examined(cluster.url)["locks"].fix)
         deleted = subprocess.run(
             [program, "-p", str(cluster.others()[0].port), *words], check=True, capture_output=True, text=True
         )

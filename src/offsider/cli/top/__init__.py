@@ -9,7 +9,7 @@ from __future__ import annotations
 import click
 
 from offsider.cli.command import MOST_LETTERS, ONE_SERVER, RELEASES, SETTINGS, Connection, connected, require
-from offsider.cli.text import plain
+from offsider.cli.text import plain, say
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
 
@@ -43,5 +43,5 @@ def top(connection: Connection, interval: float) -> None:
     config, broken = connection.load_extensions()
     here = Installation.of(config, connection.server or "")
     if broken is not None:
-        click.echo(f"cannot load the application of worker.require: {plain(str(broken), MOST_LETTERS)}", err=True)
+        say(plain(f"cannot load the application of worker.require: {broken}", MOST_LETTERS), err=True)
     Top(here, interval).run()

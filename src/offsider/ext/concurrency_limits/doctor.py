@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from offsider.config.installation import Installation
-from offsider.core.wording import counted, listed
+from offsider.core.wording import counted, listed, shell_words
 from offsider.ext.concurrency_limits.limits import Limits
 from offsider.ext.concurrency_limits.slots import LEASE
 from offsider.inspector.doctor.finding import Finding, ok, warn
@@ -69,5 +69,5 @@ def _paused(names: list[str]) -> Finding:
         "limits",
         f"jobs of {listed(sorted(names))} are held because the class is paused",
         why="no job of a paused class runs until you resume the class",
-        fix=f"offsider limits resume {names[0]}",
+        fix=f"offsider limits resume {shell_words(names[0])}",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from offsider.core.wording import counted, listed
+from offsider.core.wording import counted, listed, shell_words
 from offsider.inspector.doctor.facts import Facts, command, worker_command
 from offsider.inspector.doctor.finding import Finding, error, ok, warn
 from offsider.storage import keyspace, migration, owners
@@ -50,7 +50,7 @@ def check_locks(facts: Facts) -> Iterator[Finding]:
             "locks",
             f"{listed(stuck)} will never expire",
             why="workers wait forever for such a key to expire, so jobs of dead processes are not requeued",
-            fix=f"{facts.redis_cli} DEL {stuck[0]}",
+            fix=f"{facts.redis_cli} DEL {shell_words(stuck[0])}",
         )
     else:
         yield ok("locks", "no lock is stuck")
@@ -86,7 +86,7 @@ def check_keyspace(facts: Facts) -> Iterator[Finding]:
             "deploy locks",
             f"{listed(found.deploy_locks)} will never expire",
             why="deploys with these labels are not recorded",
-            fix=f"{facts.redis_cli} DEL {found.deploy_locks[0]}",
+            fix=f"{facts.redis_cli} DEL {shell_words(found.deploy_locks[0])}",
         )
     yield from _other_prefixes(facts, found.prefixes)
     if not found.complete:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -95,8 +96,8 @@ def worker_command(here: Installation, *queues: str) -> str:
     fitting = {queue: _shard_of(queue, serving) for queue in queues}
     shards = dict.fromkeys(name for name in fitting.values() if name) or dict.fromkeys([*there][: not queues])
     worker = command("worker")
-    commands = [f"{worker} --shard {name}" for name in shards]
-    others = "".join(f" -q {queue}" for queue, name in fitting.items() if not name)
+    commands = [f"{worker} --shard {shlex.quote(name)}" for name in shards]
+    others = "".join(f" -q {shlex.quote(queue)}" for queue, name in fitting.items() if not name)
     if others or not commands:
         commands.append(f"{worker}{_of_server(here, [*there])}{others}")
     return " and ".join(commands)
@@ -109,4 +110,8 @@ def _shard_of(queue: str, serving: Mapping[str, Collection[str]]) -> str:
 def _of_server(here: Installation, shards: Sequence[str]) -> str:
     if here.server == MAIN:
         return ""
-    return f" --shard {shards[0]}" if shards else f' --shard NAME, with server = "{here.server}" in [shards.NAME]'
+    return (
+        f" --shard {shlex.quote(shards[0])}"
+        if shards
+        else f' --shard NAME, with server = "{here.server}" in [shards.NAME]'
+    )

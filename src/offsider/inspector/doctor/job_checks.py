@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
-from offsider.core.wording import counted, listed
+from offsider.core.wording import counted, listed, shell_words
 from offsider.inspector.doctor.facts import Facts
 from offsider.inspector.doctor.finding import Finding, error, ok, warn
 from offsider.inspector.job_record import JobRecord
@@ -141,7 +141,7 @@ def check_switches(facts: Facts) -> Iterator[Finding]:
             "old switches",
             f"kill switches are set for days: {listed([_shown(one, facts.now) for one in old])}",
             why="jobs of these classes are dropped or deferred and never run; the switch may have been forgotten",
-            fix=f"offsider switches clear {old[0].name}; or remove the code that pushes these jobs",
+            fix=f"offsider switches clear {shell_words(old[0].name)}; or remove the code that pushes these jobs",
         )
     if partial:
         yield warn(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from offsider.core.wording import counted, listed
+from offsider.core.wording import counted, listed, shell_words
 from offsider.inspector.doctor.facts import Facts
 from offsider.inspector.doctor.finding import Finding, warn
 from offsider.inspector.doctor.queue_checks import LATE_WARN_SECONDS, latencies, span
@@ -39,7 +39,7 @@ def check_long_runs(facts: Facts) -> Iterator[Finding]:
             "long runs",
             f"{counted(len(long), 'job')} running for more than {LONG_HOURS} hours: {listed([*map(_shown, long)])}",
             why="each job occupies a thread, may hang, and is interrupted by the next deploy",
-            fix=f"offsider dump {long[0].process} logs its stack; set hard_timeout for such jobs",
+            fix=f"offsider dump {shell_words(long[0].process)} logs its stack; set hard_timeout for such jobs",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from offsider.config.routing import UNROUTED
-from offsider.core.wording import counted, listed
+from offsider.core.wording import counted, listed, shell_words
 from offsider.inspector.doctor.facts import Facts, worker_command
 from offsider.inspector.doctor.finding import Finding, ok, warn
 from offsider.inspector.doctor.server_checks import check_wire_version
@@ -52,7 +52,8 @@ def _drift(process: Process, how: str) -> Finding:
         "beats",
         f"the clock of {process.identity} is {how}",
         why="times in its jobs are wrong: delays, latencies and retries",
-        fix=f"on {process.hostname}: timedatectl set-ntp true; if it hangs: offsider dump {process.identity}",
+        fix=f"on {shell_words(process.hostname)}: timedatectl set-ntp true; if it hangs: "
+        f"offsider dump {shell_words(process.identity)}",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from offsider.core.wording import counted, listed
+from offsider.core.wording import counted, listed, shell_words
 from offsider.inspector.doctor.facts import Facts, worker_command
 from offsider.inspector.doctor.finding import Finding, error, ok, warn
 from offsider.storage import queues
@@ -37,7 +37,7 @@ def check_paused(facts: Facts) -> Iterator[Finding]:
             "paused",
             f"{listed(forgotten)} {'is' if len(forgotten) == 1 else 'are'} paused ({counted(jobs, 'job')} waiting)",
             why="workers claim no jobs from a paused queue until you resume it",
-            fix=f"offsider queues unpause {forgotten[0]}",
+            fix=f"offsider queues unpause {shell_words(forgotten[0])}",
         )
 
 
@@ -49,7 +49,8 @@ def check_queue_types(facts: Facts) -> Iterator[Finding]:
             "queue types",
             f"these keys are not lists: {listed([facts.redis.keys.queue(queue) for queue in odd])}",
             why="pushes to these queues fail, and workers cannot claim jobs from them",
-            fix=f"find the program that wrote them: {facts.redis_cli} TYPE {facts.redis.keys.queue(odd[0])}",
+            fix=f"find the program that wrote them: {facts.redis_cli} TYPE "
+            f"{shell_words(facts.redis.keys.queue(odd[0]))}",
         )
 
 
