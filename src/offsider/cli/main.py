@@ -13,6 +13,7 @@ import click
 from offsider import __version__
 from offsider.cli import boot_signals
 from offsider.cli.failure import give_up
+from offsider.cli.streams import finish_streams, prepare_streams
 from offsider.cli.text import say
 from offsider.core.errors import OffsiderError
 from offsider.core.suggestions import suggest
@@ -88,6 +89,10 @@ class LazyGroup(click.Group):
             ctx.call_on_close(boot_signals.uninstall)
         return super().resolve_command(ctx, args)
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        prepare_streams()  # before anything opens a descriptor; the group can be a command of another program
+        return super().make_context(*args, **extra)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         with _explaining_usage():
             return super().parse_args(ctx, args)
@@ -98,6 +103,7 @@ class LazyGroup(click.Group):
                 code = super().invoke(ctx)
         except OffsiderError as error:
             code = give_up(str(error))
+        finish_streams()
         # A command returns its exit code; None is 0.
         ctx.exit(code if isinstance(code, int) else 0)
 
