@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from offsider.client.prepared import Prepared
 from offsider.core.compression import decode_plain
@@ -48,8 +48,19 @@ def shown_moment(epoch_seconds: float) -> str:
     return f"at {when:%Y-%m-%d %H:%M:%S} UTC"
 
 
-AnyJob: TypeAlias = Enqueuer[..., Any] | type[Job] | str
-"""A job function, a job class, either with ``.using(...)``, or the stored name of a job that is declared elsewhere."""
+#: The job that runs the tasks of `django.tasks`: a path, its arguments, and more.
+TASK = "offsider.django.task"
+
+
+class Task(Protocol):
+    """A task of `django.tasks`."""
+
+    @property
+    def module_path(self) -> str: ...
+
+
+AnyJob: TypeAlias = Enqueuer[..., Any] | type[Job] | Task | str
+"""A job function, a job class, either with ``.using(...)``, a task of `django.tasks`, or the name of a job or task."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,9 +85,14 @@ class EnqueuedJob:
         return cls(decode_plain(prepared.raw), prepared.queue, prepared.at, prepared.raw)
 
     @property
+    def _task(self) -> Sequence[Any] | None:
+        """Path and arguments of a task of `django.tasks`."""
+        return self.payload["args"] if self.payload["class"] == TASK else None
+
+    @property
     def name(self) -> str:
-        """The stored name."""
-        return self.payload["class"]
+        """The stored name; of a task of `django.tasks`, its path."""
+        return self._task[0] if self._task else self.payload["class"]
 
     @property
     def jid(self) -> str:
@@ -86,12 +102,12 @@ class EnqueuedJob:
     @property
     def args(self) -> list[Any]:
         """Positional arguments, as JSON stores them."""
-        return self.payload["args"]
+        return self._task[1] if self._task else self.payload["args"]
 
     @property
     def kwargs(self) -> Mapping[str, Any]:
-        """Keyword-only arguments; all others are in `args`."""
-        return self.payload.get("kwargs") or {}
+        """Keyword-only arguments, of a task all keyword arguments; all others are in `args`."""
+        return self._task[2] if self._task else self.payload.get("kwargs") or {}
 
     @property
     def tags(self) -> Sequence[str]:
@@ -125,12 +141,12 @@ class EnqueuedJob:
 
 
 def declared_behind(job: AnyJob | Call[..., Any]) -> Declared | None:
-    """Return the declaration of a job that is declared in Python; None for a name.
+    """Return the declaration of a job that is declared in Python; None for a name and a task of `django.tasks`.
 
     Raises:
         TypeError: the value is not a job.
     """
-    if isinstance(job, str):
+    if isinstance(job, str) or _path_of(job):
         return None
     declared = getattr(job, "declared", None)
     if not isinstance(declared, Declared):
@@ -143,5 +159,10 @@ def name_of(job: AnyJob | Call[..., Any]) -> str:
     if isinstance(job, str):
         return job
     declared = declared_behind(job)
-    assert declared is not None  # noqa: S101  # only a name has none
-    return declared.name
+    return _path_of(job) if declared is None else declared.name
+
+
+def _path_of(task: object) -> str:
+    """Return the path of a task of `django.tasks`; empty for anything else."""
+    path = getattr(task, "module_path", "")
+    return path if isinstance(path, str) else ""

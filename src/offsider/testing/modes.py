@@ -161,8 +161,8 @@ def assert_enqueued(
     Drained jobs do not count.
 
     Args:
-        job: a job function or class, also after ``.using(...)``; ``job.call(...)``; or the name of a job that is
-            declared elsewhere.
+        job: a job function or class, also after ``.using(...)``; ``job.call(...)``; a task of ``django.tasks``, whose
+            options are not compared; or the name of a job that is declared elsewhere.
         args: its arguments; without any, all arguments match. ``unittest.mock.ANY`` matches any argument. For a job
             without arguments, and for parameters with the names below, use ``job.call(...)``.
         queue: its queue.

@@ -224,8 +224,24 @@ FILES = {
                 from shop import emails
                 with testing.fake() as pushed, self.captureOnCommitCallbacks(execute=True):
                     emails.send.enqueue("ann@example.com")
-                pushed.drain()
+                pushed.assert_enqueued(emails.send, "ann@example.com", queue="shop", count=1)
+                pushed.assert_enqueued("shop.emails.send")
+                pushed.assert_not_enqueued(emails.send, "bob@example.com")
+                (task,) = pushed.jobs_of(emails.send)
+                self.assertEqual(str(task), "shop.emails.send('ann@example.com') in queue shop")
+                with self.assertRaisesRegex(AssertionError, "Nearest is 1: .* is 'ann@example.com', not 'bob@"):
+                    pushed.assert_enqueued(emails.send, "bob@example.com")
+                self.assertEqual(pushed.drain(confirm), 0)
+                self.assertEqual(pushed.drain(emails.send), 1)
                 self.assertEqual(emails.sent, ["ann@example.com"])
+
+            def test_tasks_of_django_have_results_in_inline_mode(self):
+                with testing.inline():
+                    with self.captureOnCommitCallbacks(execute=True):
+                        result = send.enqueue("bob@example.com")
+                    self.assertEqual(result.status, "READY")
+                    result.refresh()
+                    self.assertEqual((result.status, result.return_value), ("SUCCESSFUL", None))
 
         class NoDatabase(SimpleTestCase):
             def test_a_push_outside_of_a_transaction_needs_no_database(self):
