@@ -94,7 +94,7 @@ def registered(redis: Redis) -> list[Lists]:
 def _parse_lists(identity: bytes, queues: bytes) -> Lists | None:
     try:
         return Lists(identity.decode(), {capsule: tuple(names) for capsule, names in json.loads(queues).items()})
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return None
 
 

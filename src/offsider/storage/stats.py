@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -17,7 +16,6 @@ from offsider.storage.scripts import Command, Script
 
 logger = logging.getLogger("offsider")
 
-_WHOLE = re.compile(rb"-?\d{1,18}")
 DAY_EXPIRY_SECONDS = 157_680_000  # five years, as Sidekiq keeps them
 COUNT_EXPIRED = Script("count_expired")
 
@@ -151,9 +149,7 @@ def overview(redis: Redis) -> Overview:
 
 def _count(reply: Any) -> int:
     """Parse a count that other clients may have written; an error reply is 0."""
-    if isinstance(reply, int):
-        return reply
-    return int(reply) if isinstance(reply, bytes) and _WHOLE.fullmatch(reply) else 0
+    return hashes.whole(reply) or 0
 
 
 def counting_expired(keys: Keys, name: str) -> Effect:
@@ -163,7 +159,7 @@ def counting_expired(keys: Keys, name: str) -> Effect:
 
 def expired_counts(redis: Redis) -> dict[str, int]:
     """Return the number of expired jobs by class; classes that no worker knew are counted under an empty name."""
-    return {name: int(count) for name, count in hashes.texts(redis.call("HGETALL", redis.keys.expired))}
+    return hashes.wholes(redis.call("HGETALL", redis.keys.expired))
 
 
 def count_by_queue(redis: Redis) -> dict[str, int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from offsider.core.payload import JobPayload, read_stamp
-from offsider.storage import clocks, job_sets
+from offsider.storage import clocks, hashes, job_sets
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Script
 
@@ -45,7 +45,7 @@ def reasons(redis: Redis) -> dict[str, str]:
 
 def counts(redis: Redis) -> dict[str, int]:
     """Total times that jobs of each class were stranded; each attempt counts."""
-    return {name: int(count) for name, count in _hash(redis, redis.keys.stranded_counts)}
+    return hashes.wholes(redis.call("HGETALL", redis.keys.stranded_counts))
 
 
 def count_hand_over(redis: Redis, jid: str, retry: int) -> tuple[int, float]:

@@ -130,7 +130,7 @@ def count(redis: Redis, acted: Mapping[str, int]) -> None:
 
 def counts(redis: Redis) -> dict[str, int]:
     """Return the number of jobs dropped or deferred, per class."""
-    return {name: int(number) for name, number in hashes.texts(redis.call("HGETALL", redis.keys.switches_acted))}
+    return hashes.wholes(redis.call("HGETALL", redis.keys.switches_acted))
 
 
 def _read(name: str, stored: bytes) -> Switch | None:

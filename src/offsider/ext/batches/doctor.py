@@ -11,6 +11,7 @@ from offsider.ext.batches import store
 from offsider.inspector.doctor.finding import Finding, ok, warn
 from offsider.prometheus import Family
 from offsider.storage import clocks
+from offsider.storage.hashes import whole
 
 if TYPE_CHECKING:
     from offsider.config.installation import Installation
@@ -42,7 +43,7 @@ def check_batches(here: Installation) -> Iterator[Finding]:
         bid
         for bids in islice(store.pages(here.redis), PAGES)
         for bid, (fields, (_, _, _, blocks, _, _)) in zip(bids, store.sizes(here.redis, bids), strict=True)
-        if blocks and fields and float(fields.get("opened_at", 0)) < before_ms
+        if blocks and fields and (whole(fields.get("opened_at")) or 0) < before_ms
     ]
     if left:
         yield warn(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
-from offsider.storage.hashes import json_object
+from offsider.storage.hashes import json_object, json_value, whole
 
 #: Jids that a status lists at most; `Batch.failed` and `Batch.died` return all.
 MOST_JIDS = 1_000
@@ -46,6 +45,7 @@ class Status:
         pending_kids: children that have not succeeded.
         created_at, opened_at, complete_at, success_at, death_at, invalidated_at: times.
         callbacks: the callbacks.
+        unreadable: names of stored fields that another program has spoilt; each counts as absent.
     """
 
     bid: str
@@ -67,6 +67,7 @@ class Status:
     tags: Sequence[str]
     data: Mapping[str, Any]
     callbacks: Sequence[Callback]
+    unreadable: Sequence[str] = ()
 
     @property
     def complete(self) -> bool:
@@ -92,15 +93,19 @@ def make_status(
     bid: str, fields: Mapping[str, str], sizes: Sequence[int], failed: Sequence[str] = (), dead: Sequence[str] = ()
 ) -> Status:
     """Build a status from the stored fields and the sizes that `store.sizes` returns."""
+    unreadable: list[str] = []
 
     def at(name: str) -> int | None:
-        return int(fields[name]) if name in fields else None
+        number = whole(fields.get(name))
+        if number is None and name in fields:
+            unreadable.append(name)
+        return number
 
     pending, failures, died, blocks, kids, _ = sizes
     return Status(
         bid=bid,
         description=fields.get("description", ""),
-        total=int(fields.get("total", 0)),
+        total=at("total") or 0,
         pending=pending,
         failures=failures + died,
         failed_jids=failed,
@@ -116,24 +121,28 @@ def make_status(
         parent_bid=fields.get("parent", ""),
         tags=stored_tags(fields.get("tags", "")),
         data=json_object(fields.get("data", "").encode()),
-        callbacks=tuple(_callbacks(fields)),
+        callbacks=tuple(_callbacks(fields, unreadable)),
+        unreadable=tuple(unreadable),
     )
 
 
 def stored_tags(stored: str | bytes) -> tuple[str, ...]:
     """Return the tags of a batch from their stored form; none if it is malformed."""
-    try:
-        found: object = json.loads(stored)
-    except (ValueError, RecursionError):
-        return ()
+    found = json_value(stored)
     labels = cast("list[object]", found) if isinstance(found, list) else []
     return tuple(label for label in labels if isinstance(label, str))
 
 
-def _callbacks(fields: Mapping[str, str]) -> list[Callback]:
+def _callbacks(fields: Mapping[str, str], unreadable: list[str]) -> list[Callback]:
     found: list[Callback] = []
     for event in ("complete", "success", "death"):
-        for call in json.loads(fields.get(f"on_{event}", "[]")):
-            pushed = fields.get(f"pushed:{call['jid']}")
-            found.append(Callback(event, call["name"], call["jid"], call["queue"], int(pushed) if pushed else None))
+        stored = json_value(fields.get(f"on_{event}", "[]"))
+        calls = cast("list[dict[str, object]]", stored if isinstance(stored, list) else [None])
+        for call in calls:
+            try:
+                name, jid, queue = (str(call[part]) for part in ("name", "jid", "queue"))
+            except (KeyError, TypeError, RecursionError):
+                unreadable.append(f"on_{event}")
+                continue
+            found.append(Callback(event, name, jid, queue, whole(fields.get(f"pushed:{jid}"))))
     return found

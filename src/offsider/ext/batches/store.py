@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from offsider.core.errors import ConfigurationError
 from offsider.storage import clocks, job_sets
 from offsider.storage.effects import ArgumentsOf, Effect
-from offsider.storage.hashes import texts
+from offsider.storage.hashes import texts, whole
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Call, Script
@@ -263,8 +263,9 @@ def scan_tags(redis: Redis, position: int, step: int) -> tuple[int, list[tuple[s
     """Scan about ``step`` batches, in no order. Return the next position, 0 at the end, and bids with stored tags."""
     position, members = job_sets.scan_on(redis, batches_key(redis.keys), "", position, step)
     bids = [bid.decode(errors="replace") for bid, _ in members]
-    replies = redis.pipeline([("HGET", batch_key(redis.keys, bid), "tags") for bid in bids]) if bids else []
-    return position, [(bid, tags or b"") for bid, tags in zip(bids, replies, strict=True)]
+    commands = [("HGET", batch_key(redis.keys, bid), "tags") for bid in bids]
+    replies = redis.pipeline(commands, raise_errors=False) if commands else []
+    return position, [(bid, tags if isinstance(tags, bytes) else b"") for bid, tags in zip(bids, replies, strict=True)]
 
 
 def sizes(redis: Redis, bids: Sequence[str]) -> list[tuple[dict[str, str], list[int]]]:
@@ -276,10 +277,11 @@ def sizes(redis: Redis, bids: Sequence[str]) -> list[tuple[dict[str, str], list[
             ("HLEN" if part in ("-failed", "-died") else "SCARD", batch_key(redis.keys, bid, part))
             for part in _PARTS[1:]
         ]
-    replies = redis.pipeline(commands)
+    replies = redis.pipeline(commands, raise_errors=False)
     width = len(_PARTS)
     return [
-        (dict(texts(replies[i])), list(map(int, replies[i + 1 : i + width]))) for i in range(0, len(replies), width)
+        (dict(texts(replies[i])), [whole(size) or 0 for size in replies[i + 1 : i + width]])
+        for i in range(0, len(replies), width)
     ]
 
 
@@ -292,7 +294,7 @@ def first_of(redis: Redis, bid: str, part: str, count: int) -> dict[str, str]:
 def kids(redis: Redis, bid: str) -> list[str]:
     """Return the bids of the children, at most `PAGE`."""
     _, found = redis.call("SSCAN", batch_key(redis.keys, bid, "-kids"), 0, "COUNT", PAGE)
-    return sorted(kid.decode() for kid in found)[:PAGE]
+    return sorted(kid.decode("utf-8", "replace") for kid in found)[:PAGE]
 
 
 def every(redis: Redis, bid: str, part: str) -> Iterator[tuple[str, str]]:

@@ -142,6 +142,8 @@ def _row(status: Status) -> list[Cell]:
 
 
 def _state(status: Status) -> WebBadge:
+    if status.unreadable:
+        return WebBadge("unreadable fields", "bad")
     if status.success:
         return WebBadge("succeeded", "good")
     if status.invalidated_at:
@@ -165,6 +167,7 @@ def _facts(status: Status) -> dict[str, Cell]:
     facts: dict[str, Cell] = {
         "Description": status.description,
         "State": _state(status),
+        "Unreadable fields": ", ".join(status.unreadable) or None,
         "Succeeded members": WebProgress(status.done, status.total),
         "Pending members": status.pending,
         "Failures": status.failures,

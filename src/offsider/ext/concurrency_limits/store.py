@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING
 from offsider.core.errors import MalformedPayload
 from offsider.core.normalize import normalize
 from offsider.core.payload import decode, encode, stamp
-from offsider.storage import clocks, queues
+from offsider.storage import clocks, hashes, queues
 from offsider.storage.effects import Effect
 from offsider.storage.scripts import Script
 
@@ -353,11 +353,10 @@ def settings(redis: Redis) -> Settings:
         ]
     )
     now_ms = clocks.look(redis)[0] * 1000 if first else 0.0
-    pairs = zip(limits[::2], limits[1::2], strict=True)
-    groups = [(name.decode(), float(due) - now_ms) for name, due in zip(first[::2], first[1::2], strict=True)]
+    groups = [(hashes.text(name), float(due) - now_ms) for name, due in zip(first[::2], first[1::2], strict=True)]
     return Settings(
-        {name.decode(): int(limit) for name, limit in pairs},
-        frozenset(name.decode() for name in paused),
+        hashes.wholes(limits),
+        frozenset(hashes.text(name) for name in paused),
         tuple(name for name, left_ms in groups if left_ms <= 0),
         min((left_ms / 1000 for _, left_ms in groups if left_ms > 0), default=math.inf),
     )
@@ -392,7 +391,7 @@ def declare(redis: Redis, limits: Mapping[str, int], aliases: Mapping[str, str],
 def declared(redis: Redis, now_seconds: float, within_seconds: float = DECLARED_SECONDS) -> dict[str, int]:
     """Return the limits that workers reported recently, without classes that have none."""
     reported = _reported(redis, now_seconds, within_seconds)
-    return {name: int(what) for name, what in reported.items() if not what.startswith("=") and int(what)}
+    return {name: limit for name, what in reported.items() if (limit := hashes.whole(what))}
 
 
 def aliases(redis: Redis, now_seconds: float) -> dict[str, str]:
@@ -403,32 +402,30 @@ def aliases(redis: Redis, now_seconds: float) -> dict[str, str]:
 
 def _reported(redis: Redis, now_seconds: float, within_seconds: float) -> dict[str, str]:
     key = Names(redis.keys).declared
-    reply = redis.call("HGETALL", key)
     reported: dict[str, str] = {}
-    for name, value in zip(reply[::2], reply[1::2], strict=True):
-        what, _, at = value.decode().rpartition(" ")
-        age_seconds = now_seconds - int(at)
+    for name, value in hashes.pairs(redis.call("HGETALL", key)):
+        what, _, at = hashes.text(value).rpartition(" ")
+        age_seconds = now_seconds - (hashes.whole(at) or 0)
         if age_seconds > SHOWN_SECONDS:
             redis.call("HDEL", key, name)
         elif age_seconds <= within_seconds:
-            reported[name.decode()] = what
+            reported[hashes.text(name)] = what
     return reported
 
 
 def active(redis: Redis) -> list[str]:
     """Return the groups with slots in use or held jobs, and some that had them recently."""
-    return sorted(name.decode() for name in redis.call("SMEMBERS", Names(redis.keys).active))
+    return sorted(hashes.text(name) for name in redis.call("SMEMBERS", Names(redis.keys).active))
 
 
 def some_active(redis: Redis) -> list[str]:
     """Return up to `MOST_GROUPS` of them, chosen at random."""
-    return [name.decode() for name in redis.call("SRANDMEMBER", Names(redis.keys).active, MOST_GROUPS)]
+    return [hashes.text(name) for name in redis.call("SRANDMEMBER", Names(redis.keys).active, MOST_GROUPS)]
 
 
 def rates(redis: Redis) -> dict[str, str]:
     """Return the rate limits of classes that had held jobs."""
-    reply = redis.call("HGETALL", Names(redis.keys).rates)
-    return {name.decode(): rate.decode() for name, rate in zip(reply[::2], reply[1::2], strict=True)}
+    return dict(hashes.texts(redis.call("HGETALL", Names(redis.keys).rates)))
 
 
 def counts(redis: Redis, classes: Sequence[str], now_ms: float) -> list[Counts]:

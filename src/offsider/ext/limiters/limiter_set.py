@@ -10,6 +10,7 @@ from offsider.config.installation import Installation
 from offsider.ext.limiters import store
 from offsider.ext.limiters.limiter import EXTENSION, settings_of
 from offsider.inspector.scan import Chunk, scan_set
+from offsider.storage.hashes import whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class LimiterState:
         reclaimed: number of slots that a block held for longer than ``lock_timeout``.
         held_seconds: for how long slots were held in total, without reclaimed ones.
         lock_timeout_seconds, wait_timeout_seconds, ttl_seconds: as declared.
+        unreadable: names of stored fields that another program has spoilt; each counts as 0.
     """
 
     kind: str
@@ -45,6 +47,7 @@ class LimiterState:
     lock_timeout_seconds: float
     wait_timeout_seconds: float
     ttl_seconds: float
+    unreadable: Sequence[str] = ()
 
     @property
     def immediate(self) -> int:
@@ -121,19 +124,28 @@ class LimiterSet:
         definition = store.definition(fields)
         if definition is None:
             return None
+        unreadable: list[str] = []
+
+        def count(name: str) -> int:
+            number = whole(fields.get(name, 0))
+            if number is None:
+                unreadable.append(name)
+            return number or 0
+
         return LimiterState(
             definition.kind,
             definition.name,
             definition.limit,
             definition.interval_seconds,
             store.used(self._redis, definition),
-            int(fields.get("allowed", 0)),
-            int(fields.get("waited", 0)),
-            int(fields.get("wait_us", 0)) / 1_000_000,
-            int(fields.get("overages", 0)),
-            int(fields.get("reclaimed", 0)),
-            int(fields.get("held_us", 0)) / 1_000_000,
+            count("allowed"),
+            count("waited"),
+            count("wait_us") / 1_000_000,
+            count("overages"),
+            count("reclaimed"),
+            count("held_us") / 1_000_000,
             definition.lock_timeout_seconds,
             definition.wait_timeout_seconds,
             definition.ttl_seconds,
+            tuple(unreadable),
         )

@@ -21,6 +21,7 @@ from importlib.resources import files
 from typing import Any
 
 from offsider.storage import clocks, job_sets
+from offsider.storage.hashes import json_object, texts
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Call, Command, Script
@@ -30,6 +31,9 @@ TAKE_AMOUNT = Script("take_amount", _LUA)
 TAKE_SLOT = Script("take_slot", _LUA)
 FREE_SLOT = Script("free_slot", _LUA)
 RESET = Script("reset", _LUA)
+
+_KINDS = frozenset({"concurrent", "bucket", "window", "leaky", "points", "unlimited"})
+_MOST = 1e15  # above it, scripts cannot compute
 
 TAKEN = 1
 REFUSED = -1
@@ -129,16 +133,20 @@ def count(redis: Redis) -> int:
 
 def fields(redis: Redis, members: Sequence[str]) -> list[Mapping[str, str]]:
     """Return the stored fields of limiters; an empty mapping for a limiter that does not exist."""
-    replies = redis.pipeline([("HGETALL", keys_of(redis.keys, member)[0]) for member in members]) if members else []
-    return [_texts(reply) for reply in replies]
+    commands = [("HGETALL", keys_of(redis.keys, member)[0]) for member in members]
+    replies = redis.pipeline(commands, raise_errors=False) if commands else []
+    return [dict(texts(reply)) for reply in replies]
 
 
 def definition(fields: Mapping[str, str]) -> Definition | None:
-    """Return the stored definition; None if the limiter does not exist or another revision wrote it."""
+    """Return the stored definition; None if the limiter does not exist or another program wrote it."""
     try:
-        return Definition(**json.loads(fields["definition"]))
-    except (KeyError, TypeError, ValueError):
+        found: Any = Definition(**json_object(fields.get("definition", "").encode()))
+    except TypeError:
         return None
+    numbers = (found.limit, found.interval_seconds, found.wait_timeout_seconds, found.lock_timeout_seconds)
+    readable = all(isinstance(number, int | float) and 0 <= number < _MOST for number in (*numbers, found.ttl_seconds))
+    return found if readable and isinstance(found.name, str) and str(found.kind) in _KINDS else None
 
 
 def used(redis: Redis, definition: Definition) -> int:
@@ -166,8 +174,3 @@ def _us(seconds: float) -> int:
 
 def _ttl_ms(definition: Definition) -> int:
     return round(definition.ttl_seconds * 1000)
-
-
-def _texts(reply: Any) -> dict[str, str]:
-    texts = [part.decode(errors="replace") for part in reply]
-    return dict(zip(texts[::2], texts[1::2], strict=True))

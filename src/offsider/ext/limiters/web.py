@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from offsider.config.web_tab import (
     Cell,
+    WebBadge,
     WebButton,
     WebButtons,
     WebFacts,
@@ -65,6 +66,7 @@ def show_one(request: WebRequest) -> WebPage | None:
         "After waiting": state.waited,
         "Time waited": f"{state.wait_seconds:.3f} s",
         "Refused": state.overages,
+        **({"Unreadable fields": ", ".join(state.unreadable)} if state.unreadable else {}),
         "Wait timeout": f"{state.wait_timeout_seconds:g} s",
     }
     if state.kind == "concurrent":
@@ -109,7 +111,7 @@ def limit_of(state: LimiterState) -> str:
 def _row(state: LimiterState) -> list[Cell]:
     return [
         WebLink(state.name, _path(state)),
-        state.kind,
+        WebBadge("unreadable fields", "bad") if state.unreadable else state.kind,
         limit_of(state),
         state.used,
         state.allowed,

@@ -9,7 +9,7 @@ key                                        type    written by                   
 ``offsider:periodic:revision``             string  each manual change; processes watch it    never
 ``offsider:periodic:history:<name>``       list    claim, run (the last ten)                 400 days
 ``offsider:periodic:turn:<name>``          string  lease of a process that prepares a job    5 s
-``offsider:periodic:registers``            zset    processes (registry -> last seen)         members: 3 minutes
+``offsider:periodic:registers``            zset    processes (registry -> last seen)         3 minutes
 ``offsider:periodic:register:<digest>``    string  processes (entries registered in code)    3 minutes
 ``offsider:periodic:homes``                hash    assign (only with several servers)        never
 =========================================  ======  ========================================  ==================
@@ -44,6 +44,8 @@ HISTORY = 10
 HISTORY_SECONDS = 400 * 86_400
 LEASE_SECONDS = 5.0
 REGISTER_SECONDS = 180
+#: Start of the year 10,000, which `datetime` cannot represent.
+_END_OF_TIME = 253_402_300_800
 
 _FOLDER = files("offsider.ext.periodic") / "lua"
 LOOK = Script("look", _FOLDER)
@@ -208,7 +210,7 @@ class PeriodicStore:
             return Claimed.EARLY
         if paused:
             return Claimed.PAUSED
-        return Claimed.GONE if last is not None and int(last) >= line.tick else Claimed.DONE
+        return Claimed.GONE if (hashes.whole(last) or 0) >= line.tick else Claimed.DONE
 
     def _claim_call(self, name: str, line: Line, job: Prepared | None) -> tuple[list[str], list[Argument]]:
         keys, queue = self._redis.keys, "" if job is None else job.queue
@@ -278,6 +280,7 @@ class PeriodicStore:
                 ("SET", key, stored, "EX", REGISTER_SECONDS),
                 ("ZADD", self._registers, now, digest),
                 ("ZREMRANGEBYSCORE", self._registers, "-inf", now - REGISTER_SECONDS),
+                ("EXPIRE", self._registers, REGISTER_SECONDS),
             ]
         )
 
@@ -286,8 +289,9 @@ class PeriodicStore:
         digests = [_text(digest) for digest in self._redis.call("ZRANGE", self._registers, 0, -1)]
         found: list[Any] = self._redis.call("MGET", *map(self._register, digests)) if digests else []
         versions: dict[str, list[Entry]] = {}
-        for registry in sorted((json.loads(raw) for raw in found if raw), key=_since, reverse=True):
-            for entry in _entries(registry["entries"].items()):
+        for registry in sorted((hashes.json_object(raw) for raw in found if raw), key=_since, reverse=True):
+            entries = registry.get("entries")
+            for entry in _entries(cast("dict[str, Any]", entries).items() if isinstance(entries, dict) else ()):
                 known = versions.setdefault(entry.name, [])
                 if entry not in known:
                     known.append(entry)
@@ -325,13 +329,17 @@ def _stored_reply(reply: Any) -> Any:
 def _lines(raws: Sequence[bytes]) -> Iterator[Line]:
     for raw in raws:
         try:
-            yield Line(**json.loads(raw))
-        except (TypeError, ValueError):
+            line: Any = Line(**hashes.json_object(raw))
+        except TypeError:
             continue
+        numbers = (line.tick, line.at, line.count)
+        if all(isinstance(number, int | float) and abs(number) < _END_OF_TIME for number in numbers):
+            yield line
 
 
 def _since(registry: Mapping[str, Any]) -> float:
-    return float(registry["since"])
+    since: object = registry.get("since")
+    return since if isinstance(since, int | float) else 0.0
 
 
 def _text(raw: bytes) -> str:

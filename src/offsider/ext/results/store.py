@@ -30,6 +30,7 @@ from offsider.core.job_id import FailedRun, JobInfo, Progress, State
 from offsider.core.payload import encode_text
 from offsider.ext.results.rules import Rules
 from offsider.storage.effects import ArgumentsOf, Effect
+from offsider.storage.hashes import json_value, number
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Call, Command, Script
@@ -102,19 +103,21 @@ def parsed(jid: str, reply: Sequence[bytes]) -> Stored:
     text = {field: value.decode("utf-8", "replace") for field, value in fields.items() if field != "result"}
     args, kwargs = _parts(text.get("arguments", ""), 2) or (None, None)
     progress = _parts(text.get("progress", ""), 3)
+    if progress and not all(isinstance(part, int | float | None) for part in progress[:2]):
+        progress = None
     info = JobInfo(
         jid=jid,
         state=cast("State", text.get("state", "untracked")),
         name=text.get("class", ""),
-        changed_at=_number(text.get("at")) or 0.0,
-        due_at=_number(text.get("due")),
+        changed_at=number(text.get("at")) or 0.0,
+        due_at=number(text.get("due")),
         process=text.get("process", ""),
-        duration_ms=None if "ms" not in text else int(_number(text["ms"]) or 0),
+        duration_ms=None if "ms" not in text else int(number(text["ms"]) or 0),
         progress=Progress(*progress) if progress else None,
         error_class=text.get("error_class", ""),
         error_message=text.get("error_message", ""),
         without_result=text.get("why", ""),
-        started_at=_number(text.get("began")),
+        started_at=number(text.get("began")),
         failures=_failures(text),
         args=args,
         kwargs=kwargs,
@@ -212,7 +215,7 @@ def cancelled(reply: Sequence[bytes]) -> tuple[str, float | None, bool] | None:
     if not reply:
         return None
     state, due, ended = (part.decode("utf-8", "replace") for part in reply)
-    return state, _number(due or None), bool(ended)
+    return state, number(due or None), bool(ended)
 
 
 def read_cancellation(message: bytes) -> tuple[str, bool] | None:
@@ -239,7 +242,8 @@ def failure_fields(failure: FailedRun) -> dict[str, str]:
 
 def _failures(text: Mapping[str, str]) -> tuple[FailedRun, ...]:
     found = [_parts(value, 6) for field, value in text.items() if field.startswith(_FAILED)]
-    return tuple(sorted((FailedRun(*parts) for parts in found if parts), key=lambda failure: failure.failed_at))
+    runs = (FailedRun(*parts) for parts in found if parts and isinstance(parts[2], int | float))
+    return tuple(sorted(runs, key=lambda failure: failure.failed_at))
 
 
 def finished(redis: Redis, name: str, most: int) -> list[Finished]:
@@ -248,7 +252,9 @@ def finished(redis: Redis, name: str, most: int) -> list[Finished]:
     for raw in redis.call("LRANGE", done_key(redis.keys, name), 0, most - 1):
         with suppress(ValueError):
             state, at, ms, jid, process = raw.decode("utf-8", "replace").split(" ", 4)
-            found.append(Finished(jid, cast("State", state), float(at), None if ms == "-" else int(ms), process))
+            found.append(
+                Finished(jid, cast("State", state), number(at) or 0.0, None if ms == "-" else int(ms), process)
+            )
     return found
 
 
@@ -267,18 +273,7 @@ def _ms(duration_seconds: float) -> int:
     return max(1, int(duration_seconds * 1000))
 
 
-def _number(text: str | None) -> float | None:
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return None
-
-
-def _parts(text: str | bytes, number: int) -> list[Any] | None:
+def _parts(text: str | bytes, count: int) -> list[Any] | None:
     """Return the elements of a JSON list of this length; None for other data."""
-    parts: list[Any] | None
-    try:
-        parts = json.loads(text)
-    except ValueError:
-        return None
-    return parts if isinstance(parts, list) and len(parts) == number else None
+    parts = cast("list[Any] | None", json_value(text))
+    return parts if isinstance(parts, list) and len(parts) == count else None

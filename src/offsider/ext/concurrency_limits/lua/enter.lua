@@ -40,7 +40,8 @@ if ARGV[8] == '1' then
   -- The job may have been resumed since; without a private list only the mark proves that it was held.
   if not list and redis.call('EXISTS', KEYS[13]) == 1 then return 3 end
 end
-local limit = tonumber(redis.call('HGET', KEYS[4], ARGV[3]) or ARGV[4])
+local set = redis.call('HGET', KEYS[4], ARGV[3])
+local limit = tonumber(set and string.match(set, '^%d+$') or ARGV[4])
 if redis.call('SISMEMBER', KEYS[5], ARGV[3]) == 1 then limit = -1 end
 local resumed = redis.call('ZSCORE', KEYS[2], ARGV[2])
 local most, window = string.match(ARGV[10], '^(%d+) (%d+)$')

@@ -16,7 +16,8 @@
 --   payloads with the next one last}
 if redis.call('LLEN', KEYS[3]) == 0 then return {0, 0, 0} end
 if redis.call('SISMEMBER', KEYS[5], ARGV[1]) == 1 then return {0, 0, 0} end
-local limit = tonumber(redis.call('HGET', KEYS[4], ARGV[1]) or ARGV[2])
+local set = redis.call('HGET', KEYS[4], ARGV[1])
+local limit = tonumber(set and string.match(set, '^%d+$') or ARGV[2])
 local room, waiting, kept = tonumber(ARGV[5]), 0, 0
 local rate = redis.call('HGET', KEYS[7], ARGV[1])
 if limit ~= 0 or rate then

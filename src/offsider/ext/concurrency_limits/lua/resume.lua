@@ -20,7 +20,8 @@
 -- ARGV[4...] of each job, the next one first: payload as held, payload to store, name of its queue, jid
 -- returns for each job: 1 moved, 0 no longer held, -1 no slot is free, -2 its queue is paused
 local count = #KEYS - 11
-local limit = tonumber(redis.call('HGET', KEYS[4], ARGV[1]) or ARGV[2])
+local set = redis.call('HGET', KEYS[4], ARGV[1])
+local limit = tonumber(set and string.match(set, '^%d+$') or ARGV[2])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local kept = redis.call('ZCOUNT', KEYS[2], now - ARGV[3], '+inf')

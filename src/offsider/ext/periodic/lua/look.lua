@@ -12,7 +12,7 @@ local added = redis.call('HGETALL', KEYS[2])
 local ticks = {}
 local function look(name, remembered)
   local last = redis.call('HGET', KEYS[1], name)
-  if not last then
+  if not last or not string.match(last, '^%d+$') or #last > 15 then  -- unknown, or spoilt by another program
     last = remembered == '0' and time[1] or remembered
     redis.call('HSET', KEYS[1], name, last)
   end
