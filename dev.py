@@ -51,6 +51,8 @@ SYSTEM_PARTS = {
     "promtool": "prometheus",
     "patchelf": "patchelf",
     "pg_createcluster": "postgresql",
+    "nginx": "nginx",
+    "caddy": "caddy",
 }
 # Tests wait for processes and servers more than they compute, hence more workers than cores.
 WORKERS = int(os.environ.get("OFFSIDER_TEST_WORKERS", "4"))
@@ -135,7 +137,7 @@ def system_packages(*, install: bool) -> bool:
     root = [] if os.geteuid() == 0 else ["sudo", "-n"]
     must(*root, "apt-get", "update")
     must(*root, "env", "DEBIAN_FRONTEND=noninteractive", *line.split())
-    for service in {"redis-server", "prometheus", "postgresql"} & set(missing):
+    for service in {"redis-server", "prometheus", "postgresql", "nginx", "caddy"} & set(missing):
         # Debian starts the service at installation; the tests start their own servers.
         run(*root, "service", service, "stop")
         if Path("/run/systemd/system").exists():

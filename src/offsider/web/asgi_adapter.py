@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -20,6 +21,7 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 #: Characters that need no quoting in a path.
 PATH_LETTERS = "/:@!$&'()*+,;=~%"
+_ESCAPE = re.compile("%[0-9a-fA-F]{2}")
 
 
 class AsgiApp:
@@ -86,6 +88,7 @@ def _paths(scope: Scope) -> tuple[str, str]:
     root = quote(scope.get("root_path", "").rstrip("/"), safe=PATH_LETTERS)
     raw = scope.get("raw_path")
     path = raw.decode("latin-1").partition("?")[0] if raw else quote(scope["path"], safe="/:@!$&'()*+,;=~")
+    path = _ESCAPE.sub(lambda found: found[0].upper(), path)  # proxies write %c3 or %C3
     if root and (path == root or path.startswith(f"{root}/")):
         path = path[len(root) :]
     return root, path or "/"

@@ -11,18 +11,22 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
 import signal
 import socket
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from types import FrameType
+from typing import Any, cast
 
 from offsider.core.errors import ConfigurationError
 from offsider.web.allowed_hosts import is_loopback
-from offsider.web.asgi_adapter import AsgiApp
+from offsider.web.asgi_adapter import AsgiApp, Receive, Scope, Send, request_of
 from offsider.web.mounting import web_app
 from offsider.web.options import WebOptions
 from offsider.web.request import Request
+from offsider.web.results import Forbidden
 
 USER = "OFFSIDER_WEB_USER"
 PASSWORD = "OFFSIDER_WEB_PASSWORD"  # noqa: S105  # the name of the variable
@@ -30,6 +34,8 @@ STOP_SECONDS = 5
 #: Connections above this limit are refused, so that clients cannot exhaust the process's file descriptors.
 MOST_CONNECTIONS = 500
 CHALLENGE = 'Basic realm="offsider", charset="UTF-8"'
+_NO_PROXY = "{client} is not a trusted proxy: connect through the proxy, or add the address with --trusted-proxy"
+_ROOT_PATH = re.compile(r"(/[^/?#%\s]+)*/?")
 
 
 def secured(options: WebOptions, host: str, environ: Mapping[str, str]) -> WebOptions:
@@ -74,13 +80,64 @@ def address(listener: socket.socket, host: str) -> str:
     return f"http://{shown}:{listener.getsockname()[1]}/"
 
 
-def serve(options: WebOptions, listener: socket.socket, *, root_path: str = "", ready: Callable[[], None]) -> None:
+@dataclass(frozen=True)
+class Proxied:
+    """How proxies publish the web UI.
+
+    Attributes:
+        root_path: the path at which they publish it. They may remove it from the paths of requests.
+        proxies: their addresses or networks. Others are refused, so that all headers are those of a proxy. Empty: no
+            forwarded address is trusted.
+
+    Raises:
+        ConfigurationError: a value is no path or no address.
+    """
+
+    root_path: str = ""
+    proxies: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if not _ROOT_PATH.fullmatch(self.root_path):
+            raise ConfigurationError(f"--root-path expects a path such as /jobs, got {self.root_path!r}")
+        _ = self.networks
+
+    @property
+    def networks(self) -> list[IPv4Network | IPv6Network]:
+        try:
+            return [ip_network(each) for each in self.proxies]
+        except ValueError as error:
+            raise ConfigurationError(
+                f"--trusted-proxy expects an IP address or a network such as 10.0.0.0/8: {error}"
+            ) from error
+
+
+def proxied(app: AsgiApp, how: Proxied) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+    """Return the web UI as an application for uvicorn."""
+    from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+    networks, root = how.networks, how.root_path.rstrip("/")
+    forwarded = cast("Any", ProxyHeadersMiddleware)(app, [str(network) for network in networks])
+
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["root_path"] = root
+        client = scope["client"][0]
+        if not networks:
+            await app(scope, receive, send)
+        elif any(ip_address(client) in network for network in networks):
+            await forwarded(scope, receive, send)
+        else:
+            await app.answer(request_of(scope, Forbidden(_NO_PROXY.format(client=client))), send)
+
+    return respond
+
+
+def serve(options: WebOptions, listener: socket.socket, *, how: Proxied, ready: Callable[[], None]) -> None:
     """Serve until INT or TERM.
 
     Args:
         options: access and display options.
         listener: a listening socket.
-        root_path: the path at which a proxy publishes the web UI.
+        how: how proxies publish it.
         ready: called after the signal handlers are installed.
 
     Raises:
@@ -94,11 +151,10 @@ def serve(options: WebOptions, listener: socket.socket, *, root_path: str = "", 
 
     pages = web_app(options)
     pages.warm()  # the first user does not wait for it
-    app = AsgiApp(pages)
     config = uvicorn.Config(
-        app,
+        proxied(AsgiApp(pages), how),
         http=TimeoutProtocol,
-        root_path=root_path.rstrip("/"),
+        proxy_headers=False,
         log_config=None,
         access_log=False,
         server_header=False,

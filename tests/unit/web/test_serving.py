@@ -12,7 +12,7 @@ from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
 from offsider.web.options import WebOptions
 from offsider.web.request import Request
-from offsider.web.serving import address, listening, secured
+from offsider.web.serving import Proxied, address, listening, secured
 
 OPTIONS = WebOptions({"main": Installation.of(Config())})
 PASSWORD = {"OFFSIDER_WEB_USER": "kim", "OFFSIDER_WEB_PASSWORD": "sesame"}
@@ -55,6 +55,23 @@ def test_a_hook_overrides_the_password():
     )
     assert options.authenticate is hook
     assert options.check_host
+
+
+@pytest.mark.parametrize("path", ["", "/", "/jobs", "/jobs/", "/a/b", "/jöbs"])
+def test_a_root_path_is_a_path(path):
+    assert Proxied(path).root_path == path
+
+
+@pytest.mark.parametrize("path", ["jobs", "http://jobs.example.com/jobs", "//jobs", "/jobs?a=1", "/a b", "/j%20"])
+def test_other_root_paths_are_refused(path):
+    with pytest.raises(ConfigurationError, match="--root-path expects a path such as /jobs, got"):
+        Proxied(path)
+
+
+@pytest.mark.parametrize("address", ["*", "", "proxy.internal", "10.0.0.1/8", "10.0.0.1:80"])
+def test_a_trusted_proxy_is_an_address_or_a_network(address):
+    with pytest.raises(ConfigurationError, match="--trusted-proxy expects an IP address or a network such as"):
+        Proxied(proxies=("10.0.0.0/8", "::1", address))
 
 
 def test_responses_are_sent_without_delay():
