@@ -66,7 +66,7 @@ def pages(
     # Imported here: Django has no types, and is an extra.
     http, urls = import_module("django.http"), import_module("django.urls")
 
-    def answer(request: Any, path: str = "") -> Any:
+    def answer(request: Any, path: str = "", **_prefix: object) -> Any:
         who = checked_name(authenticate(request), authenticate)
         if who is None and login:
             if _is_logged_in(request):
@@ -101,7 +101,7 @@ def _request_of(request: Any, path: str, who: str | None) -> Request:
     body = _body(request) if request.method == "POST" else b""
     return Request(
         method=request.method or "GET",
-        path="/" + quote(path, safe=_LETTERS),
+        path="/" + quote(path.lstrip("/"), safe=_LETTERS),
         root=quote(root, safe=_LETTERS),
         query=request.META.get("QUERY_STRING", ""),
         headers={name.lower(): value for name, value in request.headers.items()},

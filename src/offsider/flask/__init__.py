@@ -72,7 +72,7 @@ def pages(
 
     @blueprint.route("/", defaults={"path": ""}, methods=["GET", "HEAD", "POST"])
     @blueprint.route("/<path:path>", methods=["GET", "HEAD", "POST"])
-    def page(path: str) -> BaseResponse:  # pyright: ignore[reportUnusedFunction]  # Flask calls it
+    def page(path: str, **_prefix: object) -> BaseResponse:  # pyright: ignore[reportUnusedFunction]  # Flask calls it
         who = user()
         if isinstance(who, BaseResponse):
             return who
@@ -88,7 +88,11 @@ def _below(environ: dict[str, Any], path: str) -> dict[str, Any]:
     """Return the environ as if the blueprint were a mounted application."""
     whole: str = environ["PATH_INFO"]
     mount = whole[: len(whole) - len(path.encode())].rstrip("/")  # one character per byte
-    return {**environ, "SCRIPT_NAME": environ.get("SCRIPT_NAME", "") + mount, "PATH_INFO": whole[len(mount) :]}
+    return {
+        **environ,
+        "SCRIPT_NAME": environ.get("SCRIPT_NAME", "").rstrip("/") + mount,
+        "PATH_INFO": whole[len(mount) :],
+    }
 
 
 def _body(environ: dict[str, Any]) -> bytes | WebError:

@@ -170,7 +170,8 @@ class WebApp:
         )
 
     def _server(self, path: str) -> tuple[str, str]:
-        """Split a path into the server and the path below its pages."""
+        """Split a path into the server and the path below its pages, without a slash at its end."""
+        path = path.rstrip("/") or "/"
         if not path.startswith("/@"):
             return self.options.first, path
         name, slash, rest = path[2:].partition("/")

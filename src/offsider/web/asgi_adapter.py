@@ -83,14 +83,17 @@ def request_of(scope: Scope, body: bytes | WebError) -> Request:
 def _paths(scope: Scope) -> tuple[str, str]:
     """Return the mount path and the path below it, both quoted.
 
-    Some servers and frameworks include the mount path in the path, some do not.
+    Some servers and frameworks include the mount path in the path, some do not, and some only its end: that of a mount
+    in an application whose own root path a proxy has removed.
     """
     root = quote(scope.get("root_path", "").rstrip("/"), safe=PATH_LETTERS)
     raw = scope.get("raw_path")
     path = raw.decode("latin-1").partition("?")[0] if raw else quote(scope["path"], safe="/:@!$&'()*+,;=~")
     path = _ESCAPE.sub(lambda found: found[0].upper(), path)  # proxies write %c3 or %C3
-    if root and (path == root or path.startswith(f"{root}/")):
-        path = path[len(root) :]
+    outer = quote(scope.get("app_root_path", "").rstrip("/"), safe=PATH_LETTERS)  # set by Starlette's Mount
+    for prefix in (root, root.removeprefix(outer)):
+        if prefix and (path == prefix or path.startswith(f"{prefix}/")):
+            return root, path[len(prefix) :] or "/"
     return root, path or "/"
 
 

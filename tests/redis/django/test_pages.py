@@ -43,7 +43,8 @@ def client(redis_url, monkeypatch):
             request.user = User(is_staff=word == "staff")
         return staff(request)
 
-    urls.urlpatterns = [path("jobs/", include(pages(config, authenticate=who)))]
+    prefixes = ("jobs/", "<slug:tenant>/jobs/", "noslash")
+    urls.urlpatterns = [path(prefix, include(pages(config, authenticate=who))) for prefix in prefixes]
     monkeypatch.setitem(sys.modules, django_project.URLS, urls)
     clear_url_caches()
     return Client(SERVER_NAME="shop.example.com", enforce_csrf_checks=True)
@@ -55,6 +56,13 @@ def test_staff_sees_the_pages_below_their_url(client):
     assert b'href="/jobs/queues"' in page.content
     assert page.headers["content-security-policy"].startswith("default-src 'none'")
     assert client.get("/jobs/", headers={"x-user": "staff"}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/jobs/queues/", "/acme/jobs/queues", "/noslash/queues"])
+def test_the_pages_are_served_below_any_prefix(client, path):
+    page = client.get(path, headers={"x-user": "staff"})
+    assert page.status_code == 200
+    assert f'href="{path.rstrip("/")}"'.encode() in page.content
 
 
 def test_other_users_are_refused(client):

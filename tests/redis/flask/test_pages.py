@@ -89,3 +89,20 @@ def test_a_callable_may_abort(config):
 def test_a_user_object_is_refused_so_that_it_is_not_logged(config):
     with pytest.raises(Exception, match="must return the user's name or None, got dict"):
         client(config, lambda: {"password": "secret"}).get("/jobs/")
+
+
+@pytest.mark.parametrize(
+    "prefix, path, script, links",
+    [
+        ("/jobs", "/jobs/queues/", "", "/jobs/queues"),
+        ("/<tenant>/jobs", "/acme/jobs/queues", "", "/acme/jobs/queues"),
+        ("/jobs", "/jobs/queues", "/api/", "/api/jobs/queues"),
+        ("/j bs", "/j%20bs/queues", "", "/j%20bs/queues"),
+        (None, "/queues", "", "/queues"),
+    ],
+)
+def test_the_pages_are_served_below_any_prefix(config, prefix, path, script, links):
+    app = Flask("shop")
+    app.register_blueprint(pages(lambda: "kim", config=config), url_prefix=prefix)
+    page = app.test_client().get(path, environ_overrides={"SCRIPT_NAME": script})
+    assert (page.status_code, f'href="{links}"' in page.text) == (200, True)

@@ -17,9 +17,9 @@ def by_header(request):
     return request.header("x-user") or None
 
 
-def ask_asgi(app, method, path, **more):
+def ask_asgi(app, method, path, root_path="", **more):
     async def ask():
-        transport = httpx.ASGITransport(app)
+        transport = httpx.ASGITransport(app, root_path=root_path)
         async with httpx.AsyncClient(transport=transport, base_url="http://shop.example.com") as client:
             return await client.request(method, path, **more)
 
@@ -97,3 +97,10 @@ def test_authentication_and_csrf_protection_apply(mounted):
 
 def test_a_large_body_is_refused(mounted):
     assert mounted("POST", "/jobs/change_theme", content=b"x" * 70_000, headers=POST).status_code == 413
+
+
+@pytest.mark.parametrize("path", ["/jobs/queues", "/jobs/queues/", "/api/jobs/queues"])
+def test_a_mount_in_an_application_with_a_root_path_of_its_own(config, path):
+    _, app = in_starlette(config)
+    page = ask_asgi(app, "GET", path, root_path="/api", headers={"x-user": "kim"})  # a proxy may remove it or not
+    assert (page.status_code, 'href="/api/jobs/queues"' in page.text) == (200, True)
