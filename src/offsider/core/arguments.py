@@ -199,7 +199,7 @@ def _cannot_enter(container: _Container, above: set[int], depth: int) -> str:
 def _bad_key(container: _Container) -> str:
     if isinstance(container, dict):
         for key in cast("dict[object, object]", container):
-            if type(key) is not str:
+            if type(key) is not str and type(key) is not JobId:
                 return f"has a key of type {_type_name(key)}; JSON keys are strings"
             if not key.isascii() and _why_not(key):
                 return f"has a key that {_why_not(key)}"

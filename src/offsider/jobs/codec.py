@@ -10,11 +10,13 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Optional, cast
 
 from offsider.core.arguments import StepResult
 from offsider.core.errors import ConfigurationError, InvalidArguments, InvalidJob
+from offsider.core.job_id import JobId
+from offsider.jobs.lookup import lookup
 from offsider.jobs.model_check import check_models, is_model
 
 try:
@@ -121,6 +123,8 @@ class _Carrier:
             _check_same(value, self._check(plain))
         except (TypeError, ValueError) as error:
             raise self._refused(error) from None
+        except RecursionError:
+            raise InvalidArguments(f"{self._what}: it is nested too deeply for JSON, or contains itself") from None
         return plain
 
     def decode(self, stored: Any) -> Any:
@@ -177,7 +181,9 @@ def _check_offsets(value: Any) -> None:
 def _with_texts(value: Any) -> Any:
     """Write datetimes as ISO 8601, and keys as texts."""
     if isinstance(value, datetime):
-        return value.isoformat()
+        offset = value.utcoffset()
+        # RFC 3339 has no seconds in an offset, which local time before time zones has.
+        return (value.astimezone(UTC) if offset and offset % timedelta(minutes=1) else value).isoformat()
     if isinstance(value, dict):
         entries = cast("dict[object, object]", value)
         return {_key(key): _with_texts(each) for key, each in entries.items()}
@@ -228,12 +234,19 @@ def _dump(value: Any) -> Any:
     if is_model(type(value)):
         _check_offsets(value.model_dump(round_trip=True))  # the datetimes are texts below
         return value.model_dump(mode="json", by_alias=True, round_trip=True)
-    raise TypeError(f"{type(value).__name__} has no JSON form")
+    if isinstance(value, JobId):
+        return str(value)
+    plain = next((f"; pass a plain {kind.__name__}" for kind in (str, int, float) if isinstance(value, kind)), "")
+    raise TypeError(f"{type(value).__name__} has no JSON form{plain}")
 
 
 def _load(kind: Any, stored: Any) -> Any:
     if kind is object:
         return stored
+    if JobId in (kind, typing.get_origin(kind)):
+        if type(stored) is not str:
+            raise _NotValid(f"Expected `str`, got `{type(stored).__name__}`")
+        return lookup(stored)
     try:
         return kind.model_validate_json(msgspec.json.encode(stored))  # a strict model reads dates from JSON only
     except ValueError as error:  # pydantic's message contains the values
@@ -241,7 +254,7 @@ def _load(kind: Any, stored: Any) -> Any:
 
 
 class _NotValid(ValueError):
-    """A pydantic model does not accept a value. The message is ours."""
+    """A type that msgspec does not know refuses a value. The message is ours."""
 
 
 def _first_place(error: ValueError) -> str:
@@ -270,7 +283,7 @@ def _check_part(part: Any) -> None:
     custom = part.cls if isinstance(part, described.CustomType) else None
     if is_model(custom):
         check_models(custom)
-    elif custom not in {None, object} or isinstance(part, described.RawType | described.ExtType):
+    elif custom not in {None, object, JobId} or isinstance(part, described.RawType | described.ExtType):
         raise TypeError(f"{_shown(custom or type(part))} has no JSON form")
     key = getattr(part, "key_type", None)
     keys = key.types if isinstance(key, described.UnionType) else (key,)

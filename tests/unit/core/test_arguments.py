@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from offsider.core.arguments import are_plain, check_json, colliding_key, explain
+from offsider.core.job_id import JobId
+from offsider.core.payload import encode_text
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -157,3 +159,9 @@ def test_keys_that_become_duplicates_in_json_are_found(value, key):
 @pytest.mark.parametrize("value", [{1: 0, "2": 1}, {"a": 0, "b": [{2: 3}]}, "1", 7])
 def test_keys_that_differ_in_json_are_none(value):
     assert colliding_key(value) is None
+
+
+def test_the_id_of_a_job_is_a_string_also_as_a_key():
+    jid: JobId[object] = JobId("5a1")
+    assert check_json([jid, {jid: {jid: jid}}]) is None
+    assert encode_text({jid: jid}) == '{"5a1":"5a1"}'

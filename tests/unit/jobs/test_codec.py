@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from enum import Enum
-from typing import Any, Literal, Optional
+from enum import Enum, IntEnum, StrEnum
+from typing import Annotated, Any, Literal, NamedTuple, NewType, Optional
 from uuid import UUID
 
 import msgspec
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, Json, SecretStr, computed_field, field_serializer
 
-from offsider import Job, job
+from offsider import Job, JobId, job
 from offsider.core.errors import ConfigurationError, InvalidArguments, InvalidJob, InvalidOptions
 from offsider.jobs.codec import AnnotationCodec
 
@@ -75,6 +75,38 @@ class Cell(msgspec.Struct, eq=False):
     things: list[Any]
 
 
+JID: JobId[Any] = JobId("5a1")
+CYCLE: list[Any] = []
+CYCLE.append(CYCLE)
+SUNDIAL = datetime(1890, 1, 1, 12, 0, tzinfo=timezone(timedelta(minutes=53, seconds=28)))
+
+
+class Level(IntEnum):
+    HIGH = 2
+
+
+class Word(StrEnum):
+    A = "a"
+
+
+class Own(str):  # noqa: SLOT000
+    def __str__(self) -> str:
+        return "another text"
+
+
+class Named(NamedTuple):
+    jid: str
+
+
+@dataclass(frozen=True)
+class Told:
+    jid: str
+
+
+class Note(BaseModel):
+    jid: str
+
+
 @pytest.mark.parametrize(
     "annotation, value, in_json",
     [
@@ -107,6 +139,26 @@ class Cell(msgspec.Struct, eq=False):
         (object, "x", "x"),
         (list[object], ["x", 1], ["x", 1]),
         (int, 3, 3),
+        (int, Level.HIGH, 2),
+        (Level, Level.HIGH, 2),
+        (str, Word.A, "a"),
+        (datetime, SUNDIAL, "1890-01-01T11:06:32+00:00"),
+        (str, JID, "5a1"),
+        (Optional[str], JID, "5a1"),  # noqa: UP045
+        (str | int, JID, "5a1"),
+        (list[str], [JID], ["5a1"]),
+        (dict[str, str], {JID: JID}, {"5a1": "5a1"}),
+        (Literal["5a1"], JID, "5a1"),
+        (NewType("Id", str), JID, "5a1"),
+        (Annotated[str, msgspec.Meta(max_length=3)], JID, "5a1"),
+        (Told, Told(JID), {"jid": "5a1"}),
+        (Named, Named(JID), ["5a1"]),
+        (Note, Note(jid=JID), {"jid": "5a1"}),
+        (Any, {JID: JID}, {"5a1": "5a1"}),
+        (JobId, JID, "5a1"),
+        (JobId[int] | None, JID, "5a1"),
+        (list[JobId[int]], [JID], ["5a1"]),
+        (dict[str, JobId[Any]], {"a": JID}, {"a": "5a1"}),
     ],
     ids=str,
 )
@@ -120,6 +172,15 @@ def test_a_value_is_stored_as_json_and_restored(config, stored, annotation, valu
     assert json.loads(stored[0].raw)["args"] == [in_json]
     assert declared.run_inline(value) == value
     assert declared.declared.bind([in_json], {}) == ([in_json], {})  # the JSON form may be pushed as well
+
+
+def test_a_job_gets_an_id_that_knows_its_server(config, stored):
+    @job(codec="annotations")
+    def notify(jid: JobId[int]) -> str:
+        return jid.status()
+
+    with pytest.raises(ConfigurationError, match="Results"):  # the message of an id without server is another one
+        notify.run_inline(JID)
 
 
 def test_every_kind_of_parameter_is_converted(config, stored):
@@ -212,6 +273,10 @@ def test_unknown_fields_of_a_dataclass_are_ignored_and_missing_ones_get_their_de
         (list[int], {7}, "the set would be decoded as list"),
         (list[Picky], [{"word": "secret"}], "__post_init__ raised ValueError - at `$[0]`"),
         (Written, Written(word="secret"), "Error calling function `of_others`"),
+        (str, Own("secret"), "Own has no JSON form; pass a plain str"),
+        (list[str], [Own("secret")], "Own has no JSON form; pass a plain str"),
+        (JobId[int], 5, "Expected `str`, got `int`"),
+        (list, CYCLE, "it is nested too deeply for JSON, or contains itself"),
     ],
     ids=str,
 )
