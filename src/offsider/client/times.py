@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from datetime import datetime, timedelta
 
+from offsider.core.clock import LATEST
 from offsider.core.errors import InvalidOptions
+from offsider.core.wording import shown
 
 When = float | timedelta | datetime
 
@@ -21,9 +23,13 @@ def due_at(when: When, now_seconds: float) -> float | None:
         now_seconds: the current time in epoch seconds.
 
     Raises:
-        InvalidOptions: a naive datetime, a negative delay, NaN or infinity, or another type.
+        InvalidOptions: a naive datetime, a negative delay, NaN or infinity, a time after the year 9999, or another
+            type.
     """
     at = _epoch_seconds(when, now_seconds)
+    if at > LATEST:
+        hint = "; is it in milliseconds?" if LATEST < at <= LATEST * 1000 else ""
+        raise InvalidOptions(f"a time must be before the year 10000, got {shown(when)}{hint}")
     return at if at > now_seconds else None
 
 
@@ -52,7 +58,7 @@ def _of_datetime(when: datetime) -> float:
 
 
 def _of_number(when: float, now_seconds: float) -> float:
-    if not math.isfinite(when):
+    if not -math.inf < when < math.inf:
         raise InvalidOptions(f"a time must be finite, got {when!r}")
     if when >= RELATIVE_BELOW:
         return when
@@ -61,5 +67,5 @@ def _of_number(when: float, now_seconds: float) -> float:
 
 def _of_delay(seconds: float, given: object) -> float:
     if seconds < 0:
-        raise InvalidOptions(f"a delay must not be negative, got {given!r}")
+        raise InvalidOptions(f"a delay must not be negative, got {shown(given)}")
     return seconds

@@ -201,8 +201,8 @@ def _bad_key(container: _Container) -> str:
         for key in cast("dict[object, object]", container):
             if type(key) is not str and type(key) is not JobId:
                 return f"has a key of type {_type_name(key)}; JSON keys are strings"
-            if not key.isascii() and _why_not(key):
-                return f"has a key that {_why_not(key)}"
+            if not key.isascii() and (reason := _why_not(str(key))):
+                return f"has a key that {reason}"
     return ""
 
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import time
 
+#: The last second of the year 9999, in epoch seconds. Later times are refused: neither `datetime` nor Ruby has them.
+LATEST = 253_402_300_799
+MAX_SECONDS = 1e9  # of a duration; a larger number is a timestamp given by mistake, which Sidekiq rejects too
+
 
 class Clock:
     """The system's clocks. Subclass it to stop or move time in tests."""

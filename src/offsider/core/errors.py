@@ -49,6 +49,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias
 
+from offsider.core.clock import MAX_SECONDS
+
 RescheduleCounter: TypeAlias = Literal["rescheduled_count", "overrated"]
 
 
@@ -304,7 +306,7 @@ RESCHEDULE_LIMIT = 1_000
 class Reschedule(JobSignal):
     """Run this job again later: ``raise Reschedule(30)`` or ``raise Reschedule(timedelta(minutes=5))``.
 
-    ``seconds`` must be finite and not negative, else ValueError. ``reason`` is logged. A job may reschedule itself up
+    ``seconds`` must be from 0 to 1e9, else ValueError. ``reason`` is logged. A job may reschedule itself up
     to ``limit`` times in total; None for no limit. The next time, the run fails with `TooManyReschedules`, which uses
     up a retry. While the worker stops (``current_job().stopping``), a reschedule is not counted. ``counter`` is
     the field of the payload with their number.
@@ -313,9 +315,12 @@ class Reschedule(JobSignal):
     counter: RescheduleCounter = "rescheduled_count"
 
     def __init__(self, seconds: float | timedelta, *, reason: str = "", limit: int | None = RESCHEDULE_LIMIT) -> None:
-        delay = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)
-        if not math.isfinite(delay) or delay < 0:
-            raise ValueError(f"Reschedule expects a finite number of seconds >= 0, got {seconds!r}")
+        try:
+            delay = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)
+        except OverflowError:  # an int beyond the range of floats
+            delay = math.inf
+        if not 0 <= delay <= MAX_SECONDS:
+            raise ValueError(f"Reschedule expects a number of seconds from 0 to 1e9, got {delay:g}")
         if limit is not None and (type(limit) is not int or limit < 1):
             raise ValueError(f"Reschedule expects a limit of at least 1, or None, got {limit!r}")
         super().__init__(f"rescheduled in {delay:g} s: {reason}" if reason else f"rescheduled in {delay:g} s")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from offsider.core.arguments import is_unicode
+from offsider.core.clock import MAX_SECONDS
 from offsider.core.errors import InvalidOptions
 from offsider.core.payload import JobPayload
 from offsider.core.suggestions import suggest
+from offsider.core.wording import shown
 
 # The error is Any, so that a function that expects one kind of error is accepted.
 RetryIn: TypeAlias = Callable[[int, Any, JobPayload], float | timedelta | Literal["kill", "discard"] | None]
@@ -148,7 +149,6 @@ LOG_LEVELS = {
     "fatal": "fatal",
     "critical": "fatal",
 }
-MAX_SECONDS = 1e9  # a larger number is a timestamp given by mistake; Sidekiq rejects it too
 
 # Options that are not stored.
 TRANSIENT = frozenset(
@@ -323,8 +323,10 @@ def _as_seconds(value: Any) -> Any:
 def _check_duration(key: str, value: Any) -> None:
     seconds = _as_seconds(value)
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not is_number or not math.isfinite(seconds) or not 0 < seconds <= MAX_SECONDS:
-        raise InvalidOptions(f"{key} must be a positive number of seconds (up to 1e9) or a timedelta, got {value!r}")
+    if not is_number or not 0 < seconds <= MAX_SECONDS:
+        raise InvalidOptions(
+            f"{key} must be a positive number of seconds (up to 1e9) or a timedelta, got {shown(value)}"
+        )
 
 
 def _check_queue(key: str, value: Any) -> None:

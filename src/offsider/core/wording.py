@@ -6,6 +6,11 @@ import shlex
 from collections.abc import Iterable
 
 
+def shown(value: object) -> str:
+    """Return the repr of an option; not of a large int, which may raise an error."""
+    return "an int of more than 20 digits" if isinstance(value, int) and abs(value) >= 10**20 else repr(value)
+
+
 def counted(number: int, noun: str) -> str:
     """``1 job``, ``2 jobs``, ``2 processes``, ``2 pushes``: for nouns with a plural in s or es."""
     if number == 1:

@@ -10,8 +10,9 @@ from offsider.client import Client
 from offsider.client.prepared import Prepared
 from offsider.config.config import Config
 from offsider.config.installation import Installation
+from offsider.core.clock import LATEST
 from offsider.core.compression import readable
-from offsider.core.errors import JobKilled, MalformedPayload, RedisRefused
+from offsider.core.errors import InvalidOptions, JobKilled, MalformedPayload, RedisRefused
 from offsider.core.former_names import FormerName
 from offsider.core.malformed import listable
 from offsider.core.normalize import normalize
@@ -89,10 +90,10 @@ class SetEntry(JobRecord):
         """Change the time at which it is due, in epoch seconds.
 
         Raises:
-            ValueError: ``at`` is not finite.
+            InvalidOptions: ``at`` is not finite, or after the year 9999.
         """
-        if not math.isfinite(at):
-            raise ValueError(f"reschedule expects finite epoch seconds, got {at}")
+        if not 0 <= at <= LATEST:
+            raise InvalidOptions("reschedule expects epoch seconds before the year 10000, from time.time() for example")
         return self._set.reschedule(self, at)
 
     def kill(self, reason: str = KILLED) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -10,6 +9,7 @@ from datetime import timedelta
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError, RedisFailure
+from offsider.core.wording import shown
 from offsider.inspector.all_servers import query_all, split
 from offsider.inspector.process import ProcessSet
 from offsider.storage import processes, switches
@@ -228,8 +228,8 @@ def _content(switch: Switch) -> tuple[object, ...]:
 
 
 def _seconds(field: str, value: float | timedelta, *, least: float = 0.0) -> float:
-    seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
-    if not math.isfinite(seconds) or not max(least, 0.001) <= seconds <= _MOST_SECONDS:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if not max(least, 0.001) <= seconds <= _MOST_SECONDS:
         at_least = f"at least {least:g} s" if least else "a positive number of seconds"
-        raise InvalidSwitch(f"{field} of a switch expects {at_least} (up to 1e9) or a timedelta, got {value!r}")
-    return seconds
+        raise InvalidSwitch(f"{field} of a switch expects {at_least} (up to 1e9) or a timedelta, got {shown(value)}")
+    return float(seconds)

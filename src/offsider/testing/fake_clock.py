@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from offsider.config.config import Config
 from offsider.config.default import default_config
-from offsider.core.clock import Clock
+from offsider.core.clock import MAX_SECONDS, Clock
 from offsider.core.errors import ConfigurationError
+from offsider.core.wording import shown
 
 
 class FakeClock(Clock):
@@ -51,10 +51,10 @@ class FakeClock(Clock):
         return datetime.fromtimestamp(self._now, UTC)
 
     def advance(self, by: float | timedelta) -> None:
-        """Advance by seconds or a timedelta. Raises ConfigurationError for a negative or infinite value."""
+        """Advance by seconds or a timedelta. Raises ConfigurationError for a negative or too large value."""
         seconds = by.total_seconds() if isinstance(by, timedelta) else by
-        if not (math.isfinite(seconds) and seconds >= 0):
-            raise ConfigurationError(f"advance expects seconds, 0 or more, or a timedelta, got {by!r}")
+        if not 0 <= seconds <= MAX_SECONDS:
+            raise ConfigurationError(f"advance expects seconds, from 0 to 1e9, or a timedelta, got {shown(by)}")
         self._now += seconds
         self._monotonic += seconds
 

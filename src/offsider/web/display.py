@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
 
+from offsider.core.clock import LATEST
 from offsider.web.translation import Locale
 
 #: Maximum characters of a text in lists.
@@ -15,7 +16,6 @@ LINE_LETTERS = 100
 #: Maximum characters of a text in pages that list many.
 MOST_LETTERS = 2048
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
-_LAST_SECOND = 253402300799.0
 #: Shown for a missing value.
 NONE = "\N{EN DASH}"
 #: Minimum of each unit in seconds, its length in seconds, and its message.
@@ -46,7 +46,7 @@ def exact(at: float | None) -> str:
 
 def iso(at: float | None) -> str:
     """Return epoch seconds as ISO 8601 in UTC; empty if invalid."""
-    if at is None or not is_finite(at) or not 0 < at <= _LAST_SECOND:
+    if at is None or not is_finite(at) or not 0 < at <= LATEST:
         return ""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

@@ -130,6 +130,15 @@ def test_malformed_jobs_have_a_page(read, raw_redis):
     assert data["args"].endswith("<b>no job")
 
 
+@pytest.mark.parametrize("score", [1e300, -1e300, "inf", 253_402_300_800])
+def test_a_job_of_another_client_may_have_any_score(ask, read, raw_redis, score):
+    """A calendar ends with the year 9999, and a score of Redis does not."""
+    raw_redis.zadd("schedule", {job(1): score})
+    path = row_of(read, "/scheduled", 1)["path"]
+    assert read(path)["jid"] == jid(1)
+    assert ask(path).status == 200
+
+
 def test_a_wrapper_is_shown_as_the_bytes_inside(read, raw_redis):
     raw_redis.zadd("dead", {listable(b"<b>no job", 1.0): WHEN})
     (row,) = read("/dead")["jobs"]

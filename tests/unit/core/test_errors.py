@@ -37,7 +37,9 @@ def test_reschedule_takes_seconds_or_a_timedelta(seconds, expected):
     assert Reschedule(seconds).seconds == expected
 
 
-@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), timedelta(seconds=-1)])
+@pytest.mark.parametrize(
+    "seconds", [-1, float("nan"), float("inf"), 1e300, 10**400, timedelta(seconds=-1), timedelta.max]
+)
 def test_reschedule_refuses_impossible_delays(seconds):
     with pytest.raises(ValueError, match="Reschedule expects"):
         Reschedule(seconds)

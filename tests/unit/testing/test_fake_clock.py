@@ -28,7 +28,7 @@ def test_it_starts_at_the_present_by_default():
 
 @pytest.mark.parametrize("by", [-1, math.nan, math.inf, timedelta(seconds=-1)])
 def test_it_cannot_move_backward(by):
-    with pytest.raises(ConfigurationError, match="advance expects seconds, 0 or more"):
+    with pytest.raises(ConfigurationError, match="advance expects seconds, from 0 to 1e9"):
         FakeClock().advance(by)
 
 

@@ -186,7 +186,7 @@ def test_retry_in_may_kill_or_discard(decide):
     assert discarded.died["discarded_at"] == NOW_MS
 
 
-@pytest.mark.parametrize("asked", ["soon", object(), float("nan"), float("inf"), [1]])
+@pytest.mark.parametrize("asked", ["soon", object(), float("nan"), float("inf"), 1e300, 10**400, timedelta.max, [1]])
 def test_a_retry_in_that_makes_no_sense_falls_back_to_the_formula(decide, reports, asked):
     @job(name="Own", retry_in=lambda count, error, payload: asked)
     def own() -> None: ...

@@ -96,7 +96,7 @@ class Limiters:
         errors: tuple[type[Exception], ...] = (),
         ttl: float | timedelta = 90 * DAY_SECONDS,
     ) -> None:
-        ttl_seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else float(ttl)
+        ttl_seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
         if not DAY_SECONDS <= ttl_seconds <= 1e9:
             raise ConfigurationError(f"Limiters(ttl=…) must be at least a day ({DAY_SECONDS:g} seconds), got {ttl!r}")
         if type(reschedule) is not int or reschedule < 0:

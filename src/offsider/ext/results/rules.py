@@ -6,13 +6,13 @@ tracked.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from offsider.core.errors import ConfigurationError
+from offsider.core.wording import shown
 
 TRACK, KEEP_RESULT, KEEP_ARGUMENTS = "track", "keep_result", "keep_arguments"
 _MAX_SECONDS = 366 * 86_400.0
@@ -34,9 +34,9 @@ def seconds(value: object) -> float | None:
     if value is None or value is False:
         return None
     number = value.total_seconds() if isinstance(value, timedelta) else value
-    fits = isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)
+    fits = isinstance(number, int | float) and not isinstance(number, bool)
     if not fits or not 0 < number <= _MAX_SECONDS:  # type: ignore[operator]
-        raise ValueError(f"must be seconds or a timedelta, above 0 and up to 366 days, or False, got {value!r}")
+        raise ValueError(f"must be seconds or a timedelta, above 0 and up to 366 days, or False, got {shown(value)}")
     return float(number)  # type: ignore[arg-type]
 
 

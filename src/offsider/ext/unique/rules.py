@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,6 +20,7 @@ from typing import Any, Literal, TypedDict, TypeVar, cast
 
 from offsider.core.errors import InvalidArguments, InvalidOptions
 from offsider.core.payload import encode_text
+from offsider.core.wording import shown
 from offsider.jobs import registry
 
 UNIQUE_FOR, UNIQUE_UNTIL, DEDUPLICATE = "unique_for", "unique_until", "deduplicate"
@@ -116,9 +116,9 @@ _known = lru_cache(256, typed=True)(_rule)
 def seconds(value: object) -> float:
     """Return a duration in seconds. Raises ValueError."""
     given = value.total_seconds() if isinstance(value, timedelta) else value
-    fits = isinstance(given, int | float) and not isinstance(given, bool) and math.isfinite(given)
+    fits = isinstance(given, int | float) and not isinstance(given, bool)
     if not fits or not 0 < cast(float, given) <= _MOST_SECONDS:
-        raise ValueError(f"expects a positive number of seconds (up to 1e9) or a timedelta, got {value!r}")
+        raise ValueError(f"expects a positive number of seconds (up to 1e9) or a timedelta, got {shown(value)}")
     return cast(float, given)
 
 

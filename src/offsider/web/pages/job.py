@@ -9,12 +9,13 @@ from itertools import islice
 from typing import Any
 
 from offsider.config.installation import Installation
+from offsider.core.clock import LATEST
 from offsider.core.errors import MalformedPayload, RedisRefused
 from offsider.inspector import Attempts, JobRecord, JobSet, Quarantine, Queue, SetEntry
 from offsider.inspector.scan import PAGE_BUDGET_MS
 from offsider.web.bulk import Verb
 from offsider.web.counters import ruby_processes
-from offsider.web.display import LINE_LETTERS, MOST_LETTERS, cut
+from offsider.web.display import LINE_LETTERS, MOST_LETTERS, cut, iso
 from offsider.web.extension_tabs import job_facts
 from offsider.web.filters import address
 from offsider.web.job_lookup import (
@@ -39,7 +40,6 @@ from offsider.web.shown_job import MOST_ON_PAGES, arguments, moment, shown, star
 #: Maximum characters for "show all".
 _MOST_IN_ALL = 8_000_000
 _MOST_FIELDS = 200
-_LAST_MOMENT = 253_402_300_799
 _LONGEST_DELAY_MINUTES = 5_256_000  # ten years
 _PAGE_OF = {page.kind.name: page for page in SET_PAGES}
 _MESSAGES = {name: verb.done for name, verb in (job_sets.VERBS | quarantine.VERBS).items()}
@@ -97,7 +97,7 @@ def _page(request: PageRequest, place: Place) -> Page:
     data: dict[str, Any] = short | {
         "stored_name": record.name,
         "at": at,
-        "at_input": "" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M"),
+        "at_input": iso(at)[:16],
         "position": record.position if place.where.startswith(QUEUE) else None,
         "latency_seconds": record.latency_seconds,
         **{name: cut(text, most) for name, text in texts.items()},
@@ -254,7 +254,7 @@ def _time(request: PageRequest) -> float:
     except ValueError as error:
         raise BadRequest("job.bad_time") from error
     moment_of = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
-    if not 0 <= moment_of <= _LAST_MOMENT:
+    if not 0 <= moment_of <= LATEST:
         raise BadRequest("job.bad_time")
     return moment_of
 

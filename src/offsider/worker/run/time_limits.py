@@ -26,8 +26,8 @@ from enum import Enum, auto
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from offsider.core.clock import MAX_SECONDS
 from offsider.core.errors import HardTimeout, SoftTimeout
-from offsider.core.options import MAX_SECONDS
 from offsider.logs.structured import about_here
 from offsider.runtime.service import LoopService
 from offsider.worker.run.interrupt import OBSTACLE

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from offsider.core import backoff
 from offsider.core.backtrace import compress
+from offsider.core.clock import MAX_SECONDS
 from offsider.core.compression import decode_plain, expand
 from offsider.core.error_text import class_of, message_of
 from offsider.core.errors import NoCapableWorker, UnknownJob
@@ -123,7 +124,7 @@ class Retrier:
         except BaseException as own:  # noqa: BLE001 - a broken retry_in, even one that exits, falls back to the formula
             self._config.handle_error(own, {"context": f"retry_in of {payload['class']}", "job": payload})
             return None
-        if not 0 < delay < float("inf"):
+        if not 0 < delay <= MAX_SECONDS:
             return None
         return delay if is_exact else delay + backoff.jitter(count, self._config.random)
 
