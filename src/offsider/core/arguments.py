@@ -22,6 +22,7 @@ from offsider.core.payload import MAX_NESTING, encode_text
 
 # The id of a job is stored as a plain string; its type says where it was pushed.
 _PLAIN = frozenset({int, bool, type(None), JobId})
+_TEXTS = frozenset({str, JobId})
 _SCALARS = _PLAIN | {str, float}
 _Container: TypeAlias = "list[object] | dict[str, object]"
 # The payload and the list of arguments are levels too.
@@ -199,9 +200,9 @@ def _cannot_enter(container: _Container, above: set[int], depth: int) -> str:
 def _bad_key(container: _Container) -> str:
     if isinstance(container, dict):
         for key in cast("dict[object, object]", container):
-            if type(key) is not str and type(key) is not JobId:
+            if type(key) not in _TEXTS:
                 return f"has a key of type {_type_name(key)}; JSON keys are strings"
-            if not key.isascii() and (reason := _why_not(str(key))):
+            if not cast("str", key).isascii() and (reason := _why_not(str(key))):
                 return f"has a key that {reason}"
     return ""
 

@@ -66,8 +66,15 @@ class Job:
         overridden = {*_OWN, *(hook for hook in _HOOKS if hook in cls.__dict__)}
         inherited = {key: value for key, value in cls._declaration.items() if key not in overridden}
         cls._declaration = cast(JobDeclaration, {**inherited, **declaration})
-        perform = getattr(cls, "perform", None)
-        if perform is not None:
+        perform: Any = getattr(cls, "perform", None)
+        if perform is not None and not getattr(perform, "__isabstractmethod__", False):
+            static = inspect.getattr_static(cls, "perform")
+            kind = type(static).__name__
+            if isinstance(static, staticmethod | classmethod) or not callable(perform):
+                raise InvalidJob(
+                    f"{cls.__module__}.{cls.__qualname__}: perform must be a method: def perform(self, ...), "
+                    f"got a {kind}"
+                )
             cls.declared = Declared(cls, perform, _with_hooks(cls, cls._declaration), cls._make)
             registry.register(cls.declared)
         else:
@@ -272,6 +279,8 @@ def _enqueuer(cls: type[Performs[P, R_co]]) -> Enqueuer[P, R_co]:
 
 def _refuse_misspelt(cls: type[Job]) -> None:
     for name, value in cls.__dict__.items():
+        if name == "perform":  # abstract
+            continue
         if inspect.isfunction(value) and not name.startswith("_") and nearest(name, ("perform",), cutoff=0.85):
             raise InvalidJob(
                 f"{cls.__module__}.{cls.__qualname__} has a method {name} and no perform; if the job should run it, "

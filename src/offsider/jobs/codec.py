@@ -235,7 +235,7 @@ def _dump(value: Any) -> Any:
         _check_offsets(value.model_dump(round_trip=True))  # the datetimes are texts below
         return value.model_dump(mode="json", by_alias=True, round_trip=True)
     if isinstance(value, JobId):
-        return str(value)
+        return str(cast("str", value))
     plain = next((f"; pass a plain {kind.__name__}" for kind in (str, int, float) if isinstance(value, kind)), "")
     raise TypeError(f"{type(value).__name__} has no JSON form{plain}")
 

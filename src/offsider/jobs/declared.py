@@ -64,6 +64,12 @@ class Declared:
         declaration: JobDeclaration,
         make: Callable[[JobContext | None], object] | None = None,
     ) -> None:
+        named: Any = target
+        if not (callable(named) and getattr(named, "__qualname__", None) and getattr(named, "__module__", None)):
+            raise InvalidJob(
+                f"@job takes a function, got an object of the class {type(named).__qualname__}, which has no name: "
+                "declare a function with def that calls it"
+            )
         self.target = target
         self.module = module_name(target.__module__, run)
         self.qualname = target.__qualname__

@@ -59,10 +59,11 @@ def job(
 
     Raises:
         InvalidOptions: another job has this name; keyword-only parameters with ``shared_with_ruby``.
-        InvalidJob: it is a generator, a class or a method, or an option was passed without its name.
+        InvalidJob: it is not a function, but a generator, a class or a method, or an option was passed without its
+            name.
     """
-    if function is not None and not callable(function):
-        raise InvalidJob(f"@job takes options by name, got {function!r}: write @job(queue={str(function)!r})")
+    if isinstance(function, str):
+        raise InvalidJob(f"@job takes options by name, got {function!r}: write @job(queue={function!r})")
 
     def declare(function: Callable[P, R]) -> JobFunction[P, R]:
         declared = Declared(function, function, declaration)

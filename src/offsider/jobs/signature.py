@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from offsider.core.errors import InvalidArguments
+from offsider.core.errors import InvalidArguments, InvalidJob
 from offsider.core.wording import counted
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -43,9 +43,14 @@ class JobSignature:
     """
 
     def __init__(self, name: str, function: Callable[..., Any], *, is_method: bool) -> None:
-        signature = inspect.signature(function)
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):  # of a function in C
+            raise InvalidJob(f"{name}: its parameters are unknown: declare a function with def that calls it") from None
         parameters = list(signature.parameters.values())
         own = parameters[:1] if is_method else []
+        if is_method and not (own and own[0].kind in _POSITIONAL):
+            raise InvalidJob(f"{name}: perform needs its object as first parameter: def perform(self, ...)")
         parameters = parameters[len(own) :]
         #: The name of ``self``, which no keyword argument may have, unless it is declared as positional-only.
         self._own = next((each.name for each in own if each.kind is each.POSITIONAL_OR_KEYWORD), None)

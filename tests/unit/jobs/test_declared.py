@@ -1,6 +1,8 @@
 """Declarations: options are checked at first use, hooks and names are kept."""
 
+import abc
 import asyncio
+import functools
 from datetime import timedelta
 
 import pytest
@@ -251,3 +253,50 @@ class TestRouting:
         config.queue_resolver = lambda push: "resolved"
         declare().enqueue(1)
         assert stored[0].queue == "resolved"
+
+
+class Callable:
+    def __call__(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "function, reason",
+    [
+        (functools.partial(print, 1), "an object of the class partial, which has no name: declare a function with def"),
+        (Callable(), "an object of the class Callable"),
+        (classmethod(print), "an object of the class classmethod"),
+        (property(print), "an object of the class property"),
+        (dict.get, "an object of the class method_descriptor"),
+        (5, "an object of the class int"),
+        (max, "builtins.max: its parameters are unknown: declare a function with def"),
+    ],
+    ids=["partial", "instance", "classmethod", "property", "descriptor", "number", "C"],
+)
+@pytest.mark.parametrize("declare", [job, job(name="named")], ids=["bare", "named"])
+def test_only_functions_with_a_name_and_parameters_can_be_declared(declare, function, reason):
+    with pytest.raises(InvalidJob, match="named: its parameters" if function is max and declare is not job else reason):
+        declare(function)
+
+
+@pytest.mark.parametrize(
+    "perform",
+    [staticmethod(print), classmethod(print), property(print), 5, lambda: None, lambda *args: None],
+    ids=["staticmethod", "classmethod", "property", "number", "no self", "any"],
+)
+def test_perform_is_a_method_that_takes_its_object(perform):
+    with pytest.raises(InvalidJob, match=r"def perform\(self, \.\.\.\)"):
+        type("Wrong", (Job,), {"perform": perform})
+
+
+def test_an_abstract_perform_is_no_job_and_its_subclasses_are(config):
+    class Base(Job, abc.ABC):
+        @abc.abstractmethod
+        def perform(self) -> int: ...
+
+    class Concrete(Base):
+        def perform(self) -> int:
+            return 1
+
+    assert Concrete.run_inline() == 1
+    with pytest.raises(InvalidJob, match="is not a job: define the method perform"):
+        Base.enqueue()
