@@ -298,6 +298,10 @@ class WebRequest(Protocol):
         """Return a text field, stripped. Raises BadRequest if it is longer than ``most`` characters."""
         ...
 
+    def unquoted(self, text: str) -> str:
+        """Return a text that may quote arguments of a job; hidden if the pages redact arguments."""
+        ...
+
     def rows(self) -> slice[int, int, None]:
         """Return the positions of the rows of the requested page, 25 per page, as a slice of all rows."""
         ...

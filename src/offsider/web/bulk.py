@@ -102,7 +102,7 @@ class Bulk:
             "more": "" if counted.complete else address(f"{self.path}/all", **fields, verb=verb, counted=name),
             "under_way": under_way,
             "done_to": counted.done,
-            "labels": labels(request.installation, asked),
+            "labels": labels(request, asked),
             "filter": filter_data(self.path, asked),
             "actions": {each: f"{self.path}/all/{each}" for each in ([verb] if under_way else offered)},
             "back": address(self.path, **fields),

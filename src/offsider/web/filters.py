@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from offsider.config.installation import Installation
 from offsider.config.web_tab import WebScan
 from offsider.inspector import Chunk, ErrorGroups, JobFilter, JobRecord, JobSet, Queue
 from offsider.inspector.scan import PAGE_BUDGET_MS, PAGE_MATCHES
 from offsider.web.display import LINE_LETTERS, cut
 from offsider.web.page_request import PAGE, PageRequest
+from offsider.web.redaction import HIDDEN, Redact
+from offsider.web.shown_job import redacted_job
 
 #: A hundred years.
 LONGEST_AGE_SECONDS = 3_155_760_000
@@ -71,10 +72,13 @@ def filter_data(path: str, wanted: JobFilter, **kept: str) -> dict[str, Any]:
     }
 
 
-def labels(here: Installation, wanted: JobFilter) -> dict[str, str]:
+def labels(request: PageRequest, wanted: JobFilter) -> dict[str, str]:
     """Return readable labels of field values: the error for the id of an error group, if the group is known."""
-    group = ErrorGroups(here).find(wanted.group) if wanted.group else None
-    return {} if group is None else {"group": f"{group.error_class}: {cut(group.message)} ({cut(group.name)})"}
+    group = ErrorGroups(request.installation).find(wanted.group) if wanted.group else None
+    if group is None:
+        return {}
+    message = cut(request.unquoted(group.message))
+    return {"group": f"{group.error_class}: {message} ({cut(group.name)})"}
 
 
 def pager(path: str, page: int, total: int, /, **fields: str | int) -> dict[str, Any]:
@@ -97,14 +101,17 @@ def pager(path: str, page: int, total: int, /, **fields: str | int) -> dict[str,
     }
 
 
-def facets(records: Iterable[JobRecord], path: str, wanted: JobFilter, **kept: str) -> list[dict[str, Any]]:
+def facets(
+    records: Iterable[JobRecord], redact: Redact, path: str, wanted: JobFilter, **kept: str
+) -> list[dict[str, Any]]:
     """Return the most frequent values in a sample of jobs, each with the address that filters by it."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in ("name", "error", "tag", "caller")}
     for record in records:
         counts["name"][record.display_class] += 1
         counts["error"][record.error_class or ""] += 1
-        counts["caller"][record.caller or ""] += 1
-        counts["tag"].update(set(record.tags))
+        redacted = redacted_job(record, redact)
+        counts["caller"][redacted.value(record.caller or "")] += 1
+        counts["tag"].update(set(redacted.value([*record.tags])))
     fields = fields_of(wanted)
     return [
         {
@@ -112,7 +119,7 @@ def facets(records: Iterable[JobRecord], path: str, wanted: JobFilter, **kept: s
             "values": [
                 {"value": value, "count": count, "path": address(path, **fields | {field: value}, **kept)}
                 for value, count in counted.most_common(_OFFERED + 1)
-                if 0 < len(value) <= LINE_LETTERS and fields.get(field) != value
+                if 0 < len(value) <= LINE_LETTERS and value != HIDDEN and fields.get(field) != value
             ][:_OFFERED],
         }
         for field, counted in counts.items()
@@ -171,10 +178,10 @@ def listed(
         around = {"pager": None, "search": progress(request, len(entries), chunk, path, **fields, order=order)}
     return around | {
         "jobs": [row(entry) for entry in entries],
-        "facets": facets(entries, path, asked, order=order),
+        "facets": facets(entries, request.redacted, path, asked, order=order),
         "sampled": len(entries),
         "order": order,
         "orders": {name: address(path, **fields, order=name) for name in orders},
-        "labels": labels(request.installation, asked),
+        "labels": labels(request, asked),
         "filter": filter_data(path, asked, order=order),
     }

@@ -11,7 +11,7 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 from offsider.config.installation import Installation
 from offsider.logs.setup import logger
 from offsider.web.options import WebOptions
-from offsider.web.redaction import redacted
+from offsider.web.redaction import HIDDEN, redacted
 from offsider.web.request import Fields, Request
 from offsider.web.results import BadRequest
 from offsider.web.segments import segment
@@ -174,6 +174,10 @@ class PageRequest:
     def redacted(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Redact the arguments of a job."""
         return redacted(self.options.redact, name, args, kwargs)
+
+    def unquoted(self, text: str) -> str:
+        """Return a text that may quote arguments of a job; hidden if arguments are redacted."""
+        return HIDDEN if text and self.options.redact is not None else text
 
     @property
     def wants_json(self) -> bool:

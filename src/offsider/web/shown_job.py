@@ -6,12 +6,13 @@ Lists cut each text at 2,048 characters, so that a page of jobs with megabytes o
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from offsider.inspector import JobRecord
 from offsider.web.display import LINE_LETTERS, MOST_LETTERS, cut, is_finite
+from offsider.web.redaction import Redact, Redacted
 from offsider.web.segments import segment
 
 #: Maximum characters of a text on the page of a job.
@@ -20,9 +21,6 @@ MOST_TAGS = 20
 _LONGEST_LINK = 200
 #: Maximum nesting depth shown; Python's recursion is limited too.
 _DEEPEST = 100
-
-#: Gets name, arguments and keyword arguments of a job, and returns the arguments to show.
-Redact: TypeAlias = Callable[[str, list[Any], dict[str, Any]], tuple[list[Any], dict[str, Any]]]
 
 T = TypeVar("T")
 
@@ -40,6 +38,7 @@ def shown(record: JobRecord, redact: Redact, *, where: str, key: str) -> dict[st
         key: its key there.
     """
     unlisted_bytes = record.unlisted_bytes
+    redacted = redacted_job(record, redact)
     return {
         "key": key,
         "where": where,
@@ -48,11 +47,11 @@ def shown(record: JobRecord, redact: Redact, *, where: str, key: str) -> dict[st
         "name": cut(record.display_class, MOST_LETTERS),
         "queue": cut(record.queue, MOST_LETTERS),
         "queue_path": f"/queues/{segment(record.queue)}" if 0 < len(record.queue) <= _LONGEST_LINK else "",
-        "args": "" if unlisted_bytes else one_line(record, redact, MOST_LETTERS),
+        "args": "" if unlisted_bytes else one_line(record, redacted, MOST_LETTERS),
         "unlisted_bytes": unlisted_bytes,
-        "tags": [cut(tag, LINE_LETTERS) for tag in islice(record.tags, MOST_TAGS)],
-        "caller": cut(record.caller or "", MOST_LETTERS),
-        "error": shown_error(record),
+        "tags": [cut(redacted.value(tag), LINE_LETTERS) for tag in islice(record.tags, MOST_TAGS)],
+        "caller": cut(redacted.value(record.caller or ""), MOST_LETTERS),
+        "error": shown_error(record, redacted),
         "retry_count": record.retry_count,
         "created_at": moment(record.created_at),
         "enqueued_at": moment(record.enqueued_at),
@@ -64,11 +63,11 @@ def shown(record: JobRecord, redact: Redact, *, where: str, key: str) -> dict[st
     }
 
 
-def shown_error(record: JobRecord) -> dict[str, str] | None:
+def shown_error(record: JobRecord, redacted: Redacted) -> dict[str, str] | None:
     """Return class and message of the last error; None if it has not failed."""
     if not record.error_class and not record.error_message:
         return None
-    error_class, message = record.error_class, record.error_message
+    error_class, message = record.error_class, redacted.message(record.error_message)
     whole = f"{error_class}: {message}" if error_class and message else error_class or message
     return {
         "class": cut(error_class, MOST_LETTERS),
@@ -77,9 +76,9 @@ def shown_error(record: JobRecord) -> dict[str, str] | None:
     }
 
 
-def one_line(record: JobRecord, redact: Redact, most: int) -> str:
+def one_line(record: JobRecord, redacted: Redacted, most: int) -> str:
     """Return the arguments as JSON, keyword arguments as ``name=…``; bytes that are not a job stay unchanged."""
-    args, kwargs = arguments(record, redact)
+    args, kwargs = redacted.args, redacted.kwargs
     if record.malformed:
         return cut("".join(map(str, args)), most)
     parts = [*([value] for value in args), *((f"{name}=", value) for name, value in kwargs.items())]
@@ -92,11 +91,11 @@ def one_line(record: JobRecord, redact: Redact, most: int) -> str:
     return cut(text, most)
 
 
-def arguments(record: JobRecord, redact: Redact) -> tuple[list[Any], dict[str, Any]]:
-    """Return the redacted arguments; for bytes that are not a job, the first characters."""
+def redacted_job(record: JobRecord, redact: Redact) -> Redacted:
+    """Redact a job; the argument of bytes that are not a job are their first characters."""
     if record.malformed:
-        return redact("", [record.unwrapped[: MOST_ON_PAGES * 4].decode(errors="replace")], {})
-    return redact(record.display_class, record.display_args, record.kwargs)
+        return Redacted.of(redact, "", [record.unwrapped[: MOST_ON_PAGES * 4].decode(errors="replace")], {})
+    return Redacted.of(redact, record.display_class, record.display_args, record.kwargs)
 
 
 def start_of(value: object, most: int, *, pretty: bool = False) -> str:

@@ -60,6 +60,10 @@ def test_pages_link_to_previous_next_first_and_last():
     assert fields(pager("/dead", 9, 50)["previous"]) == {"page": "2"}
 
 
+def plainly(name, args, kwargs):
+    return args, kwargs
+
+
 def record(**more):
     return JobRecord(json.dumps({"class": "Send", "args": []} | more).encode())
 
@@ -73,15 +77,16 @@ def test_facets_count_common_values_and_omit_filtered_ones():
         JobRecord(b""),
     ]
     found = {
-        each["field"]: [(v["value"], v["count"]) for v in each["values"]] for each in facets(records, "/x", JobFilter())
+        each["field"]: [(v["value"], v["count"]) for v in each["values"]]
+        for each in facets(records, plainly, "/x", JobFilter())
     }
     assert found == {"name": [("Send", 4)], "error": [], "tag": [("b", 2), ("a", 1)], "caller": []}
-    (names, *_) = facets(records, "/x", JobFilter(name="Send"))
+    (names, *_) = facets(records, plainly, "/x", JobFilter(name="Send"))
     assert names["values"] == []
 
 
 def test_a_facet_adds_to_the_filter_and_has_at_most_six_values():
     records = [record(tags=[f"t{number}"]) for number in range(9)]
-    tags = next(each for each in facets(records, "/x", JobFilter(name="Send")) if each["field"] == "tag")
+    tags = next(each for each in facets(records, plainly, "/x", JobFilter(name="Send")) if each["field"] == "tag")
     assert len(tags["values"]) == 6
     assert fields(tags["values"][0]["path"]) == {"name": "Send", "tag": "t0"}

@@ -10,7 +10,9 @@ from hypothesis import given, strategies
 
 from offsider.inspector import JobRecord
 from offsider.web.display import MOST_LETTERS
-from offsider.web.shown_job import moment, one_line, shown, start_of
+from offsider.web.shown_job import moment, one_line, redacted_job, shown, start_of
+
+BROKEN = JobRecord(b"\xff<b>")
 
 
 def everything(name, args, kwargs):
@@ -22,7 +24,8 @@ def record(args, **more):
 
 
 def line(args, most=100, **more):
-    return one_line(record(args, **more), everything, most)
+    job = record(args, **more)
+    return one_line(job, redacted_job(job, everything), most)
 
 
 def test_arguments_are_json_with_commas_between_and_keyword_arguments_by_name():
@@ -51,7 +54,7 @@ def test_deeply_nested_values_are_cut():
 
 
 def test_malformed_jobs_are_shown_unchanged():
-    assert one_line(JobRecord(b"\xff<b>"), everything, 100) == "\N{REPLACEMENT CHARACTER}<b>"
+    assert one_line(BROKEN, redacted_job(BROKEN, everything), 100) == "\N{REPLACEMENT CHARACTER}<b>"
 
 
 @pytest.mark.parametrize("raw", [b"no job", record([1, 2]).raw])
@@ -59,7 +62,7 @@ def test_arguments_are_redacted_before_encoding(raw):
     def nothing(name, args, kwargs):
         return ["[hidden]"], {}
 
-    assert one_line(JobRecord(raw), nothing, 100) in {"[hidden]", '"[hidden]"'}
+    assert one_line(JobRecord(raw), redacted_job(JobRecord(raw), nothing), 100) in {"[hidden]", '"[hidden]"'}
 
 
 def test_a_listed_job_has_its_location_and_all_fields():

@@ -66,7 +66,7 @@ def show_all(request: WebRequest) -> WebPage:
     else:
         found, pager = batches.page(rows.start, rows.stop - rows.start), WebPager(len(batches))
     empty = "No batch has this tag." if tag else "No batches."
-    table = WebTable("Batches", _COLUMNS, [_row(status) for status in found], empty, pager)
+    table = WebTable("Batches", _COLUMNS, [_row(request, status) for status in found], empty, pager)
     return WebPage("Batches", [table], filter=WebFilter({"tag": "Tag"}))
 
 
@@ -81,10 +81,10 @@ def show_one(request: WebRequest) -> WebPage | None:
         for call in status.callbacks
     ]
     blocks: list[Block] = [
-        WebFacts("Status", _facts(status)),
+        WebFacts("Status", _facts(request, status)),
         WebButtons(_buttons(status)),
         WebTable("Callbacks", ("Event", "Job", "JID", "Queue", "Pushed"), callbacks, empty="No callbacks."),
-        *_first("Children", _COLUMNS, (_row(child) for child in _children(batch))),
+        *_first("Children", _COLUMNS, (_row(request, child) for child in _children(batch))),
         *_first("Failed members", _MEMBER_COLUMNS, map(_member, batch.failed())),
         *_first("Dead members", _MEMBER_COLUMNS, map(_member, batch.died())),
     ]
@@ -96,9 +96,11 @@ def show_one(request: WebRequest) -> WebPage | None:
 
 def as_json(request: WebRequest) -> Mapping[str, Any] | None:
     try:
-        return Batch(request.path("bid"), config=request.installation).status().as_dict()
+        status = Batch(request.path("bid"), config=request.installation).status()
     except UnknownBatch:
         return None
+    texts = {"description": request.unquoted(status.description), "tags": [*map(request.unquoted, status.tags)]}
+    return status.as_dict() | texts
 
 
 def invalidate(request: WebRequest) -> str:
@@ -128,11 +130,11 @@ def _acted(request: WebRequest, what: str, act: Callable[[Batch], object]) -> st
     return f"{what}: {batch.bid}"
 
 
-def _row(status: Status) -> list[Cell]:
+def _row(request: WebRequest, status: Status) -> list[Cell]:
     return [
         _batch_link(status.bid),
-        status.description,
-        _tags(status),
+        request.unquoted(status.description),
+        _tags(request, status),
         _state(status),
         WebProgress(status.done, status.total),
         status.pending,
@@ -155,7 +157,7 @@ def _state(status: Status) -> WebBadge:
     return WebBadge("complete", "warn") if status.complete else WebBadge("running", "info")
 
 
-def _facts(status: Status) -> dict[str, Cell]:
+def _facts(request: WebRequest, status: Status) -> dict[str, Cell]:
     times = {
         "Created": status.created_at,
         "Opened": status.opened_at,
@@ -165,7 +167,7 @@ def _facts(status: Status) -> dict[str, Cell]:
         "Invalidated": status.invalidated_at,
     }
     facts: dict[str, Cell] = {
-        "Description": status.description,
+        "Description": request.unquoted(status.description),
         "State": _state(status),
         "Unreadable fields": ", ".join(status.unreadable) or None,
         "Succeeded members": WebProgress(status.done, status.total),
@@ -174,19 +176,21 @@ def _facts(status: Status) -> dict[str, Cell]:
         "Parent": _batch_link(status.parent_bid) if status.parent_bid else None,
         "Pending children": status.pending_kids or None,
         "Open blocks": status.open_blocks or None,
-        "Tags": _tags(status) if status.tags else None,
+        "Tags": _tags(request, status) if status.tags else None,
         **{name: WebTime(_seconds(at)) for name, at in times.items() if at},
         "Duration": _duration(status),
     }
     return {name: fact for name, fact in facts.items() if fact not in (None, "")}
 
 
-def _tags(status: Status) -> WebLinks:
-    return WebLinks([_tag(tag) for tag in status.tags[:_MOST_TAGS]])
+def _tags(request: WebRequest, status: Status) -> WebLinks:
+    return WebLinks([_tag(request, tag) for tag in status.tags[:_MOST_TAGS]])
 
 
-def _tag(tag: str) -> WebLink | str:
+def _tag(request: WebRequest, tag: str) -> WebLink | str:
     """Return a link to the batches with this tag; a plain text if no filter finds it."""
+    if request.unquoted(tag) != tag:
+        return request.unquoted(tag)
     is_findable = 0 < len(tag) <= _LONGEST_TAG and tag == tag.strip() and tag.isprintable()
     return WebLink(tag, f"{PATH}?{urlencode({'tag': tag})}") if is_findable else tag
 

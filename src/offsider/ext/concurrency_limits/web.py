@@ -57,7 +57,7 @@ def make_tab() -> WebTab:
 def show_all(request: WebRequest) -> WebPage:
     limits, text = Limits(request.installation), request.text("name")
     names = limits.names(text)
-    rows = [_row(limit) for limit in limits.read(names[request.rows()])]
+    rows = [_row(request, limit) for limit in limits.read(names[request.rows()])]
     empty = "No class or key has this name." if text else "No concurrency limits."
     table = WebTable("Concurrency limits", _COLUMNS, rows, empty, WebPager(len(names)))
     return WebPage("Concurrency limits", [table], filter=WebFilter({"name": "Class or key"}))
@@ -79,9 +79,7 @@ def show_one(request: WebRequest) -> WebPage | None:
     }
     text = request.text("key")
     keys = limits.by_key(name, text)
-    by_key: list[list[Cell]] = [
-        [WebLink(one.name, _path(one.name)), one.in_use, one.held] for one in keys[request.rows()]
-    ]
+    by_key: list[list[Cell]] = [[_key(request, one), one.in_use, one.held] for one in keys[request.rows()]]
     running: list[list[Cell]] = [
         [WebLink.to_job(holder.jid), holder.process, WebTime(holder.since)] for holder in holders
     ]
@@ -134,8 +132,16 @@ def job_facts(payload: Mapping[str, Any]) -> Mapping[str, Cell]:
     return {"Concurrency limit": WebLink(str(limit), _path(str(name)))} if limit and name else {}
 
 
-def _row(limit: Limit) -> list[Cell]:
-    return [WebLink(limit.name, _path(limit.name)), _shown(limit), limit.in_use, limit.held, _pause_button(limit)]
+def _key(request: WebRequest, limit: Limit) -> Cell:
+    """Return a link to a class or key; without one if the key, which is made of arguments, is hidden."""
+    name = class_of(limit.name)
+    if name == limit.name or request.unquoted(limit.name) == limit.name:
+        return WebLink(limit.name, _path(limit.name))
+    return f"{name} {request.unquoted(limit.name)}"
+
+
+def _row(request: WebRequest, limit: Limit) -> list[Cell]:
+    return [_key(request, limit), _shown(limit), limit.in_use, limit.held, _pause_button(limit)]
 
 
 def _shown(limit: Limit) -> Cell:

@@ -73,9 +73,9 @@ def show_job(request: WebRequest) -> WebPage | None:
         "Duration": _duration(info.duration_ms),
         "Worker": info.process,
         "Progress": WebProgress(progress.done, progress.total) if progress else "",
-        "Message": progress.message if progress else "",
-        "Error": f"{info.error_class}: {info.error_message}" if info.error_class else "",
-        "No result": info.without_result,
+        "Message": request.unquoted(progress.message) if progress else "",
+        "Error": f"{info.error_class}: {request.unquoted(info.error_message)}" if info.error_class else "",
+        "No result": request.unquoted(info.without_result),
     }
     blocks: list[Block] = [WebFacts("Status", {name: fact for name, fact in facts.items() if fact})]
     if info.failures:

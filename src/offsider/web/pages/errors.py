@@ -80,7 +80,7 @@ def _shown(request: PageRequest, group: ErrorGroup) -> dict[str, Any]:
         "name": cut(group.name, MOST_LETTERS),
         "metrics_path": f"/metrics/{segment(group.name)}",
         "error_class": cut(group.error_class, MOST_LETTERS),
-        "message": cut(group.message, MOST_LETTERS),
+        "message": cut(request.unquoted(group.message), MOST_LETTERS),
         "count": group.count,
         "first_at": moment(group.first_at),
         "last_at": moment(group.last_at),

@@ -32,10 +32,10 @@ from offsider.web.pages import job_sets, quarantine, queues
 from offsider.web.pages.job_sets import DEAD, SET_PAGES
 from offsider.web.pages.queues import queue_path
 from offsider.web.pages.search import results
-from offsider.web.redaction import without_copies
+from offsider.web.redaction import Redacted, without_copies
 from offsider.web.results import BadRequest, Done, Message, NotFound, Page
 from offsider.web.routing import LOOK, Route
-from offsider.web.shown_job import MOST_ON_PAGES, arguments, moment, shown, start_of
+from offsider.web.shown_job import MOST_ON_PAGES, moment, redacted_job, shown, start_of
 
 #: Maximum characters for "show all".
 _MOST_IN_ALL = 8_000_000
@@ -81,18 +81,19 @@ def show_by_id(request: PageRequest, jid: str) -> Page:
 
 def _page(request: PageRequest, place: Place) -> Page:
     record = place.record
-    args, kwargs = arguments(record, request.redacted)
-    payload = _payload(request, record, args, kwargs)
+    redacted = redacted_job(record, request.redacted)
+    args, kwargs = redacted.args, redacted.kwargs
+    payload = _payload(request, record, redacted)
     most = _MOST_IN_ALL if request.choice("all", ("0", "1"), "0") == "1" else MOST_ON_PAGES
     short = shown(record, request.redacted, where=place.where, key=place.key)
     at = moment(place.at)
     texts = {
         "args": "".join(map(str, args)) if record.malformed else start_of(args, most + 1, pretty=True),
         "kwargs": start_of(kwargs, most + 1, pretty=True) if kwargs else "",
-        "backtrace": "\n".join(record.error_backtrace),
-        "error_message": record.error_message,
+        "backtrace": "\n".join(redacted.value([*record.error_backtrace])),
+        "error_message": redacted.message(record.error_message),
     }
-    attempts = [*_attempts(request, record.jid)]
+    attempts = [*_attempts(request, record.jid, redacted)]
     verbs = [*_actions(request.installation, place), *(["reschedule"] if _reschedulable(place) else [])]
     data: dict[str, Any] = short | {
         "stored_name": record.name,
@@ -104,7 +105,7 @@ def _page(request: PageRequest, place: Place) -> Page:
         "cut": any(len(text) > most for text in texts.values()),
         "all_path": address(short["path"], all="1"),
         "fields": [*_fields(payload or {})],
-        "context": [{"name": name, "value": _text(value)} for name, value in record.context.items()],
+        "context": [{"name": name, "value": _text(redacted.value(value))} for name, value in record.context.items()],
         "running": _running(place),
         "attempts": attempts,
         "ruby_processes": ruby_processes(request.installation) if record.error_class and not attempts else 0,
@@ -116,7 +117,7 @@ def _page(request: PageRequest, place: Place) -> Page:
     return Page("job", "term.job", data, subject=record.display_class or record.jid, tab=_list_path(place.where))
 
 
-def _attempts(request: PageRequest, jid: str) -> Iterator[dict[str, Any]]:
+def _attempts(request: PageRequest, jid: str, redacted: Redacted) -> Iterator[dict[str, Any]]:
     for attempt in Attempts.of(jid, request.installation) if jid else ():
         yield {
             "number": attempt.number,
@@ -124,18 +125,21 @@ def _attempts(request: PageRequest, jid: str) -> Iterator[dict[str, Any]]:
             "host": cut(attempt.host, MOST_LETTERS),
             "duration_seconds": moment(attempt.duration_seconds),
             "error_class": cut(attempt.error_class, MOST_LETTERS),
-            "error_message": cut(attempt.error_message, MOST_LETTERS),
+            "error_message": cut(redacted.message(attempt.error_message), MOST_LETTERS),
         }
 
 
-def _payload(request: PageRequest, record: JobRecord, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+def _payload(request: PageRequest, record: JobRecord, redacted: Redacted) -> dict[str, Any] | None:
     """Return the redacted payload; None for bytes that are not a job."""
     if record.payload is None:
         return None
     redact = request.options.redact
-    payload = without_copies(redact, record.display_class, record.payload)
+    if redact is None:
+        return dict(record.payload)
+    known = {"class": record.payload.get("class"), "error_message": redacted.message(record.error_message)}
+    payload: dict[str, Any] = redacted.value(without_copies(redact, record.display_class, record.payload))
     # For a wrapped job, use the arguments that the hook has seen, without the wrapper.
-    return payload if redact is None else payload | {"args": args, "kwargs": kwargs}
+    return payload | known | {"args": redacted.args, "kwargs": redacted.kwargs}
 
 
 def _fields(payload: Mapping[str, Any]) -> Iterator[dict[str, str]]:
