@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping
+from typing import Any, cast
 
 from offsider.logs.structured import is_about
 from offsider.runtime.context import current_job_or_none
@@ -56,7 +57,7 @@ def _writes(handler: logging.Handler) -> bool:
 
 
 def _writes_to_standard_stream(handler: logging.Handler) -> bool:
-    return isinstance(handler, logging.StreamHandler) and handler.stream in (sys.stdout, sys.stderr)
+    return isinstance(handler, logging.StreamHandler) and cast("Any", handler).stream in (sys.stdout, sys.stderr)
 
 
 def is_ours(record: logging.LogRecord) -> bool:

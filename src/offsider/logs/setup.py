@@ -68,12 +68,12 @@ class OffsiderLogger(logging.Logger):
     """
 
     @property
-    def disabled(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def disabled(self) -> bool:
         """Always False; `dictConfig` sets it for all loggers that exist already and that it does not name."""
         return False
 
     @disabled.setter
-    def disabled(self, value: bool) -> None: ...
+    def disabled(self, value: bool) -> None: ...  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def handle(self, record: LogRecord) -> None:
         # The message is ours, its arguments are data from the server or the application: no text of them is a line.
