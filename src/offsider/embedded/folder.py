@@ -18,13 +18,13 @@ holds none, and a reused process ID does not matter.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import socket
+import struct
 import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -63,11 +63,18 @@ class Address:
         """Send PING and return the reply, without a client library.
 
         Always uses the socket: if the port was already in use, another program would reply there.
+
+        Raises:
+            ConfigurationError: the server belongs to another user.
         """
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
                 connection.settimeout(timeout_seconds)
                 connection.connect(self.socket_path)
+                if (owner := _peer_uid(connection)) != os.geteuid():
+                    raise ConfigurationError(
+                        f"the server at {self.socket_path} belongs to another user (uid {owner}): use another folder"
+                    )
                 connection.sendall(b"PING\r\n")
                 reply = connection.recv(64)
         except OSError:
@@ -76,9 +83,24 @@ class Address:
             return Answer.NONE
         return Answer.LOADING if reply.startswith(b"-LOADING") else Answer.READY
 
+    def remove(self, folder: Path) -> None:
+        """Remove a socket outside of the server's folder, and the private folder around it."""
+        outside = Path(self.socket_path).parent
+        if self.socket_path and outside != folder:
+            with suppress(OSError):
+                Path(self.socket_path).unlink(missing_ok=True)
+                outside.rmdir()
+
+
+def _peer_uid(connection: socket.socket) -> int:
+    if hasattr(socket, "SO_PEERCRED"):
+        return int(struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1])
+    # macOS: LOCAL_PEERCRED of SOL_LOCAL, a struct xucred with version, user and groups
+    return int(struct.unpack("2I", connection.getsockopt(0, 1, 76)[:8])[1])
+
 
 def choose(folder: Path, port: int | None) -> Address:
-    """Return the address: the socket in the folder, and a port if one is requested (0: any free port)."""
+    """Return the address: a socket in a private folder, and a port if one is requested (0: any free port)."""
     return Address(_socket_path(folder), free_port() if port == 0 else port or 0)
 
 
@@ -86,8 +108,8 @@ def _socket_path(folder: Path) -> str:
     path = str(folder / "server.sock")
     if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
         return path
-    name = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
-    return str(Path(tempfile.gettempdir()) / f"offsider-{name}.sock")
+    # Not a name that another user can know before: that user could serve it first.
+    return str(Path(tempfile.mkdtemp(prefix="offsider-")) / "server.sock")
 
 
 def free_port() -> int:
@@ -98,18 +120,32 @@ def free_port() -> int:
 
 
 class Folder:
-    """Files and locks of a server's folder, which is created if it does not exist."""
+    """Files and locks of a server's folder, which is created if it does not exist, and closed to other users.
+
+    Raises:
+        ConfigurationError: the folder cannot be created or closed, or contains files that are not the server's.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self._open_to_others() and (not os.listdir(self.path) or (self.path / "lock").exists()):  # noqa: PTH208  # any
+                self.path.chmod(0o700)
         except OSError as error:
             raise ConfigurationError(f"cannot create the folder {self.path} of the embedded server: {error}") from error
+        if self._open_to_others():
+            raise ConfigurationError(
+                f"the folder {self.path} is open to other users, who could read the jobs: use an empty folder for the "
+                f"embedded server, or run chmod 700 {self.path}"
+            )
         self.conf = self.path / "server.conf"
         self.log = self.path / "server.log"
         self.pid_file = self.path / "server.pid"
         self._address = self.path / "address.json"
+
+    def _open_to_others(self) -> bool:
+        return bool(self.path.stat().st_mode & 0o077)
 
     @contextmanager
     def locked(self) -> Generator[None]:

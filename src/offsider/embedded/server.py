@@ -28,7 +28,8 @@ class EmbeddedServer:
 
     1. `start` acquires the folder's lock. It joins a live server of this folder, even one that a killed process left
        running; it kills and replaces a server that hangs.
-    2. Otherwise it starts a new server on a Unix socket in the folder. With ``port`` (0: any free port) the server
+    2. Otherwise it starts a new server on a Unix socket in the folder, or in a temporary one if the path is too long
+       for a socket; only this user can enter either. With ``port`` (0: any free port) the server
        also listens on loopback, and that is its URL. With ``persist`` it appends every write to a file, synced once a
        second.
     3. The server runs in its own session, because Ctrl-C in a terminal stops the workers, which still need it.
@@ -198,6 +199,7 @@ class EmbeddedServer:
         self._signal(signal.SIGTERM)
         if not self._is_gone_within(STOP_SECONDS):
             self._kill()
+        self._address.remove(self.folder)
 
     def _kill(self) -> None:
         self._signal(signal.SIGKILL)

@@ -94,6 +94,11 @@ def test_writes_are_appended_and_nothing_is_evicted(valkey):
 def test_a_folder_with_a_very_long_path_works_as_well(folder):
     with EmbeddedServer(folder / ("x" * 120), binary=wheel_binary()) as server:
         assert incremented(server) == 1
+        (first,) = redis.connection.parse_url(server.url)["path"].split("?")
+        assert Path(first).parent.stat().st_mode & 0o777 == 0o700
+    assert not Path(first).parent.exists()
+    with EmbeddedServer(folder / ("x" * 120), binary=wheel_binary()) as server:
+        assert first not in server.url, "no other user can take a name that is not known before"
 
 
 def test_explicit_configuration_overrides_defaults(valkey):
@@ -153,7 +158,7 @@ def test_a_server_that_hangs_is_replaced(valkey, folder, monkeypatch):
 
 def test_a_pid_file_with_a_foreign_process_does_no_harm(valkey, folder):
     with subprocess.Popen(["sleep", "60"]) as foreign:
-        folder.mkdir(parents=True)
+        folder.mkdir(mode=0o700, parents=True)
         (folder / "server.pid").write_text(str(foreign.pid))
         with valkey() as server:
             assert server.pid != foreign.pid

@@ -103,10 +103,42 @@ def test_the_socket_is_in_the_folder():
     assert choose(Path("/srv/jobs"), None).url == "unix:///srv/jobs/server.sock?db=0"
 
 
-def test_a_path_too_long_for_a_socket_gets_a_short_one_of_its_own():
-    paths = {choose(Path("/srv") / (letter * 100), None).socket_path for letter in "aab"}
-    assert len(paths) == 2
-    assert all(len(path) < 104 for path in paths)
+@pytest.mark.parametrize("mode", [0o755, 0o777, 0o710])
+def test_an_existing_folder_is_closed_to_other_users(folder, mode):
+    os.close(folder.claim_life())
+    with folder.locked():
+        pass
+    folder.path.chmod(mode)
+    Folder(folder.path)
+    assert folder.path.stat().st_mode & 0o777 == 0o700
+
+
+def test_an_open_folder_with_other_files_is_refused_and_left_as_it_is(tmp_path):
+    tmp_path.chmod(0o755)
+    (tmp_path / "manage.py").touch()
+    with pytest.raises(ConfigurationError, match=r"open to other users.*run chmod 700"):
+        Folder(tmp_path)
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+    tmp_path.chmod(0o700)
+    Folder(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, which can be two users")
+def test_a_server_of_another_user_gets_no_request():
+    with short_folder() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        os.chown(folder, 12345, 12345)
+        path = f"{folder}/server.sock"
+        os.seteuid(12345)
+        try:
+            listening.bind(path)
+            listening.listen()
+        finally:
+            os.seteuid(0)
+        with pytest.raises(ConfigurationError, match=r"belongs to another user \(uid 12345\)"):
+            Address(path).ask()
+        connection, _ = listening.accept()
+        assert connection.recv(64) == b""
+        connection.close()
 
 
 def test_a_port_that_is_asked_for_is_the_url():
