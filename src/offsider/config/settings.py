@@ -437,8 +437,9 @@ class WorkerSection(CapsuleSection):
     memory_hard_mb: int = setting(
         0,
         validators.whole(0),
-        help="Replace a process that uses more memory (RSS, in MB) than this at once. Without a supervisor the process"
-        " exits. 0: never.",
+        help="Replace a process that uses more memory (RSS, in MB) than this, without a grace period. Its jobs have "
+        "`timeout_seconds` to finish, and it stays for the first `memory_min_life_seconds`. Without a supervisor the "
+        "process exits. 0: never.",
         env=("SIDEKIQ_MAXMEM_MB",),
     )
     memory_grace_seconds: float = setting(
