@@ -24,6 +24,9 @@ def _end(_number: int, _frame: FrameType | None) -> None:
 def install() -> None:
     """Install the handlers in place of Python's standard ones. Outside of the main thread, do nothing."""
     with suppress(ValueError):  # not the main thread: the worker's queue of signals reports it
+        # Inherited: the exit codes of programs that a job runs would be lost.
+        if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number, standard in _STANDARD.items():
             if signal.getsignal(number) == standard:
                 signal.signal(number, _end)

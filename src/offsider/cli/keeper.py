@@ -2,8 +2,8 @@
 
 1. The process imports redis-py and forks; the child is the keeper and never returns. Both share the memory of all that
    was imported before.
-2. The keeper ignores signals from a terminal or a process manager. It exits after its worker has exited and after it
-   has requeued that worker's jobs.
+2. The keeper ignores all signals but KILL, STOP and those of its own faults. It exits after its worker has exited and
+   after it has requeued that worker's jobs.
 3. The worker keeps the link, over which it sends its identity.
 4. The keeper serves the health endpoint, whose port was bound before the fork.
 """
@@ -16,6 +16,7 @@ import signal
 from typing import TYPE_CHECKING, NoReturn
 
 from offsider.cli.failure import flush_output
+from offsider.cli.signals import handled
 from offsider.cli.title import title_setter
 from offsider.logs.setup import describe, logger
 from offsider.worker.alive.keeper.channel import Channel
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
     from offsider.cli.health import HealthServer
     from offsider.config.config import Config
-
-# Signals that a terminal or a process manager sends to the whole group, or an operator by mistake.
-IGNORED = ("TERM", "INT", "QUIT", "HUP", "TSTP", "TTIN", "TTOU", "USR1", "USR2")
 
 
 def start_keeper(config: Config, health: HealthServer | None = None) -> KeeperProcess | None:
@@ -89,8 +87,9 @@ def _keep(
 ) -> NoReturn:
     try:
         let_go()
-        for name in IGNORED:
-            signal.signal(getattr(signal, f"SIG{name}"), signal.SIG_IGN)
+        # A terminal or a process manager sends signals to the whole group, and an operator by mistake.
+        for number in (*handled(), signal.SIGTTOU):
+            signal.signal(number, signal.SIG_IGN)
         channel.only_receive()
         title_setter()(f"offsider keeper of {starter_pid}")
         if health is None:

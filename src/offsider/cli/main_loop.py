@@ -1,8 +1,8 @@
 """The main thread of a running worker: it waits for signals and handles them.
 
 1. Send READY to systemd when the launcher has started.
-2. Handle signals one by one, including those sent through Redis: TSTP quiets, TERM and INT stop, a second INT stops at
-   once, TTIN dumps stacks, USR2 from a supervisor drains (exit once no job runs), and ends a stop at once.
+2. Handle signals one by one, including those sent through Redis: TSTP quiets, TERM, INT and HUP stop, QUIT and a second
+   INT stop at once, TTIN dumps stacks, USR2 from a supervisor drains (exit once no job runs), and ends a stop at once.
 3. Run a stop in a separate thread, so that a dump still works while the stop waits for jobs.
 4. In between: update the process title every second, notify systemd's watchdog, and, without a supervisor, check the
    memory.
@@ -71,6 +71,8 @@ class MainLoop:
         self._actions: dict[str, Callable[[], None]] = {
             "TERM": self._stop,
             "INT": self._interrupt,
+            "HUP": self._stop,  # a closed terminal, or a rule for log files: no crash, and no strike for the jobs
+            "QUIT": self._stop_at_once,
             "TSTP": self._quiet,
             "TTIN": self._dump,
             "USR2": self._end_when_idle,
@@ -140,6 +142,10 @@ class MainLoop:
         else:
             # Only INT: a terminal sends it to the workers of a supervisor too, which sends them TERM.
             self._hurry()
+
+    def _stop_at_once(self) -> None:
+        self._stop()
+        self._hurry()
 
     def _hurry(self) -> None:
         logger.info("stopping at once: running jobs are requeued")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from offsider.cli.application import folder_beside
 from offsider.cli.options import configured
-from offsider.cli.signals import SignalQueue
+from offsider.cli.signals import STOPS, SignalQueue
 from offsider.config.application import application
 from offsider.logs.setup import logger, setup_logging
 
@@ -92,7 +92,7 @@ class Reloader:
 
     def _forward(self, name: str) -> None:
         first = not self._stopping
-        self._stopping = self._stopping or name in {"TERM", "INT"}
+        self._stopping = self._stopping or name in STOPS
         if self._child is not None and self._child.poll() is None:
             # A terminal sends INT to the child too: a forwarded one would be the second, which stops it at once.
             self._child.send_signal(getattr(signal, f"SIG{'TERM' if first and name == 'INT' else name}"))

@@ -91,6 +91,8 @@ def _start(
     except ITS_OWN as error:
         # A handler of the event startup may raise any error, which must end the start.
         raise BrokenApplication(explain("the worker cannot start", error)) from error
+    # And again: a handler of the event startup may have replaced them, too.
+    signals.install()
     if forked is not None:
         forked.say_ready(config.worker.timeout_seconds)
     return MainLoop(launcher, signals, supervised=forked is not None)

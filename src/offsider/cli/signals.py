@@ -2,17 +2,20 @@
 
 1. `SignalQueue.install` points Python's wakeup fd at a pipe and sets a handler for each known signal. Call it again
    after loading the application: it reinstalls the pipe and the handlers, and still calls the application's handlers.
-   While `booting` is true, TERM and INT raise `StoppedEarly`, because nothing needs an orderly stop yet.
+   While `booting` is true, a stop raises `StoppedEarly`, because nothing needs an orderly stop yet.
 2. Python writes the signal number to the pipe. Our handler calls the one that was installed before it; the main thread
    acts afterwards.
 3. `SignalQueue.wait` sleeps on the pipe and returns the names that arrived, including those that arrive through Redis:
    the process sends them to itself.
 4. A process that a job forks gets its original handlers back: otherwise a TERM to it would write to the worker's pipe.
    Signals are blocked during the fork, because one may arrive before the child has restored the handlers.
+5. A signal without a meaning, whose default action ends a process, is logged and ignored. It belongs to the application
+   if that has set a handler, or if the process was started with the signal ignored (`nohup`); so do HUP and QUIT.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
@@ -20,6 +23,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -27,14 +31,50 @@ from offsider.cli import boot_signals
 from offsider.core.errors import ConfigurationError
 from offsider.logs.setup import logger
 
-NAMES = ("TERM", "INT", "TSTP", "TTIN", "USR2")
-STOPS = ("TERM", "INT")
+NAMES = ("TERM", "INT", "HUP", "QUIT", "TSTP", "TTIN", "USR2")
+STOPS = ("TERM", "INT", "HUP", "QUIT")
+# Not handled: the default ends no process, cannot be changed, or follows a fault of the process: a crash.
+_LEFT_ALONE = frozenset(
+    [
+        "KILL",
+        "STOP",
+        "CONT",
+        "CHLD",
+        "URG",
+        "WINCH",
+        "INFO",
+        "TTOU",
+        "SEGV",
+        "BUS",
+        "ILL",
+        "FPE",
+        "ABRT",
+        "TRAP",
+        "SYS",
+        "EMT",
+        "XCPU",
+        "XFSZ",
+    ]
+)
 
 Failure = tuple[str, BaseException]
 
 
 class StoppedEarly(BaseException):
-    """TERM or INT arrived before the worker had started. Not an Exception, so that applications do not catch it."""
+    """A stop was requested before the worker had started. Not an Exception, so that applications do not catch it."""
+
+
+def handled(names: Collection[str] = NAMES) -> dict[int, str]:
+    """Return number and name of the signals that a process with these `names` handles, meaningless ones included."""
+    known = {int(number): _name(number) for number in signal.valid_signals()}
+    return {number: name for number, name in known.items() if name in names or name not in _LEFT_ALONE}
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name.removeprefix("SIG")
+    except ValueError:  # most real-time signals have no name
+        return str(number)
 
 
 def send_to_self(name: str) -> None:
@@ -50,7 +90,8 @@ class SignalQueue:
     """The pending signals. Create it and wait on it in the main thread."""
 
     def __init__(self, names: tuple[str, ...] = NAMES) -> None:
-        self._numbers = {int(getattr(signal, f"SIG{name}")): name for name in names if hasattr(signal, f"SIG{name}")}
+        self._names = names
+        self._numbers = handled(names)
         self._earlier: dict[int, Callable[[int, FrameType | None], Any]] = {}
         self._restore: dict[int, Any] = {}
         self._failures: deque[Failure] = deque()
@@ -77,15 +118,21 @@ class SignalQueue:
             os.register_at_fork(
                 before=self._block, after_in_parent=self._unblock, after_in_child=self._restore_in_child
             )
-        for number in self._numbers:
+        set_in_c = _set_in_c()
+        for number, name in self._numbers.items():
             handler = boot_signals.handler_of(number)
             if handler == self._handle:
+                continue
+            yields = name in {"HUP", "QUIT"} or name not in self._names
+            if yields and (handler != signal.SIG_DFL or set_in_c >> (number - 1) & 1):
                 continue
             self._restore.setdefault(number, handler)
             # Python's default handler of INT raises KeyboardInterrupt at any point of the main thread.
             if callable(handler) and handler is not signal.default_int_handler:
                 self._earlier[number] = handler
             signal.signal(number, self._handle)
+        # The program that started this one may have blocked them.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, self._numbers)
 
     def uninstall(self) -> None:
         """Restore the earlier handlers."""
@@ -133,17 +180,18 @@ class SignalQueue:
             before_reading: called before the pipe is read. A job may have closed the descriptor, so its number may
                 belong to another file.
         """
-        try:
-            readable, _, _ = select.select([self._reading, *also], [], [], timeout_seconds)
-        except OSError:
-            before_reading()
-            raise
-        names: list[str] = []
-        if self._reading in readable:
-            before_reading()
-            numbers = os.read(self._reading, 4096)
-            names = [self._numbers[number] for number in numbers if number in self._numbers]
-        return names
+        poller = select.poll()  # select() refuses descriptors above 1023
+        for fd in (self._reading, *also):
+            poller.register(fd, select.POLLIN)
+        readable = poller.poll(None if timeout_seconds is None else math.ceil(timeout_seconds * 1000))
+        if self._reading not in dict(readable):
+            return []
+        before_reading()
+        arrived = [self._numbers[number] for number in os.read(self._reading, 4096) if number in self._numbers]
+        for name in arrived:
+            if name not in self._names:
+                logger.warning("ignoring the signal %s: offsider does not use it", name)
+        return [name for name in arrived if name in self._names]
 
     def failures(self) -> list[Failure]:
         """Return the errors of earlier handlers since the last call, each with the signal's name."""
@@ -153,7 +201,7 @@ class SignalQueue:
         return taken
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        """Call the earlier handler; the number is in the pipe. While booting, raise StoppedEarly for TERM and INT."""
+        """Call the earlier handler; the number is in the pipe. While booting, raise StoppedEarly for a stop."""
         if self.booting and self._numbers[number] in STOPS:
             raise StoppedEarly
         earlier = self._earlier.get(number)
@@ -165,3 +213,11 @@ class SignalQueue:
             # Not logged here: the handler may have interrupted a write to the log.
             self._failures.append((self._numbers[number], error))
             self.wake()
+
+
+def _set_in_c() -> int:
+    """Return the bits of the handled signals, also by handlers in C such as `faulthandler.register`; 0 if unknown."""
+    with suppress(OSError, ValueError, IndexError):  # not Linux
+        status = Path("/proc/self/status").read_text()
+        return int(status.partition("SigCgt:")[2].split(maxsplit=1)[0], 16)
+    return 0

@@ -34,9 +34,9 @@ class _Worker(click.Command):
 def worker(words: tuple[str, ...], /, **given: Any) -> int:
     """Run jobs.
 
-    TERM or INT stops the worker: running jobs have until the timeout to finish, then they are requeued. TSTP quiets
-    it: it claims no new jobs. TTIN logs the stacks of all threads. With --processes, USR2 replaces all processes one
-    by one.
+    TERM, INT or HUP stops the worker: running jobs have until the timeout to finish, then they are requeued. QUIT stops
+    it at once. TSTP quiets it: it claims no new jobs. TTIN logs the stacks of all threads. With --processes, USR2
+    replaces all processes one by one.
     """
     return run(WorkerOptions(**given), words)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.process.stored import push, waiting
+from tests.process.stored import private, push, sorted_set, waiting
+from tests.process.workers import MODULE, keeper_of
 from tests.waiting import wait_for
 
 # The first heartbeat is sent at the start, the second after ten seconds.
@@ -136,3 +139,125 @@ def test_handlers_of_the_application_are_called_first_and_a_failing_one_is_repor
     worker.stopped()
     assert ledger.words("broke") == ["SIGTSTP"]
     assert ledger.words("heard") == ["SIGTERM"]
+
+
+# ------------------------------------------------------------------------------- every other signal
+
+
+@pytest.mark.parametrize("options", [(), ("-p", "1")], ids=["alone", "supervisor"])
+@pytest.mark.parametrize("name", ["HUP", "QUIT"])
+def test_hup_and_quit_stop_in_order_and_are_no_strike(workers, stored, ledger, name, options):
+    jid = push(stored, "Long", 60)
+    # QUIT does not wait for the timeout.
+    worker = workers.start("-c", "1", "-t", "1" if name == "HUP" else "60", *options, measured=False)
+    wait_for(lambda: ledger.notes("start", jid=jid))
+    worker.send(name)
+    assert worker.ended() == 0
+    (job,) = waiting(stored)
+    assert (job["jid"], job["interrupted_count"]) == (jid, 1)
+    assert private(stored) == sorted_set(stored, "dead") == list(stored.scan_iter("offsider:strikes:*")) == []
+
+
+OF_A_CRASH = {"KILL", "SEGV", "BUS", "ILL", "FPE", "ABRT", "TRAP", "SYS", "XCPU"}
+STOPS_THE_PROCESS = {"STOP", "TTOU"}
+WITH_A_MEANING = {"TERM", "INT", "HUP", "QUIT", "TSTP", "TTIN", "USR2"}
+#: Nothing happens in any Python program.
+SILENT = {"CHLD", "CONT", "PIPE", "URG", "WINCH", "XFSZ"}
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for the keeper in /proc (Linux)")
+@pytest.mark.parametrize("options", [(), ("-p", "1")], ids=["alone", "supervisor"])
+def test_signals_without_a_meaning_end_no_process(workers, stored, ledger, options):
+    every = {number: getattr(number, "name", str(number)).removeprefix("SIG") for number in signal.valid_signals()}
+    known = OF_A_CRASH | STOPS_THE_PROCESS | WITH_A_MEANING | SILENT
+    logged = [name for name in every.values() if name not in known]
+    assert {"USR1", "ALRM", "VTALRM", "PROF"} <= set(logged)
+    jid = push(stored, "Long", 60)
+    worker = workers.start("-c", "1", "-t", "1", *options, measured=False)
+    started = wait_for(lambda: ledger.notes("start", jid=jid))[0].pid
+    keeper = wait_for(lambda: keeper_of(worker.pid))
+    for pid in {worker.pid, started, keeper}:
+        for number, name in every.items():
+            if name in logged or name in SILENT:
+                os.kill(pid, number)
+    for name in logged:
+        worker.until_says(f"ignoring the signal {name}: ", times=2 if options else 1)
+    assert len(ledger.notes("start")) == 1
+    assert keeper_of(worker.pid) == keeper
+    worker.stopped()
+    assert list(stored.scan_iter("offsider:strikes:*")) == []
+
+
+def test_nohup_keeps_a_worker_running(workers, stored, ledger):
+    worker = workers.start(command=("nohup", *MODULE))
+    worker.send("HUP")
+    push(stored, "Short")
+    wait_for(lambda: ledger.notes("end"))
+    worker.stopped()
+
+
+INHERITED = """
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+EXIT_CODE = """
+import subprocess
+from offsider import job
+from tests.process.ledger import note
+
+@job(name="ExitCode")
+def exit_code():
+    note("code", word=subprocess.run(["false"]).returncode)
+"""
+
+
+def test_blocked_and_ignored_signals_are_not_inherited(workers, stored, ledger):
+    worker = workers.start(text=EXIT_CODE, command=(sys.executable, "-c", INHERITED, *MODULE[1:]))
+    push(stored, "ExitCode")
+    wait_for(lambda: ledger.notes("code"))
+    assert ledger.words("code") == ["1"]
+    worker.stopped()
+
+
+STARTUP_HANDLER = """
+import faulthandler
+import signal
+from tests.process.ledger import note
+
+faulthandler.register(signal.SIGUSR1)
+
+def configure(config):
+    @config.on("startup")
+    def replace():
+        signal.signal(signal.SIGTERM, lambda number, frame: note("heard"))
+        signal.set_wakeup_fd(-1)
+"""
+
+
+def test_handlers_set_at_startup_are_called_and_the_worker_stops(workers, ledger):
+    worker = workers.start(text=STARTUP_HANDLER)
+    worker.send("USR1")
+    worker.until_says("most recent call first")
+    assert "ignoring the signal USR1" not in worker.output
+    worker.stopped()
+    assert ledger.events() == ["heard"]
+
+
+MANY_FILES = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+for _ in range(1100):
+    os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("-p", "1")], ids=["alone", "supervisor"])
+def test_a_worker_that_inherits_a_thousand_files_runs_and_stops(workers, stored, ledger, options):
+    worker = workers.start(*options, command=(sys.executable, "-c", MANY_FILES, *MODULE[1:]))
+    push(stored, "Short")
+    wait_for(lambda: ledger.notes("end"))
+    worker.stopped()

@@ -4,8 +4,8 @@
 2. With ``preload``: load the application, and refuse to fork if it has started threads.
 3. Fork the workers. They report over their parent links when they run.
 4. Sleep until a signal or a message of a worker arrives, or an action is due: restart, replace, kill.
-5. TERM and INT stop all workers, a second INT at once, TSTP quiets them, TTIN makes them dump stacks. USR2
-   replaces them all by workers with new code: this process executes itself again and keeps its ID.
+5. TERM, INT and HUP stop all workers, QUIT and a second INT at once, TSTP quiets them, TTIN makes them dump stacks.
+   USR2 replaces them all by workers with new code: this process executes itself again and keeps its ID.
 6. When the last worker has exited, the keeper requeues the jobs of killed workers, and the supervisor exits.
 
 The supervisor reaps every child, including orphans of jobs if it is PID 1. If only the keeper exits, only the keeper
@@ -195,7 +195,7 @@ class Supervisor:
         if name in STOPS:
             self._stop()
             self._interrupts += name == "INT"
-            if self._interrupts > 1:
+            if self._interrupts > 1 or name == "QUIT":
                 # A terminal sends INT to the workers too, `kill` does not. To a stopping worker USR2 means: at once.
                 self._workers.send("USR2")
         elif name == "TSTP":
