@@ -84,7 +84,7 @@ def _is_the_users(file: str) -> bool:
 
 
 def _shown(file: str, line: int, source: str) -> str:
-    with suppress(ValueError):  # a file outside the current folder: show the whole path
+    with suppress(ValueError, OSError):  # outside the current folder, or that was removed: show the whole path
         file = str(Path(file).resolve().relative_to(Path.cwd()))
     return f"{file}:{line}: {source}" if source else f"{file}:{line}"
 

@@ -13,6 +13,7 @@ import click
 from offsider import __version__
 from offsider.cli import boot_signals
 from offsider.cli.failure import give_up
+from offsider.cli.start_folder import leave_removed_folder
 from offsider.cli.streams import finish_streams, prepare_streams
 from offsider.cli.text import say
 from offsider.core.errors import OffsiderError
@@ -99,6 +100,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         try:
+            leave_removed_folder()
             with _explaining_usage():  # options of the subcommand
                 code = super().invoke(ctx)
         except OffsiderError as error:

@@ -19,7 +19,7 @@ from offsider.config.application import Application
 from offsider.config.capsule import Capsule
 from offsider.config.containers import Shared
 from offsider.config.environment import from_environ
-from offsider.config.files import Assignment, from_tree
+from offsider.config.files import Assignment, current_folder, from_tree
 from offsider.config.hooks import Extension, Hooks
 from offsider.config.job_defaults import JobDefaults
 from offsider.config.loading import (
@@ -141,7 +141,7 @@ class Config(Hooks):
         Raises:
             ConfigurationError: a file or a value is invalid; the message names the file, the key and the expected type.
         """
-        folders = [folder for folder in (cwd or Path.cwd(), beside) if folder is not None]
+        folders = [folder for folder in (cwd or current_folder(), beside) if folder is not None]
         environ = os.environ if environ is None else environ
         config = cls()
         config._apply(

@@ -69,6 +69,14 @@ class Document(NamedTuple):
         return short(self.path)
 
 
+def current_folder() -> Path | None:
+    """Return the current folder; None if it has been removed, for example by a deploy."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return None
+
+
 def short(path: Path) -> str:
     """Return ``path`` relative to the current folder if it is inside."""
     try:

@@ -49,7 +49,7 @@ def _found() -> Iterator[CheckMessage]:
         )
         return
     yield from _of_jobs(config)
-    if (Path.cwd() / "offsider.toml").is_file():
+    if Path("offsider.toml").is_file():
         yield Warning(
             f"offsider.toml is not read: the settings are in {TABLE}.",
             hint="Move them, or read the file with -C offsider.toml.",

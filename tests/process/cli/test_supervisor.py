@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -15,7 +16,7 @@ import pytest
 
 from offsider.embedded.folder import free_port
 from tests.process.stored import private, push, waiting
-from tests.process.workers import RUNNING, Worker, keeper_of
+from tests.process.workers import MODULE, RUNNING, Worker, keeper_of
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at /proc (Linux)")
@@ -441,6 +442,102 @@ def test_a_configuration_that_cannot_be_read_is_noticed_before_a_restart(swarm, 
     supervisor.worker.send("USR2")
     supervisor.worker.until_says("restart failed, the workers continue")
     supervisor.worker.stopped()
+
+
+# As a unit or a deploy script starts it.
+IN_CURRENT = ("sh", "-c", 'cd "$CURRENT" && exec "$@"', "sh", *MODULE)
+
+
+@pytest.fixture
+def releases(workers):
+    """Points the link ``current`` at a release and returns its folder."""
+    current = workers.folder / "current"
+
+    def point(number: int) -> Path:
+        folder = workers.folder / "releases" / str(number)
+        workers.write(VERSIONED.format(version=number), f"releases/{number}/app.py")
+        current.unlink(missing_ok=True)
+        current.symlink_to(folder)
+        return folder
+
+    return point
+
+
+def test_usr2_follows_the_link_of_a_deploy_and_survives_a_removed_folder(swarm, workers, stored, ledger, releases):
+    first = releases(1)
+    current = workers.folder / "current"
+    environ = {"CURRENT": str(current), "PWD": None}
+    supervisor = swarm("-c", "1", "-r", "app", text=None, app=None, command=IN_CURRENT, environ=environ)
+    old = set(supervisor.children())
+
+    # No release at all: the old workers continue, also for jobs that come now.
+    current.unlink()
+    shutil.rmtree(first)
+    supervisor.worker.send("USR2")
+    said = supervisor.worker.until_says("restart failed, the workers continue: ")
+    assert len([line for line in said.splitlines() if "restart failed" in line and str(current) in line]) == 1
+    assert "Traceback" not in said
+    push(stored, "Version")
+    wait_for(lambda: ledger.words("version") == ["1"])
+    assert set(supervisor.children()) == old
+
+    second = releases(2)
+    supervisor.worker.send("USR2")
+    wait_for(lambda: not old & set(supervisor.children()), 30)
+    push(stored, "Version")
+    wait_for(lambda: ledger.words("version") == ["1", "2"])
+
+    # A worker that dies when its folder is gone is restarted in the release of today.
+    releases(3)
+    shutil.rmtree(second)
+    for child in supervisor.children():
+        os.kill(child, signal.SIGKILL)
+    wait_for(lambda: len({*supervisor.identities()} & {*supervisor.children()}) == 2, 30)
+    push(stored, "Version")
+    wait_for(lambda: ledger.words("version") == ["1", "2", "3"])
+    supervisor.worker.stopped()
+
+
+BROKEN = {
+    "syntax": ("app.py", "def :\n", "SyntaxError"),
+    "import": ("app.py", "import no_such_module\n", "no_such_module"),
+    "options": ("app.py", "from offsider import job\n@job(queue='')\ndef work(): ...\n", "queue"),
+    "settings": ("offsider.toml", "[worker\n", "offsider.toml"),
+    "offsider": ("click.py", "raise ImportError('half installed')\n", "half installed"),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_usr2_with_a_broken_release_is_one_line(swarm, workers, stored, ledger, fault):
+    file, text, reason = BROKEN[fault]
+    supervisor = swarm("-c", "1", text=VERSIONED.format(version=1), processes=1)
+    old = supervisor.children()
+    workers.write(text, file)
+    supervisor.worker.send("USR2")
+    said = supervisor.worker.until_says("restart failed, the workers continue: ")
+    (line,) = [line for line in said.splitlines() if "restart failed" in line]
+    assert reason in line
+    assert "Traceback" not in said
+    push(stored, "Version")
+    wait_for(lambda: ledger.words("version") == ["1"])
+    assert supervisor.children() == old
+    supervisor.worker.stopped()
+
+
+def test_a_stop_ends_a_restart_whose_new_code_hangs(swarm, workers):
+    supervisor = swarm(text=VERSIONED.format(version=1), processes=1)
+    workers.write("import time\nopen('hangs', 'w').close()\ntime.sleep(600)\n")
+    supervisor.worker.send("USR2")
+    wait_for((workers.folder / "hangs").exists)
+    workers.write(VERSIONED.format(version=2))
+    supervisor.worker.send("USR2")  # in its place
+    supervisor.until_running(times=2)
+    workers.write("import time\nopen('hangs again', 'w').close()\ntime.sleep(600)\n")
+    supervisor.worker.send("USR2")
+    wait_for((workers.folder / "hangs again").exists)
+    hanging = set(supervisor.children()) - {*supervisor.identities()}
+    supervisor.worker.stopped()
+    wait_for(lambda: not any(runs(pid) for pid in hanging))
 
 
 def test_usr2_without_a_supervisor_logs_the_requirement(workers):

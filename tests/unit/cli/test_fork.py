@@ -15,7 +15,7 @@ from offsider.cli.signals import SignalQueue
 from offsider.cli.supervisor import parent_link, reexec
 from offsider.cli.supervisor.fork import Forker
 from offsider.cli.supervisor.parent_link import ParentLink, make_parent_link
-from offsider.cli.supervisor.reexec import VARIABLE, exec_supervisor, inherited
+from offsider.cli.supervisor.reexec import VARIABLE, Restart, command, inherited
 from offsider.config.config import Config
 from tests.waiting import wait_for
 
@@ -134,7 +134,7 @@ def test_the_next_program_finds_the_workers_and_no_signal_is_lost(forker, monkey
     monkeypatch.setattr(os, "execv", execute)
     monkeypatch.setattr(reexec.sys, "orig_argv", ["python", "-m", "offsider", "worker"])
     with pytest.raises(Executed):
-        exec_supervisor([forker.adopt(3, 4711, supervisors, 12.5)])
+        Restart().exec([forker.adopt(3, 4711, supervisors, 12.5)])
     assert left["words"][1:] == ["-m", "offsider", "worker"]
     assert {signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR2} <= left["held"]
     assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
@@ -159,3 +159,28 @@ def test_unreadable_state_is_reported_and_ignored(forker, caplog, text):
     with caplog.at_level(logging.ERROR, "offsider"):
         assert list(inherited(forker, {VARIABLE: text})) == []
     assert "cannot adopt the workers of the previous supervisor" in caplog.text
+
+
+def test_a_console_script_is_executed_and_names_the_interpreter_of_its_release(monkeypatch, tmp_path):
+    for release in ("1", "2"):
+        (tmp_path / release / "bin").mkdir(parents=True)
+        (tmp_path / release / "bin" / "offsider").touch()
+    python, link = tmp_path / "1" / "bin" / "python", tmp_path / "current"
+    link.symlink_to(tmp_path / "1")
+    monkeypatch.setattr(reexec.sys, "executable", str(python))
+    script = f"{link}/bin/offsider"
+    monkeypatch.setattr(reexec.sys, "orig_argv", [str(python), script, "worker"])
+    assert command() == [script, "worker"]
+    # Another folder, an option of the interpreter, a module: the interpreter that the user named.
+    for words in (["manage.py", "worker"], ["-X", "dev", script], ["-m", "offsider"], [f"{tmp_path}/2/bin/offsider"]):
+        monkeypatch.setattr(reexec.sys, "orig_argv", ["python", *words])
+        assert command() == [str(python), *words]
+
+
+def test_an_interpreter_that_was_named_by_a_path_is_found_again_by_it(monkeypatch, tmp_path):
+    named = tmp_path / "python"
+    named.touch(0o700)
+    monkeypatch.setattr(reexec.sys, "orig_argv", [str(named), "-m", "offsider"])
+    assert command() == [str(named), "-m", "offsider"]
+    named.chmod(0o600)
+    assert command() == [reexec.sys.executable, "-m", "offsider"]

@@ -101,6 +101,15 @@ def test_the_first_file_found_is_used(load, tmp_path):
     assert load(beside=beside).worker.concurrency == 4
 
 
+def test_a_program_pushes_from_a_folder_that_a_deploy_has_removed(tmp_path, monkeypatch):
+    (tmp_path / "release").mkdir()
+    monkeypatch.chdir(tmp_path / "release")
+    (tmp_path / "release").rmdir()
+    assert Config.load(environ={"REDIS_URL": "redis://elsewhere/1"}).redis.url == "redis://elsewhere/1"
+    with pytest.raises(ConfigurationError, match="offsider.toml"):
+        Config.load("offsider.toml", environ={})
+
+
 def test_a_named_file_is_read_and_no_other(load, tmp_path):
     load("concurrency = 4")
     other = tmp_path / "other.toml"

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -28,12 +27,11 @@ from typing import TYPE_CHECKING
 from offsider import __version__
 from offsider.cli import systemd
 from offsider.cli.boot import load, start_embedded_server
-from offsider.cli.options import configured
 from offsider.cli.signals import NAMES, STOPS, SignalQueue, StoppedEarly
 from offsider.cli.supervisor.children import Children
 from offsider.cli.supervisor.fork import Forker, WorkAs
 from offsider.cli.supervisor.keeper_child import KeeperChild
-from offsider.cli.supervisor.reexec import exec_supervisor, inherited, unblock_signals
+from offsider.cli.supervisor.reexec import Restart, inherited
 from offsider.cli.title import title_setter
 from offsider.core.errors import ConfigurationError, OffsiderError
 from offsider.core.wording import counted
@@ -76,6 +74,7 @@ class Supervisor:
         self._quieted = False
         self._broken = False
         self._memory_due = 0.0
+        self._restart = Restart()
         self._status = StatusReport()
         self._watchdog = systemd.Watchdog()
 
@@ -107,7 +106,6 @@ class Supervisor:
     def _prepare(self, resources: ExitStack) -> None:
         self._signals.booting = True
         self._signals.install()
-        unblock_signals()
         options = self._options
         if options.embedded:
             # This process alone starts it, before the workers, which find its URL in the environment.
@@ -172,6 +170,8 @@ class Supervisor:
                 return
             if pid == self._keeper.pid:
                 self._keeper.exited(status, restart=self._stop_by is None)
+            elif pid == self._restart.pid:
+                self._end_check(status)
             else:
                 self._workers.reaped(pid, status)
 
@@ -209,6 +209,7 @@ class Supervisor:
     def _stop(self) -> None:
         if self._stop_by is None:
             systemd.notify("STOPPING=1")
+            self._restart.cancel()
             logger.info("stopping %s", counted(len(self._workers.all()), "worker"))
             self._stop_by = self._workers.stop()
 
@@ -222,18 +223,26 @@ class Supervisor:
         if self._stop_by is not None or self._quieted:
             logger.warning("ignoring USR2: the workers are quiet or stopping")
             return
+        logger.info("restarting: checking the new code in %s", self._restart.folder)
         try:
-            configured(self._options)
-        except OffsiderError as error:
+            self._restart.check()
+        except OSError as error:
             logger.error("restart failed, the workers continue: %s", error)
+
+    def _end_check(self, status: int) -> None:
+        failure = self._restart.failure(status)
+        if failure:
+            logger.error("restart failed, the workers continue: %s", failure)
+            return
+        if self._stop_by is not None or self._quieted:
             return
         logger.info("restarting: new workers take over one by one, old workers exit after their jobs")
         self._keeper.order(no_more=True)
         try:
-            exec_supervisor(self._workers.all())
+            self._restart.exec(self._workers.all())
         except OSError as error:
             self._keeper.order()
-            logger.error("restart failed, the workers continue: cannot execute %s: %s", sys.executable, error)
+            logger.error("restart failed, the workers continue: %s", error)
 
     def _log_workers(self) -> None:
         for child in self._workers.all():

@@ -21,6 +21,7 @@ from offsider.cli import boot_signals
 from offsider.cli.boot import Forked
 from offsider.cli.failure import flush_output, give_up
 from offsider.cli.signals import SignalQueue
+from offsider.cli.start_folder import leave_removed_folder
 from offsider.cli.supervisor.parent_link import ParentLink, WorkerEnd, make_parent_link
 from offsider.core.errors import OffsiderError
 from offsider.logs.setup import logger
@@ -150,6 +151,7 @@ class Forker:
         os._exit(code)
 
     def _work(self, slot: int, end: WorkerEnd, siblings: Iterable[Child]) -> int:
+        leave_removed_folder()
         self._let_go()
         for sibling in siblings:
             sibling.let_go()
