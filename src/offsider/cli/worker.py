@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,7 @@ def run(options: WorkerOptions, words: Sequence[str] = ()) -> int:
 
             return Reloader(options, words).run()
         setup_logging(config.log)
-        if config.worker.processes or config.worker.groups:
+        if config.worker.processes or config.worker.groups or (os.getpid() == 1 and config.worker.keeper):
             from offsider.cli.run_worker import run_worker
             from offsider.cli.supervisor import Supervisor  # a worker without one would keep it in memory
 

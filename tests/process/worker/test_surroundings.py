@@ -114,13 +114,13 @@ def test_as_pid_1_of_a_container_it_obeys_term(workers, stored, ledger, state):
     app = """
         import os, time
         from tests.process.jobs import *
-        print("I am", os.getpid(), flush=True)
+        print("parent", os.getppid(), flush=True)
         if os.environ["STATE"] == "booting":
             time.sleep(60)
     """
     command = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *MODULE)
     worker = workers.start(text=app, command=command, environ={"STATE": state}, wait=False)
-    worker.until_says("I am 1\n")
+    worker.until_says("parent 1\n")
     if state == "running":
         worker.until_running()
         push(stored, "Short", 1, 1.0)
@@ -130,6 +130,34 @@ def test_as_pid_1_of_a_container_it_obeys_term(workers, stored, ledger, state):
     assert worker.ended() == 0
     assert len(ledger.notes("end")) == (state == "running")
     assert waiting(stored) == private(stored) == []
+
+
+ORPHAN = """
+    import os
+    from offsider import job
+    from tests.process.ledger import note
+
+    @job(name="Orphan")
+    def orphan():
+        child = os.fork()
+        if child == 0:
+            if os.fork() == 0:
+                note("orphan")
+            os._exit(0)
+        os.waitpid(child, 0)
+"""
+
+
+def test_as_pid_1_of_a_container_it_reaps_what_jobs_leave_behind(workers, stored, ledger):
+    if not may_unshare():
+        pytest.skip("needs the right to make a PID namespace: run as root")
+    worker = workers.start(text=ORPHAN, command=("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *MODULE))
+    push(stored, "Orphan")
+    orphan = wait_for(lambda: ledger.notes("orphan"))[0].pid
+    (init,) = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
+    wait_for(lambda: not Path(f"/proc/{init}/root/proc/{orphan}").exists())
+    os.kill(int(init), signal.SIGTERM)
+    assert worker.ended() == 0
 
 
 # ------------------------------------------------------------------------------------ --reload

@@ -62,7 +62,7 @@ class Supervisor:
     def __init__(self, options: WorkerOptions, config: Config, work_as: WorkAs) -> None:
         self._options = options
         self._config = config
-        size = config.worker.processes or len(config.worker.groups)
+        size = config.worker.processes or len(config.worker.groups) or 1
         self._keeper = keeper = KeeperChild(config, size, self._let_go)
         self._signals = SignalQueue((*NAMES, "CHLD"))
         self._forker = Forker(
