@@ -105,7 +105,7 @@ def configured(options: WorkerOptions) -> Config:
     if not has_application(config):
         raise ConfigurationError("no application given: offsider worker -r MODULE (a module, a .py file or a folder)")
     if not config.worker.tag:
-        config.worker.tag = Path.cwd().name
+        config.worker.tag = Path.cwd().name.encode(errors="replace").decode()  # a file name may contain any bytes
     # Threads that a job starts must push to the same server as the worker.
     set_worker_config(config)
     return config

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from offsider.config.queue_spec import parse_all
 from offsider.config.routing import Rules
+from offsider.core.arguments import is_unicode
 from offsider.core.routing_grammar import Query
 from offsider.storage.cluster import SCHEMES, plain_urls
 
@@ -156,7 +157,15 @@ def number_of(*numbers: int) -> Kind:
 def text(pattern: str = ".*", expects: str = "a string", *, secret: bool = False) -> Kind:
     """A string that matches a pattern completely."""
     whole_text = re.compile(pattern, re.DOTALL).fullmatch
-    return _kind(expects, lambda value: isinstance(value, str) and whole_text(value) is not None, secret=secret)
+
+    def check(value: object) -> str:
+        if not isinstance(value, str) or whole_text(value) is None:
+            raise _refuse()
+        if not is_unicode(value):  # an environment variable may contain any bytes
+            raise _refuse("it is not valid UTF-8")
+        return value
+
+    return Kind(expects, check, secret=secret)
 
 
 def names(expects: str = "a list of strings") -> Kind:

@@ -160,6 +160,82 @@ def test_as_pid_1_of_a_container_it_reaps_what_jobs_leave_behind(workers, stored
     assert worker.ended() == 0
 
 
+# -------------------------------------------------------------------- inherited, and changed by jobs
+
+
+def test_bytes_of_the_environment_and_the_folder_that_are_not_utf8(workers, stored, ledger):
+    folder = Path(os.fsdecode(os.fsencode(workers.folder) + b"/caf\xe9"))
+    folder.mkdir()
+    worker = workers.start(folder=folder, environ={os.fsdecode(b"\xff"): os.fsdecode(b"\xfe")})
+    push(stored, "Short")
+    wait_for(lambda: ledger.notes("end"))
+    wait_for(lambda: b'"tag":"caf?"' in (stored.hget(worker.identity, "info") or b"").replace(b": ", b":"))
+    worker.stopped()
+    worker = workers.start(wait=False, environ={"OFFSIDER_WORKER_TAG": os.fsdecode(b"caf\xe9")})
+    assert worker.ended() == 1
+    assert worker.output.startswith("offsider: OFFSIDER_WORKER_TAG: ")
+    assert "it is not valid UTF-8" in worker.output
+    assert len(worker.output.splitlines()) == 1
+
+
+CHANGES = """
+    import asyncio, decimal, gc, locale, logging, os, random, shutil, signal, socket, sys, tempfile, threading, time, warnings
+    from contextlib import suppress
+    from offsider import job
+    from tests.process.jobs import *
+    from tests.process.ledger import note
+
+    class Policy(asyncio.DefaultEventLoopPolicy):
+        def get_event_loop(self):
+            raise RuntimeError("no loop")
+
+    asyncio.set_event_loop_policy(Policy())
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+    def fails(*details):
+        raise RuntimeError("in a hook")
+
+    @job(name="Change")
+    def change():
+        os.chdir(tempfile.mkdtemp())
+        os.rmdir(os.getcwd())
+        os.umask(0o777)
+        ledger = os.environ["TEST_LEDGER"]
+        os.environ.clear()
+        os.environ.update(TEST_LEDGER=ledger, TZ="Asia/Kolkata")
+        time.tzset()
+        for name in ("tr_TR.UTF-8", "de_DE.UTF-8", "C"):
+            with suppress(locale.Error):
+                locale.setlocale(locale.LC_ALL, name)
+        socket.setdefaulttimeout(0.001)
+        sys.setrecursionlimit(200)
+        threading.excepthook = sys.excepthook = sys.unraisablehook = fails
+        warnings.simplefilter("error")
+        gc.disable()
+        random.seed(1)
+        decimal.setcontext(decimal.Context(prec=1, traps=[decimal.Inexact]))
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        signal.alarm(1)
+        sys.path.clear()
+        sys.setswitchinterval(1)
+        note("changed")
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("-p", "1")], ids=["alone", "supervisor"])
+def test_a_job_may_change_its_surroundings(workers, stored, ledger, options):
+    worker = workers.start("-c", "1", "-t", "5", *options, text=CHANGES, measured=False)
+    push(stored, "Change", retry=False)
+    worker.until_says("ignoring the signal ALRM")
+    assert ledger.notes("changed")
+    push(stored, "Failing", 0.0)
+    push(stored, "Async", 0.0)
+    wait_for(lambda: ledger.notes("end"))
+    wait_for(lambda: stored.zcard("retry"))
+    worker.stopped()
+    assert "Traceback" not in worker.output.partition("stopping")[2]
+
+
 # ------------------------------------------------------------------------------------ --reload
 
 

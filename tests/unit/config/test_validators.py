@@ -73,6 +73,7 @@ def test_valid_values_pass(kind, given, final):
         (validators.number_of(6), 9),
         (validators.text("x+"), "y"),
         (validators.text(), 1),
+        (validators.text(), "caf\udce9"),
         (validators.names(), [1]),
         (validators.names(), [""]),
         (validators.names(), 1),
