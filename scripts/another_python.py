@@ -41,7 +41,11 @@ TAG = "import sys; print('%d.%d' % sys.version_info[:2] + sys.abiflags, end='')"
 #: Exits with 0 if the interpreter is complete and has the GIL. Debian has no free-threaded builds.
 WHOLE = "import ctypes, sqlite3, ssl, sys, venv; sys.exit(not getattr(sys, '_is_gil_enabled', lambda: True)())"
 #: Packages of requirements/dev.txt that are not installed on a free-threaded CPython, and why.
-LEFT_OUT = {"psycopg-binary": "there is no wheel", "hiredis": "it turns the GIL on, and tests import redis-py first"}
+LEFT_OUT = {
+    "gevent": "there is no wheel",
+    "psycopg-binary": "there is no wheel",
+    "hiredis": "it turns the GIL on, and tests import redis-py first",
+}
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 #: Time limit of a step; the download is the longest.
 PATIENCE_SECONDS = 300

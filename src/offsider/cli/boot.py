@@ -28,6 +28,7 @@ from offsider.jobs.registry import all_jobs
 from offsider.logs.application import OFF, show_application_log
 from offsider.logs.setup import filter_handlers, logger, setup_logging
 from offsider.worker.boot_checks import check_boot
+from offsider.worker.green_threads import refuse_green_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +75,7 @@ def load(options: WorkerOptions, resources: ExitStack) -> Config:
     before = set(sys.modules)
     config.client_middleware.prepend(_warn_of_push)
     load_application(config.worker.require, config)
+    refuse_green_threads()
     config.client_middleware.remove(_warn_of_push)
     if "offsider.flask" in sys.modules.keys() - before and application() is None:
         config.warnings.append(

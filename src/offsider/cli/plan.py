@@ -13,6 +13,7 @@ from offsider.config.capsule import Capsule
 from offsider.core.wording import counted
 from offsider.jobs import registry
 from offsider.jobs.query_queues import serve_selected
+from offsider.worker.green_threads import refuse_green_threads
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -26,6 +27,7 @@ def show_plan(options: WorkerOptions) -> int:
     """
     config = configured(options)
     load_application(config.worker.require, config)
+    refuse_green_threads()
     registry.check_all(config)
     config.check_rules()
     config.warnings.extend(serve_selected(config, options.queries(), negate=options.negate))

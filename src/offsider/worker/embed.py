@@ -18,6 +18,7 @@ from offsider.core.errors import ConfigurationError
 from offsider.jobs.query_queues import serve_selected
 from offsider.logs.application import OFF
 from offsider.logs.setup import filter_handlers, logger
+from offsider.worker.green_threads import refuse_green_threads
 from offsider.worker.launcher import Launcher
 
 EMBEDDED_CONCURRENCY = 2
@@ -55,9 +56,11 @@ class EmbeddedWorker:
         """Start running jobs; also again, after `stop`.
 
         Raises:
-            ConfigurationError: another worker runs with its configuration, or its shard selects no queues.
+            ConfigurationError: another worker runs with its configuration, its shard selects no queues, or gevent or
+                eventlet has patched the process.
             RedisFailure: the server cannot be reached.
         """
+        refuse_green_threads()
         in_use = self.config.shared.get(_InUse, _InUse).lock
         with ExitStack() as ending:  # the program continues after an error, so stop the parts that have started
             if not in_use.acquire(blocking=False):
