@@ -57,6 +57,12 @@ HURRY_SECONDS = 0.05
 SERVICES_END_SECONDS = 0.2
 #: Maximum time from the deadline to the return of `stop`, even if Redis is unavailable; documented is timeout + 4 s.
 LAST_SECONDS = 3.3
+# The same if the server does not answer within the first time: nothing can be settled or requeued; documented is
+# timeout + 2 s.
+ANSWER_SECONDS = 0.5
+LAST_WITHOUT_SERVER_SECONDS = 1.2
+# Between two attempts to record a stop.
+NOTE_AGAIN_SECONDS = 0.5
 #: Minimum time for event handlers of the stop, even after the deadline.
 HANDLER_SECONDS = 0.1
 
@@ -185,18 +191,17 @@ class Launcher:
         self._take_no_more()
         # Not before: a job that reschedules itself because of the stop would start here again.
         self.lifecycle.stopping = True
-        # In its own thread: the stop must not wait for Redis.
-        threading.Thread(target=self._note_stop, name="offsider-stopping", daemon=True).start()
+        self._note_stop()
         if self._parts is not None:
             self._parts.tell_keeper()
         self._announce("quiet", deadline)
         self._announce("shutdown", deadline)
-        self._wind_down(deadline)
+        last = self._wind_down(deadline)
         # Redis may be unavailable, so the last commands have a time limit.
         farewell = threading.Thread(target=self._farewell, name="offsider-farewell", daemon=True)
         farewell.start()
-        farewell.join(max(0.5, deadline + LAST_SECONDS - time.monotonic()))
-        self._announce("exit", deadline + LAST_SECONDS)
+        farewell.join(max(0.5, last - time.monotonic()))
+        self._announce("exit", last)
         ended = self._ended.plus(requeued=sum(manager.unstarted for manager in self._managers))
         logger.info("stopped: %s", ended.since(before))
         self._stopped.set()
@@ -205,11 +210,25 @@ class Launcher:
         """Give running jobs no more time in the current or next stop: they are interrupted and requeued."""
         self.lifecycle.hurried = True
 
-    def _note_stop(self) -> None:
-        """Record the stop: if this process is killed now, its jobs get no strike."""
-        if self._registered:
-            with suppress(RedisFailure):
-                owners.note_stop(self.parts.redis, self.identity)
+    def _note_stop(self) -> threading.Event:
+        """Record the stop: if this process is killed now, its jobs get no strike.
+
+        Returns:
+            An event that is set once the server has answered.
+        """
+        noted = threading.Event()
+
+        def note() -> None:
+            while self._registered and not self._stopped.is_set():
+                with suppress(RedisFailure):
+                    owners.note_stop(self.parts.redis, self.identity)
+                    break
+                time.sleep(NOTE_AGAIN_SECONDS)
+            noted.set()
+
+        # In its own thread: the stop must not wait for Redis.
+        threading.Thread(target=note, name="offsider-stopping", daemon=True).start()
+        return noted
 
     def _announce(self, event: str, until: float) -> None:
         """Call the handlers of an event with a time limit: a handler that hangs must not prevent requeueing."""
@@ -220,22 +239,26 @@ class Launcher:
         if teller.is_alive():
             logger.warning("handlers of %s are still running; the stop continues without waiting for them", event)
 
-    def _wind_down(self, deadline: float) -> None:
+    def _wind_down(self, deadline: float) -> float:
+        """End the running jobs, and return the time by which the process exits."""
         for manager in self._managers:
             # In short waits, because `hurry` may end them.
             while not self.lifecycle.hurried and time.monotonic() < deadline:
                 if manager.wait(min(deadline, time.monotonic() + HURRY_SECONDS)):
                     break
         still = [manager for manager in self._managers if not manager.wait(0)]
-        if not still:
-            return
-        if not self.lifecycle.hurried:
+        if still and not self.lifecycle.hurried:
             logger.info("the deadline has passed: interrupting the jobs that still run")
         for manager in still:
             manager.interrupt()
-        settled_by = time.monotonic() + (HURRIED_SETTLE_SECONDS if self.lifecycle.hurried else SETTLE_SECONDS)
+        interrupted_at = time.monotonic()
+        answers = self._note_stop().wait(ANSWER_SECONDS)
+        settled_by = interrupted_at + (
+            SETTLE_SECONDS if answers and not self.lifecycle.hurried else HURRIED_SETTLE_SECONDS
+        )
         for manager in still:
             manager.wait(settled_by)
+        return deadline + (LAST_SECONDS if answers else LAST_WITHOUT_SERVER_SECONDS)
 
     def _farewell(self) -> None:
         for manager in self._managers:

@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from offsider.worker.run.interrupt import OBSTACLE
+from tests.faults import FaultProxy
 from tests.process.stored import private, push, sorted_set, waiting
 from tests.waiting import wait_for
 
@@ -151,24 +152,39 @@ def test_a_job_can_check_whether_the_worker_stops(workers, stored, ledger):
     assert waiting(stored) == []
 
 
-def test_a_stop_is_in_time_also_when_the_server_hangs(workers, make_server, ledger):
+@pytest.mark.not_on_cluster("the promise is about one server")
+@pytest.mark.parametrize("options", [(), ("-p", "2")], ids=["alone", "supervisor"])
+@pytest.mark.parametrize("how", ["frozen", "swallowed", "refused"])
+@pytest.mark.parametrize("name", ["Receiving", ""])
+def test_a_stop_is_in_time_also_without_the_server(workers, make_server, ledger, name, how, options):
     server = make_server(kind="redis7")
-    workers.url = server.url
-    with redis.Redis.from_url(server.url) as client:
-        jid = push(client, "Receiving")
-    worker = workers.start("-t", "1")
-    wait_for(lambda: ledger.notes("start", jid=jid))
-    os.kill(server.pid, signal.SIGSTOP)
-    try:
-        before = time.monotonic()
-        worker.send("TERM")
-        assert worker.ended() == 0
-        assert time.monotonic() - before < 1 + MARGIN_SECONDS
-    finally:
-        os.kill(server.pid, signal.SIGCONT)
-    with redis.Redis.from_url(server.url) as client:
+    with redis.Redis.from_url(server.url) as client, FaultProxy(server.url) as proxy:
+        workers.url = proxy.url
+        if name:
+            push(client, name)
+        worker = workers.start("-t", "1", *options, measured=False)
+        if options:
+            worker.until_says("now running: 2 workers", 40)
+        wait_for(lambda: ledger.notes("start") or not name)
+        if how == "frozen":
+            os.kill(server.pid, signal.SIGSTOP)
+        elif how == "swallowed":
+            proxy.black_hole()
+        else:
+            proxy.refuse()
+            proxy.reset()
+        try:
+            before = time.monotonic()
+            worker.send("TERM")
+            assert worker.ended() == 0
+            # The promise is 2 s; with the server a stop may take 4 s.
+            assert time.monotonic() - before < 1 + 3
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+            proxy.release()
+            proxy.accept()
         # For the next sweep, if it could not be requeued; in this order, because the keeper may requeue it now.
-        assert len(private(client)) + len(waiting(client)) >= 1
+        assert len(private(client)) + len(waiting(client)) >= bool(name)
 
 
 def test_a_stop_while_the_application_loads_ends_the_start(workers):

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 LONGEST_PAUSE_SECONDS = 60.0
 # Time for the keeper to requeue the jobs of killed workers.
 KEEPER_SECONDS = 2.0
+# The same if the workers needed their whole timeout, although none was killed: the server may be away.
+LEAST_KEEPER_SECONDS = 0.4
 # From the deadline at which the last worker is killed to the promised exit.
 LAST_SECONDS = 0.3
 
@@ -259,8 +261,9 @@ class Supervisor:
     def _part_with_keeper(self) -> None:
         """Wait until the keeper has requeued the jobs of killed workers, but no longer than the stop may take."""
         self._keeper.order(no_more=True)
-        latest = (self._stop_by or 0.0) + LAST_SECONDS
-        give_up_at = min(time.monotonic() + KEEPER_SECONDS, latest)
+        now, killed_at = time.monotonic(), self._stop_by or 0.0
+        soon = min(now + KEEPER_SECONDS, killed_at - KEEPER_SECONDS)
+        give_up_at = min(max(now + LEAST_KEEPER_SECONDS, soon), killed_at + LAST_SECONDS)
         while self._keeper.pid and time.monotonic() < give_up_at:
             self._signals.wait(min(0.05, max(0.0, give_up_at - time.monotonic())))
             self._reap()
