@@ -179,7 +179,7 @@ def test_bytes_of_the_environment_and_the_folder_that_are_not_utf8(workers, stor
 
 
 CHANGES = """
-    import asyncio, decimal, gc, locale, logging, os, random, shutil, signal, socket, sys, tempfile, threading, time, warnings
+    import asyncio, decimal, gc, locale, os, random, signal, socket, sys, tempfile, threading, time, warnings
     from contextlib import suppress
     from offsider import job
     from tests.process.jobs import *
