@@ -106,7 +106,7 @@ def test_a_program_pushes_from_a_folder_that_a_deploy_has_removed(tmp_path, monk
     monkeypatch.chdir(tmp_path / "release")
     (tmp_path / "release").rmdir()
     assert Config.load(environ={"REDIS_URL": "redis://elsewhere/1"}).redis.url == "redis://elsewhere/1"
-    with pytest.raises(ConfigurationError, match="offsider.toml"):
+    with pytest.raises(ConfigurationError, match=r"offsider\.toml"):
         Config.load("offsider.toml", environ={})
 
 
