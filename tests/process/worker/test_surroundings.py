@@ -218,6 +218,7 @@ CHANGES = """
         signal.alarm(1)
         sys.path.clear()
         sys.setswitchinterval(1)
+        sys.stdout = sys.stderr = None
         note("changed")
 """
 
