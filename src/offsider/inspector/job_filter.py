@@ -43,7 +43,8 @@ class JobFilter:
         group: ID of the `ErrorGroup` of the last error.
         tag: one of the tags of the job.
         caller: the caller that pushed the job: its ``meta.caller_id``.
-        older_than_seconds: minimum age since the job was created, or else enqueued. Without a time it never matches.
+        older_than_seconds: minimum age: since the last failure in the retry set, since the death in the dead set,
+            elsewhere since the job was created, or else enqueued. Without a time it never matches.
         newer_than_seconds: maximum age.
 
     Raises:
@@ -138,10 +139,10 @@ class JobFilter:
     def _fits_age(self, record: JobRecord) -> bool:
         if self.older_than_seconds is None and self.newer_than_seconds is None:
             return True
-        born = record.created_at if record.created_at is not None else record.enqueued_at
-        if born is None:
+        since = record.aged_since
+        if since is None:
             return False
-        age = SYSTEM_CLOCK.now() - born
+        age = SYSTEM_CLOCK.now() - since
         old_enough = self.older_than_seconds is None or age > self.older_than_seconds
         return old_enough and (self.newer_than_seconds is None or age < self.newer_than_seconds)
 

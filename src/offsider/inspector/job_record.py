@@ -152,6 +152,11 @@ class JobRecord:
         return self._time("enqueued_at")
 
     @property
+    def aged_since(self) -> float | None:
+        """When its age begins for `JobFilter`; see `created_at`."""
+        return self.enqueued_at if self.created_at is None else self.created_at
+
+    @property
     def failed_at(self) -> float | None:
         """When it failed for the first time; see `created_at`."""
         return self._time("failed_at")

@@ -70,6 +70,17 @@ class SetEntry(JobRecord):
         return self.score
 
     @property
+    def aged_since(self) -> float | None:
+        """When its age begins: in the dead set its death, in the retry set its last failure."""
+        match self._set.name:
+            case DeadSet.name:
+                return self.score
+            case RetrySet.name:
+                return self.failed_at if self.retried_at is None else self.retried_at
+            case _:
+                return super().aged_since
+
+    @property
     def is_error(self) -> bool:
         """Whether it has failed."""
         return bool(self.error_class)
