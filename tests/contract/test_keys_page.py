@@ -73,7 +73,7 @@ DATED_KEYS = {
     "deploy_marks": ("<YYYYMMDD>-marks", (AT,), "20261103-marks"),
     "deploy_lock": ("deploylock-<label>", ("v1",), "deploylock-v1"),
 }
-NO_KEYS = {"prefix", "working_start", "every_working"}  # parts and patterns of keys
+NO_KEYS = {"prefix", "working_start", "every_queue", "every_working"}  # parts and patterns of keys
 
 
 def test_the_page_shows_the_table_of_the_module():

@@ -65,8 +65,8 @@ def queues(context: click.Context, connection: Connection, *, as_json: bool) -> 
 
 
 def served_queues(here: Installation) -> frozenset[str]:
-    """Return the queues that running workers serve and that are not quiet; ``*`` means all."""
-    return frozenset(queue for process in ProcessSet(here) if not process.is_quiet for queue in process.queues)
+    """Return the queues that running workers serve; ``*`` means all."""
+    return frozenset(queue for process in ProcessSet(here) for queue in process.serving)
 
 
 def queue_data(summaries: Sequence[QueueSummary], served: Collection[str]) -> list[Mapping[str, Any]]:

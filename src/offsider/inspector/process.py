@@ -53,7 +53,7 @@ class Process:
         started_at: start time in epoch seconds, 0 if unknown.
         concurrency: number of jobs that it can run now, in all capsules: one per thread, and the ``async def`` jobs
             that run beside the threads (`worker.async_concurrency`).
-        queues: names of the queues that it serves.
+        queues: names of the queues that it serves, or served before it became quiet; `serving` is empty then.
         busy: number of running jobs.
         is_quiet: whether it has stopped claiming jobs; it may be stopping.
         labels, tag: configured labels and tag.
@@ -96,6 +96,11 @@ class Process:
     uninterruptible: str
     gil: str
     _redis: Redis = field(repr=False, compare=False)
+
+    @property
+    def serving(self) -> Sequence[str]:
+        """The queues from which it claims jobs: none if it is quiet."""
+        return () if self.is_quiet else self.queues
 
     @property
     def stopping(self) -> bool:

@@ -67,7 +67,7 @@ class ServerLook:
     @property
     def unserved(self) -> list[QueueSummary]:
         """The queues with jobs that no process serves."""
-        served = {queue for process in self.processes for queue in process.queues}
+        served = {queue for process in self.processes for queue in process.serving}
         return [] if EVERY in served else [each for each in self.queues if each.size and each.name not in served]
 
 

@@ -112,7 +112,7 @@ def _queues(
     known = {summary.name: summary for summary in stats.queue_summaries}
     serving, threads, busy = Counter[str](), Counter[str](), Counter(work.queue for work in works)
     for process in processes:
-        for queue in set(process.queues):
+        for queue in set(process.serving):
             serving[queue] += 1
             threads[queue] += process.concurrency
     longest: dict[str, float] = {}
@@ -127,8 +127,8 @@ def _queues(
         ),
         ("enqueued_jobs", "Jobs in the queue.", {name: one.size for name, one in known.items()}),
         ("paused", "1 while the queue is paused.", {name: one.paused for name, one in known.items()}),
-        ("workers", "Threads that serve the queue.", threads),
-        ("processes", "Processes that serve the queue.", serving),
+        ("workers", "Threads of the processes that serve the queue.", threads),
+        ("processes", "Processes that serve the queue and are not quiet.", serving),
         ("busy_workers", "Threads that run a job of the queue.", busy),
     ):
         every = {name: values.get(name, 0) for name in names}

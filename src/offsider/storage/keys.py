@@ -230,6 +230,11 @@ class Keys:
         return f"{self.prefix}offsider:working:"
 
     @property
+    def every_queue(self) -> str:
+        """The SCAN pattern of queues."""
+        return f"{_GLOB.sub(_BACKSLASHED, self._queue)}*"
+
+    @property
     def every_working(self) -> str:
         """The SCAN pattern of private lists."""
         return f"{_GLOB.sub(_BACKSLASHED, self.working_start)}*"

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from offsider.storage import queues
 from offsider.storage.keys import FAMILY
 from offsider.storage.redis import Redis
 
@@ -38,19 +39,30 @@ class Keyspace:
         foreign_lists: private lists of other reliable fetchers.
         deploy_locks: Sidekiq's locks of deploy marks that never expire.
         prefixes: other prefixes that have a set ``queues``.
+        queues: names of queues with jobs that are not in the set of queues.
     """
 
     complete: bool = True
     foreign_lists: list[str] = field(default_factory=list[str])
     deploy_locks: list[str] = field(default_factory=list[str])
     prefixes: list[str] = field(default_factory=list[str])
+    queues: list[str] = field(default_factory=list[str])
 
 
 def walk(redis: Redis, budget_seconds: float) -> Keyspace:
     """Scan key names until the end, or until the time budget runs out."""
     found = Keyspace()
     prefix = redis.keys.prefix
-    found.complete = _scan(redis, budget_seconds, lambda name: _note(found, name.decode("utf-8", "replace"), prefix))
+    lists, known = list[bytes](), {redis.keys.queue(name).encode() for name in queues.names(redis)}
+    start = redis.keys.queue("").encode()
+
+    def note(name: bytes) -> None:
+        _note(found, name.decode("utf-8", "replace"), prefix)
+        if name.startswith(start) and name not in known and len(lists) < _MOST:
+            lists.append(name)
+
+    found.complete = _scan(redis, budget_seconds, note)
+    found.queues = queues.unregistered(redis, lists) if lists else []
     _drop_what_expires(redis, found)
     _drop_what_is_no_set(redis, found)
     return found

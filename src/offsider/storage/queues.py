@@ -30,6 +30,10 @@ OLDEST = Script("oldest")
 
 #: Payloads can have many megabytes: the maximum bytes of one that is read whole, and the bytes of each end of others.
 _ARGUMENTS: tuple[Argument, ...] = (16_384, 4_096)
+#: Private lists of Sidekiq Pro begin like queues.
+_FOREIGN = ("sq|", "sq_")
+#: Keys that a step of `find_unregistered` examines.
+SCANNED = 1_000
 #: Quotes inside of a string are escaped, so this is a key.
 _STAMP = re.compile(rb'"enqueued_at": ?([0-9]{1,18}(?:\.[0-9]{1,18})?)')
 
@@ -66,6 +70,38 @@ def wait_command(replicas: int, timeout_ms: int) -> Command:
 def names(redis: Redis) -> list[str]:
     """Return the names in the set of queues, sorted. Names that are not UTF-8 are omitted."""
     return readable(redis.call("SMEMBERS", redis.keys.queues))
+
+
+def register(redis: Redis, names: Sequence[str]) -> None:
+    """Add queues to the set of queues, so that all commands and pages see them."""
+    if names:
+        redis.call("SADD", redis.keys.queues, *names)
+
+
+def find_unregistered(redis: Redis, cursor: bytes) -> tuple[bytes, list[str]]:
+    """Examine a part of the keys for queues that are not in the set of queues. Returns the next cursor and the names.
+
+    A client of another language may push without registering the queue.
+    """
+    cursor, keys = redis.call("SCAN", cursor, "MATCH", redis.keys.every_queue, "COUNT", SCANNED, "TYPE", "list")
+    return cursor, unregistered(redis, keys) if keys else []
+
+
+def unregistered(redis: Redis, keys: Iterable[bytes]) -> list[str]:
+    """Return the names of those queues that are not in the set of queues, and whose next element is a job."""
+    start = redis.keys.queue("")
+    found = {key.removeprefix(start) for key in readable(list(keys)) if key.startswith(start)}
+    names_ = sorted(name for name in found.difference(names(redis)) if not name.startswith(_FOREIGN))
+    replies = redis.pipeline([("LINDEX", redis.keys.queue(name), -1) for name in names_], raise_errors=False)
+    return [name for name, raw in zip(names_, replies, strict=True) if isinstance(raw, bytes) and _is_job(raw)]
+
+
+def _is_job(raw: bytes) -> bool:
+    try:
+        decode(raw)
+    except MalformedPayload:
+        return False
+    return True
 
 
 def size(redis: Redis, key: str) -> int:

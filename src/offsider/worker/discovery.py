@@ -1,14 +1,18 @@
 """Finds new queues for capsules that serve all of them (``-q '*'``).
 
+1. Search a part of the keys for queues that no client has registered, and register them.
+2. Read the set of queues.
+
 The owner registers its private list for a queue before it claims anything from that queue.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from offsider.core.errors import RedisFailure
+from offsider.core.errors import RedisFailure, RedisRefused
 from offsider.runtime.service import LoopService
 from offsider.storage import queues
 from offsider.worker.outage import Outage
@@ -23,7 +27,7 @@ PAUSE_SECONDS = 5.0
 
 
 class Discovery(LoopService):
-    """The service that reads the set of known queues.
+    """The service that finds queues.
 
     Args:
         capsules: capsules that serve every queue.
@@ -43,11 +47,13 @@ class Discovery(LoopService):
         self._capsules = capsules
         self._wakes = wakes
         self._outage = Outage("discovery of queues", config)
+        self._cursor: bytes | None = b"0"
         super().__init__("offsider-discovery", self.tick, config.handle_error)
 
     def tick(self) -> float:
-        """Read the queue names once."""
+        """Find queues once."""
         try:
+            self._register_others()
             names = queues.names(self._redis)
             for capsule in self._capsules:
                 self._ownership.serve(capsule.name, names)
@@ -60,3 +66,14 @@ class Discovery(LoopService):
         else:
             self._outage.over()
         return PAUSE_SECONDS
+
+    def _register_others(self) -> None:
+        if self._cursor is None:
+            return
+        try:
+            self._cursor, found = queues.find_unregistered(self._redis, self._cursor)
+        except RedisRefused:  # this server forbids SCAN
+            self._cursor = None
+            return
+        with suppress(RedisRefused):  # it is full
+            queues.register(self._redis, found)

@@ -27,7 +27,7 @@ from offsider.core import gil
 from offsider.core.errors import RedisFailure, RedisRefused
 from offsider.jobs import registry
 from offsider.runtime.service import LoopService
-from offsider.storage import processes
+from offsider.storage import processes, queues
 from offsider.worker.activity import ActivityReport
 from offsider.worker.count_writer import CountWriter
 from offsider.worker.outage import Outage
@@ -174,6 +174,8 @@ class Heartbeat(LoopService):
         if known is None:
             return
         if not known:
+            with suppress(RedisRefused):  # a full server
+                queues.register(self._redis, self.info.queues())
             self._activity.forget()
             self._config.events.emit("heartbeat")
         self._config.events.emit("beat")
@@ -277,7 +279,7 @@ class ProcessInfo:
                 }
                 for capsule in capsules
             }
-        info["queues"] = list(dict.fromkeys(queue for capsule in capsules for queue in capsule.queues))
+        info["queues"] = self.queues()
         if version != 6:
             info["weights"] = [capsule.weights() for capsule in capsules]
         info["labels"] = list(self._config.worker.labels)
@@ -298,6 +300,10 @@ class ProcessInfo:
         for field in self._config.info_fields:
             info |= self._told_by(field)
         return info
+
+    def queues(self) -> list[str]:
+        """Return the queues that the process serves."""
+        return list(dict.fromkeys(queue for capsule in self._config.capsules.values() for queue in capsule.queues))
 
     def _told_by(self, field: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         """Return the fields of an extension; none if it raises or they are not JSON."""

@@ -67,7 +67,7 @@ class UnservedQueues(LoopService):
         """Warn about queues with jobs that no live process serves. Raises RedisFailure."""
         waiting = {queue: size for queue, size in lengths(self._redis, self._queues).items() if size}
         if waiting:
-            served = {queue for process in ProcessSet(Installation.of(self._config)) for queue in process.queues}
+            served = {queue for process in ProcessSet(Installation.of(self._config)) for queue in process.serving}
             waiting = {queue: size for queue, size in waiting.items() if not served & {queue, EVERY}}
         lonely = set(waiting)
         for queue in sorted(lonely - self._warned):

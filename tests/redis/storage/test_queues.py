@@ -4,6 +4,8 @@ import pytest
 
 from offsider.core.errors import RedisRefused
 from offsider.storage import queues
+from offsider.storage.keyspace import walk
+from offsider.storage.redis import Redis, RedisSettings
 from tests.snapshot import snapshot
 
 
@@ -76,8 +78,6 @@ def test_a_pop_from_an_empty_queue_returns_nothing(pool):
 
 @pytest.mark.parametrize("prefix", ["", "{offsider}:resque:gitlab:"])
 def test_the_name_of_a_popped_queue_has_no_prefix(redis_url, raw_redis, prefix):
-    from offsider.storage.redis import Redis, RedisSettings
-
     prefixed = Redis(RedisSettings(url=redis_url, key_prefix=prefix), size=1)
     raw_redis.lpush(f"{prefix}queue:a:b", "job")
     assert queues.pop_blocking(prefixed, ["a:b"], 1) == ("a:b", b"job")
@@ -112,3 +112,33 @@ def test_several_queues_are_paused_at_once_and_an_empty_list_is_allowed(pool, ra
 def test_names_that_cannot_be_read_are_none():
     assert queues.readable([b"b", b"\xff", b"a"]) == ["a", "b"]
     assert queues.readable(RedisRefused("WRONGTYPE no set")) == []
+
+
+JOB = b'{"class":"Any","args":[]}'
+
+
+@pytest.mark.parametrize("prefix", ["", "{offsider}:odd[*]?:"])
+def test_queues_with_jobs_that_no_client_registered_are_found(redis_url, raw_redis, prefix, monkeypatch):
+    monkeypatch.setattr(queues, "SCANNED", 1)
+    redis = Redis(RedisSettings(url=redis_url, key_prefix=prefix), size=1)
+    start = redis.keys.queue("")
+    for name, raw in {"ghost": JOB, "other program": b"1", "sq|host:1:a|ghost": JOB, "known": JOB}.items():
+        redis.call("LPUSH", start + name, raw)
+    redis.call("SET", f"{start}text", "x")
+    redis.call("LPUSH", f"{redis.keys.prefix}x:queue:of another prefix", JOB)
+    queues.register(redis, ["known"])
+    assert scanned(redis) == ["ghost"] == walk(redis, 5).queues
+    queues.register(redis, ["ghost"])
+    queues.register(redis, [])
+    assert queues.names(redis) == ["ghost", "known"]
+    assert scanned(redis) == [] == walk(redis, 5).queues
+    redis.close()
+
+
+def scanned(redis):
+    found, cursor = [], b"0"
+    while True:
+        cursor, names = queues.find_unregistered(redis, cursor)
+        found += names
+        if cursor == b"0":
+            return found

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import threading
 
+import pytest
+
+from offsider.core.errors import RedisRefused
+from offsider.storage import queues
 from offsider.worker.discovery import PAUSE_SECONDS, Discovery
 from tests.redis.worker.conftest import Parts
 from tests.waiting import wait_for
@@ -53,4 +57,23 @@ def test_an_unregistered_queue_is_not_served(proxied_config, proxy, raw_redis):
     finder.tick()
     assert parts.capsule.queues == ["first", "new"]
     assert raw_redis.hget("offsider:owners", parts.ownership.identity) == b'{"default": ["first", "new"]}'
+    parts.close()
+
+
+@pytest.mark.parametrize("forbidden", ["scan", "sadd"])
+def test_a_server_that_forbids_the_search_or_the_registration_serves_known_queues(
+    worker_config, raw_redis, monkeypatch, forbidden
+):
+    finder, parts = discovery(worker_config)
+    raw_redis.lpush("queue:ghost", b'{"class":"Any","args":[]}')
+    raw_redis.sadd("queues", "new")
+
+    def refuse(*_):
+        raise RedisRefused("this user has no permissions", code="NOPERM")
+
+    monkeypatch.setattr(queues, {"scan": "find_unregistered", "sadd": "register"}[forbidden], refuse)
+    finder.tick()
+    finder.tick()
+    assert parts.capsule.queues == ["first", "new"]
+    assert parts.errors == []
     parts.close()

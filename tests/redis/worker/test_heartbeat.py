@@ -182,7 +182,10 @@ def test_a_new_identity_replaces_the_old_one(make, raw_redis):
     assert raw_redis.smembers("processes") == {b"host:1:ba9876543210"}
     assert not raw_redis.exists(IDENTITY)
     beating.heartbeat.leave()
-    assert {key for key in snapshot(raw_redis) if not key.startswith("offsider:series:shards")} <= {"process_cleanup"}
+    assert {key for key in snapshot(raw_redis) if not key.startswith("offsider:series:shards")} <= {
+        "process_cleanup",
+        "queues",
+    }
 
 
 def test_extensions_add_fields_to_the_info(make, config, raw_redis):

@@ -147,7 +147,10 @@ def test_extensions_add_fields_and_a_broken_one_hides_nothing(beating, raw_redis
 def test_leaving_removes_the_process_from_the_registry(beating, raw_redis):
     beating.tick()
     beating.heartbeat.leave()
-    assert {key for key in snapshot(raw_redis) if not key.startswith("offsider:series:shards")} == {"process_cleanup"}
+    assert {key for key in snapshot(raw_redis) if not key.startswith("offsider:series:shards")} == {
+        "process_cleanup",
+        "queues",
+    }
 
 
 def test_dead_identities_are_pruned_during_a_heartbeat(beating, raw_redis):

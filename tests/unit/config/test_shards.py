@@ -139,3 +139,14 @@ def test_routes_are_recomputed_when_rules_defaults_or_jobs_change(routed):
     del jobs[1:]
     assert places() == ["lowest"]
     assert len(names) == 5 * len(JOBS) + 1
+
+
+def test_further_destinations_belong_to_no_query():
+    further = [Destination("main", "low", ["task"]), Destination("bulk", "tasks", ["task"])]
+    routes = Routes(JOBS[:1], Rules(), {}, further)
+    assert {str(each): each.chosen for each in routes.destinations()} == {
+        "low": ["app.report", "task"],
+        "tasks of the server bulk": ["task"],
+    }
+    (mixed,) = routes.select([Query.parse("*")], server="main").mixed
+    assert (mixed.chosen, mixed.others) == (["app.report"], ["task"])

@@ -6,6 +6,7 @@ import pytest
 
 from offsider import job
 from offsider.config.config import Config
+from offsider.config.shards import routes_of
 from offsider.core.errors import ConfigurationError
 from offsider.core.routing_grammar import Query
 from offsider.jobs import registry
@@ -121,3 +122,24 @@ def test_an_application_without_jobs_is_refused(load, monkeypatch):
     monkeypatch.setattr(registry, "_jobs", {})
     with pytest.raises(ConfigurationError, match="the application declares no jobs; pass the modules that do with -r"):
         served(load(), "*")
+
+
+def test_without_a_query_all_declared_jobs_are_served(monkeypatch):
+    """With names that can be named: only "*" serves one with outer spaces."""
+    monkeypatch.setattr(registry, "_jobs", {})
+
+    @job(name="mail", queue="mail", retry_queue="again")
+    def mail(): ...
+
+    @job(name="odd", queue=" odd")
+    def odd(): ...
+
+    config = Config()
+    config.capsule("other", queues=["again"])
+    assert served(config) == (["default,1", "mail,1"], [])
+    assert config.capsules["default"].mode == "random"
+    everything = Config()
+    everything.capsule("other", queues=["*"])
+    assert served(everything) == (["default"], [])
+    everything.jobs["retry_queue"] = "second"
+    assert [each.queue for each in routes_of(everything).destinations()] == [" odd", "again", "mail", "second"]

@@ -54,6 +54,7 @@ EXPECTED = {
     "schedule_free": "offsider:schedule:free",
     "working": "offsider:working:host:1:abcdefabcdef:default:low",
     "working_start": "offsider:working:",
+    "every_queue": "queue:*",
     "every_working": "offsider:working:*",
     "attempts": "offsider:attempts:b4a577edbccf1d805744efa9",
     "parked": "offsider:parked",

@@ -14,6 +14,8 @@ from offsider.storage.sample import overdue
 #: A scheduler moves due jobs within milliseconds; Ruby's polls every few seconds.
 LATE_SECONDS = 60.0
 WALK_SECONDS = 2.0
+#: Maximum number of queues in a suggested command.
+_NAMED = 5
 
 
 def check_orphans(facts: Facts) -> Iterator[Finding]:
@@ -74,6 +76,14 @@ def check_due(facts: Facts) -> Iterator[Finding]:
 def check_keyspace(facts: Facts) -> Iterator[Finding]:
     """Find keys that no worker of ours uses."""
     found = walk(facts.redis, WALK_SECONDS)
+    if found.queues:
+        yield error(
+            "unregistered",
+            f"jobs wait in queues that no client has registered: {listed(found.queues)}",
+            why="pages and other commands do not show these queues",
+            fix=f"{worker_command(facts.here, *found.queues[:_NAMED])}: a worker registers its queues; the client must "
+            f"do so at each push: SADD {facts.redis.keys.queues} {found.queues[0]}",
+        )
     if found.foreign_lists:
         yield warn(
             "foreign lists",

@@ -54,12 +54,8 @@ class Facts:
         return frozenset(lists.identity for lists in self.owners)
 
     def serving(self, queue: str) -> list[Process]:
-        """Return the processes that serve a queue and are not quiet."""
-        return [
-            process
-            for process in self.processes
-            if not process.is_quiet and (queue in process.queues or EVERY in process.queues)
-        ]
+        """Return the processes that serve a queue."""
+        return [process for process in self.processes if not {queue, EVERY}.isdisjoint(process.serving)]
 
 
 def gather(here: Installation, redis: Redis, now: float) -> Facts:

@@ -25,7 +25,10 @@ def check_presence(facts: Facts) -> Iterator[Finding]:
     if facts.processes:
         busy = sum(process.busy for process in facts.processes)
         threads = sum(process.concurrency for process in facts.processes)
-        yield ok("workers", f"{counted(len(facts.processes), 'worker')} with {counted(threads, 'thread')}, {busy} busy")
+        quiet = sum(process.is_quiet for process in facts.processes)
+        marked = f", {quiet} of the workers quiet" if quiet else ""
+        what = f"{counted(len(facts.processes), 'worker')} with {counted(threads, 'thread')}, {busy} busy{marked}"
+        yield ok("workers", what)
         return
     yield warn(
         "workers",

@@ -133,7 +133,7 @@ def _served(here: Installation) -> defaultdict[str, list[str]]:
     """Return the identities of the processes that serve each queue."""
     served: defaultdict[str, list[str]] = defaultdict(list)
     for process in ProcessSet(here):
-        for name in process.queues:
+        for name in process.serving:
             served[name].append(process.identity)
     return served
 

@@ -143,9 +143,9 @@ class StrandedJobs:
         """The published jobs of each other process that serves this queue; None for one that does not publish them."""
         with self._lock:
             if time.monotonic() - self._looked_at >= LOOK_SECONDS:
-                active = [process for process in ProcessSet(self._config) if not process.is_quiet]
-                known = processes.published_jobs(self._redis, [process.identity for process in active])
-                self._others = [(process.queues, known.get(process.identity)) for process in active]
+                found = [*ProcessSet(self._config)]
+                known = processes.published_jobs(self._redis, [process.identity for process in found])
+                self._others = [(process.serving, known.get(process.identity)) for process in found]
                 self._looked_at = time.monotonic()
             return [known for queues, known in self._others if queue in queues or _EVERY_QUEUE in queues]
 
