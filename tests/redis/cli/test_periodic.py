@@ -14,6 +14,7 @@ from offsider.config.installation import Installation
 from offsider.ext.periodic.entry import make
 from offsider.ext.periodic.store import Line, PeriodicStore
 from offsider.jobs import registry
+from tests.redis.ext.periodic.live_processes import publish
 
 APP = """
 from offsider import Config, job
@@ -45,7 +46,7 @@ def store(redis_url):
     config = Config()
     config.redis.url = redis_url
     store = PeriodicStore(Installation.of(config).redis)
-    store.publish([make("hourly", "@hourly", "A", options={"queue": "low"}, description="x")], 1.0, 1e9)
+    publish(Installation.of(config).redis, make("hourly", "@hourly", "A", options={"queue": "low"}, description="x"))
     yield store
     Installation.of(config).close()
 
@@ -84,7 +85,7 @@ def test_one_is_shown_with_its_words_and_history(store):
     assert "2001-09-09 01:46:40 +0000  skipped 4" in output
     shown = json.loads(call("show", "hourly", "--json").output)
     assert shown["history"][0]["count"] == 4
-    store.publish([make("hourly", "@daily", "A")], 2.0, 1e9)
+    publish(store._redis, make("hourly", "@daily", "A"), since=2.0)
     assert "processes differ" in call("show", "hourly").output
 
 
@@ -151,7 +152,7 @@ def test_a_job_that_is_on_two_servers_is_acted_on_on_both(store, other_url, tmp_
     there = Config()
     there.redis.url = other_url
     elsewhere = PeriodicStore(Installation.of(there).redis)
-    elsewhere.publish([make("hourly", "@hourly", "A")], 1.0, 1e9)
+    publish(Installation.of(there).redis, make("hourly", "@hourly", "A"))
     head, *lines = call("list").output.splitlines()
     assert head.split()[-1] == "SERVER"
     assert [line.split()[-1] for line in lines] == ["main", "bulk"]

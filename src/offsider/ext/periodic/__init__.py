@@ -21,15 +21,14 @@ from offsider.ext.periodic.cron import Cron
 from offsider.ext.periodic.entry import GRACE_SECONDS, Entry, make
 from offsider.ext.periodic.jobs import PeriodicJob, PeriodicJobs, UnknownPeriodicJob
 from offsider.ext.periodic.registry import (
-    EXTENSION,
     PeriodicRegistry,
     entries_of,
     examine,
     refuse_problem,
     registered_in,
 )
-from offsider.ext.periodic.service import PeriodicService
-from offsider.ext.periodic.store import Line, Servers
+from offsider.ext.periodic.service import PeriodicService, with_options
+from offsider.ext.periodic.store import EXTENSION, Line, Servers, digest_of
 from offsider.ext.periodic.web import tab
 from offsider.jobs import registry
 
@@ -60,6 +59,7 @@ class Periodic:
 
     def __init__(self, *, tz: str = "UTC", grace_seconds: float = GRACE_SECONDS) -> None:
         self.registry = PeriodicRegistry(tz, grace_seconds)
+        self._digest = ""
 
     def register(
         self,
@@ -120,6 +120,7 @@ class Periodic:
         self.registry.read(config)
         config.queue_sources.append(self._destinations)
         config.add_service(self._service)
+        config.add_info(lambda: {EXTENSION: self._digest})
         config.add_web_tab(tab())
 
     def _destinations(self, config: Config) -> Iterator[Destination]:
@@ -134,4 +135,6 @@ class Periodic:
         for entry, problem in examine(config):
             if problem:  # it may be declared in another program
                 logger.warning("periodic job %r: %s", entry.name, problem)
-        return PeriodicService(here, list(registered_in(here).values()), Servers.of(here))
+        entries = list(registered_in(here).values())
+        self._digest = digest_of(with_options(entry, config) for entry in entries) if entries else ""
+        return PeriodicService(here, entries, Servers.of(here))

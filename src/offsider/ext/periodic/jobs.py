@@ -38,7 +38,7 @@ class PeriodicJob:
         entry: the registered entry; if processes differ, the newest process's entry.
         paused: ticks push nothing.
         versions: number of different registrations of this name in live processes: 1, except during a deploy;
-            0 if only this process knows it.
+            0 if no live process pushes it.
         last: the latest line of its history.
     """
 
@@ -142,7 +142,8 @@ class PeriodicJobs:
         return iter(self.look()[0])
 
     def _of_one_server(self) -> Iterator[PeriodicJob]:
-        versions = self._store.published()
+        versions, live = self._store.published(), self._store.live()
+        declared = self._store.published(live)
         found = {entry.name: entry for entry in self._store.added()}
         found |= {name: known[0] for name, known in versions.items()}
         found |= {
@@ -152,7 +153,7 @@ class PeriodicJobs:
         }
         paused, last = self._store.paused(), self._store.last_lines(sorted(found))
         for name in sorted(found):
-            shown = len(versions.get(name, ())) or (found[name].source == REDIS)
+            shown = len(declared.get(name, ())) if found[name].source != REDIS else bool(live)
             yield PeriodicJob(found[name], name in paused, int(shown), last.get(name), self._store, self._here)
 
     def __len__(self) -> int:

@@ -15,13 +15,12 @@ from offsider.core.errors import ConfigurationError, OffsiderError, UnknownJob
 from offsider.core.suggestions import suggest
 from offsider.ext.periodic.cron import zone_of
 from offsider.ext.periodic.entry import FILE, GRACE_SECONDS, Entry, from_table
+from offsider.ext.periodic.store import EXTENSION
 from offsider.jobs import registry
 from offsider.jobs.declared import check_all_options
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
-
-EXTENSION = "periodic"
 
 
 class PeriodicRegistry:

@@ -25,7 +25,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from importlib.resources import files
@@ -36,10 +36,12 @@ from offsider.config.installation import Installation
 from offsider.config.routing import MAIN
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused
 from offsider.ext.periodic.entry import Entry
-from offsider.storage import hashes
+from offsider.storage import hashes, processes
 from offsider.storage.redis import Redis, Wire
 from offsider.storage.scripts import Argument, Call, Script
 
+#: Name of the extension, and of its field in the info of a process.
+EXTENSION = "periodic"
 HISTORY = 10
 HISTORY_SECONDS = 400 * 86_400
 LEASE_SECONDS = 5.0
@@ -272,8 +274,7 @@ class PeriodicStore:
             since: when the process started, epoch seconds. Where processes differ, readers use the newest one's entry.
             now: the server's time.
         """
-        registered = {entry.name: entry.as_json() for entry in entries}
-        digest = hashlib.sha256(json.dumps(registered, sort_keys=True).encode()).hexdigest()[:16]
+        digest, registered = digest_of(entries), {entry.name: entry.as_json() for entry in entries}
         key, stored = self._register(digest), json.dumps({"since": since, "entries": registered})
         self._redis.pipeline(
             [
@@ -284,9 +285,20 @@ class PeriodicStore:
             ]
         )
 
-    def published(self) -> dict[str, list[Entry]]:
-        """Return the entries registered in live processes: name -> its versions, newest first."""
-        digests = [_text(digest) for digest in self._redis.call("ZRANGE", self._registers, 0, -1)]
+    def live(self) -> frozenset[str]:
+        """Return the digests that live processes report in their info; empty for one that registers no entries."""
+        infos = processes.infos(self._redis, processes.identities(self._redis)).values()
+        told = (hashes.json_object(info).get(EXTENSION) for info in infos)
+        return frozenset(digest for digest in told if isinstance(digest, str))
+
+    def published(self, live: Collection[str] | None = None) -> dict[str, list[Entry]]:
+        """Return the entries that processes registered in the last minutes: name -> its versions, newest first.
+
+        Args:
+            live: only registrations with these digests.
+        """
+        members = [_text(digest) for digest in self._redis.call("ZRANGE", self._registers, 0, -1)]
+        digests = [digest for digest in members if live is None or digest in live]
         found: list[Any] = self._redis.call("MGET", *map(self._register, digests)) if digests else []
         versions: dict[str, list[Entry]] = {}
         for registry in sorted((hashes.json_object(raw) for raw in found if raw), key=_since, reverse=True):
@@ -305,6 +317,12 @@ class PeriodicStore:
     def paused(self) -> frozenset[str]:
         """Return the names of paused jobs."""
         return frozenset(map(_text, self._redis.call("SMEMBERS", self._paused)))
+
+
+def digest_of(entries: Iterable[Entry]) -> str:
+    """Return the digest of a registration, by which processes report it in their info."""
+    registered = {entry.name: entry.as_json() for entry in entries}
+    return hashlib.sha256(json.dumps(registered, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _entries(stored: Any) -> Iterator[Entry]:

@@ -8,8 +8,9 @@ from collections import Counter
 
 import pytest
 
+from tests.process.cli.commands import offsider
 from tests.waiting import wait_for
-from tests.zones import Zones, changes, ticks_by_minutes
+from tests.zones import Expected, Zones, changes, ticks_by_minutes
 
 APP = """
 import json, os, signal
@@ -142,3 +143,15 @@ def test_a_wrong_option_in_the_file_ends_the_start_with_one_message(workers, tmp
     assert worker.ended(60) == 1
     assert "periodic job 'filed': " in worker.output
     assert message in worker.output
+
+
+def test_a_job_is_marked_as_soon_as_no_live_process_declares_it(workers, start, tmp_path):
+    def shown() -> tuple[int, bool]:
+        given = {"REDIS_URL": workers.url}
+        versions = json.loads(offsider(tmp_path, "periodic", "list", "--json", **given).stdout)[0]["versions"]
+        return versions, "no worker" in offsider(tmp_path, "periodic", **given).stdout
+
+    worker = start([Expected("yearly", "0 0 1 1 *", "UTC")])
+    wait_for(lambda: shown() == (1, False))
+    worker.stopped()
+    assert shown() == (0, True)

@@ -16,8 +16,9 @@ from offsider.ext.periodic import Periodic, PeriodicJobs, UnknownPeriodicJob
 from offsider.ext.periodic.entry import make
 from offsider.ext.periodic.registry import registered_in
 from offsider.ext.periodic.service import PeriodicService
-from offsider.ext.periodic.store import PeriodicStore
 from offsider.jobs import registry
+from offsider.storage import processes
+from tests.redis.ext.periodic import live_processes
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +51,7 @@ def jobs(make_config) -> PeriodicJobs:
 
 
 def publish(config: Config, *entries, since: float = 1.0) -> None:
-    PeriodicStore(Installation.of(config).redis).publish(entries, since, 1e9)
+    live_processes.publish(Installation.of(config).redis, *entries, since=since)
 
 
 def test_jobs_of_workers_this_process_and_run_time_are_listed_by_name(make_config):
@@ -73,6 +74,17 @@ def test_an_unknown_name_suggests_the_nearest(jobs, make_config):
     assert jobs.find("nightli") is None
     with pytest.raises(UnknownPeriodicJob, match=r"unknown periodic job nightli \(did you mean 'nightly'"):
         _ = jobs["nightli"]
+
+
+def test_jobs_are_marked_when_the_last_process_that_pushes_them_ends(jobs, make_config):
+    redis = Installation.of(make_config()).redis
+    jobs.add("@daily", "A", name="added")
+    assert jobs["added"].versions == 0
+    publish(make_config(), make("theirs", "@daily", "A"))
+    live_processes.beat(redis, since=2.0)  # without periodic jobs
+    assert (jobs["added"].versions, jobs["theirs"].versions) == (1, 1)
+    processes.leave(redis, "host:1:abcdef")
+    assert (jobs["added"].versions, jobs["theirs"].versions) == (0, 0)
 
 
 def test_versions_of_processes_are_counted_and_the_latest_is_shown(jobs, make_config):

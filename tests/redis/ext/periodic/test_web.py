@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
@@ -17,6 +16,7 @@ from offsider.ext.periodic.web import job_facts
 from offsider.web.app import WebApp
 from offsider.web.options import WebOptions
 from offsider.web.request import Request
+from tests.redis.ext.periodic.live_processes import publish
 
 HEADERS = {"host": "localhost", "accept": "text/html", "sec-fetch-site": "same-origin"}
 FORM = {"content-type": "application/x-www-form-urlencoded"}
@@ -50,9 +50,7 @@ def act(config):
     app = WebApp(WebOptions({"main": Installation.of(config)}))
 
     def post(path: str) -> str:
-        answer = app.respond(
-            Request("POST", path, headers=HEADERS | FORM | {"accept": "application/json"}, body=b"a=1")
-        )
+        answer = app.respond(Request("POST", path, headers=HEADERS | FORM | {"accept": "application/json"}, body=b"a=1"))
         return answer.body.decode()
 
     return post
@@ -105,10 +103,10 @@ def test_a_run_stopped_by_middleware_is_reported(act, config):
 
 
 def test_the_state_shows_differing_processes_and_missing_workers(ask, config):
-    store = PeriodicStore(Installation.of(config).redis)
-    store.publish([make("clean", "@daily", "Clean")], 1.0, time.time())
+    redis = Installation.of(config).redis
+    publish(redis, make("clean", "@daily", "Clean"))
     assert "active" in ask("/periodic")
-    store.publish([make("clean", "@hourly", "Clean")], 2.0, time.time())
+    publish(redis, make("clean", "@hourly", "Clean"), since=2.0)
     assert "differs" in ask("/periodic")
     assert "Live processes define this job differently" in ask("/periodic/clean")
 
