@@ -64,7 +64,8 @@ class CountWriter:
         self._rates.note(processed, failed)
 
     def write_classes(self, *, wait_seconds: float = 0.0) -> None:
-        """Write the counts of each class. Counts that were certainly not written are kept for the next call.
+        """Write the counts of each class, each minute for itself; what was certainly not written is kept for the next
+        call.
 
         Args:
             wait_seconds: time until the next call; 0 for the last call. Within the same minute, the step of its
@@ -72,27 +73,44 @@ class CountWriter:
         """
         counted, now = self._work_state.run_counts, self._config.clock.now()
         taken = counted.take()
-        # Our own labels are last, so that labels of extensions cannot replace them.
-        series: Sequence[Series] = taken.series((*self._config.metric_labels, self._targets.labels))
         load = self._take_load(taken, now)
         same_minute = wait_seconds and now // MINUTE.seconds == (now + wait_seconds) // MINUTE.seconds
-        if same_minute and not series and not load.run_seconds:
+        if same_minute and not taken.counters and not load.run_seconds:
             self._thread_time.restore(load)
             load = Load()
-        shard, wire_version = self._config.worker.shard, self._config.redis.wire_version
+        minutes = taken.by_minute(now)
+        written: list[Series] = []
         try:
-            run_counts.add(
-                self._redis, taken.by_class(), series, now, wire_version=wire_version, load=load, shard=shard
-            )
+            while minutes:
+                minute, counts = minutes[0]
+                # The load is that of the last minute.
+                self._write(minute, counts, Load() if minutes[1:] else load, written)
+                del minutes[0]
         except RedisFailure as error:
-            if not (isinstance(error, RedisUnavailable) and error.ambiguous):
-                counted.restore(taken)
+            if isinstance(error, RedisUnavailable) and error.ambiguous:
+                del minutes[0]
+            for _, counts in minutes:
+                counted.restore(counts)
+            if minutes:
                 self._thread_time.restore(load)
-                series = ()
             raise
         finally:
             if self._count is not None:
-                self._count(series, self._work_state.busy, self._concurrency())
+                self._count(written, self._work_state.busy, self._concurrency())
+
+    def _write(self, minute: float, counts: Snapshot, load: Load, written: list[Series]) -> None:
+        # Our own labels are last, so that labels of extensions cannot replace them.
+        series = counts.series((*self._config.metric_labels, self._targets.labels))
+        shard, wire_version = self._config.worker.shard, self._config.redis.wire_version
+        try:
+            run_counts.add(
+                self._redis, counts.by_class(), series, minute, wire_version=wire_version, load=load, shard=shard
+            )
+        except RedisUnavailable as error:
+            if error.ambiguous:
+                written += series
+            raise
+        written += series
 
     def _take_load(self, taken: Snapshot, now: float) -> Load:
         """Return the thread time since the last call."""

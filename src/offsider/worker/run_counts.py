@@ -1,5 +1,7 @@
 """Counts the runs of a worker until the heartbeat writes them: for Sidekiq's metrics and for monitoring.
 
+A run counts in the minute in which it ended, whenever the counts are written.
+
 This happens for every job, so it must be cheap: jobs that are acknowledged together are mostly of one class and fall
 into one bucket, and are then counted as one. CPU time is measured for some of the short runs; the others are assumed
 to be like them.
@@ -34,8 +36,9 @@ _TO_SERIES = [bisect_left(BOUNDS_SECONDS, bound) for bound in _BOUNDS] + [len(BO
 
 NO_TARGET = Target(math.inf, math.inf)
 
-#: Queue and class.
-_Kind: TypeAlias = tuple[str, str]
+MINUTE_SECONDS = 60.0
+#: Start of the minute in which the runs ended, queue and class.
+_Kind: TypeAlias = tuple[float, str, str]
 Labels: TypeAlias = Callable[[str, str], Mapping[str, str]]
 
 
@@ -153,10 +156,21 @@ class Snapshot:
         """Duration of all runs, failed ones included."""
         return sum(counter.ran_seconds + counter.failed_seconds for counter in self.counters.values())
 
+    def by_minute(self, now: float) -> list[tuple[float, Snapshot]]:
+        """Return the counts of each minute, given by its start, the earliest first; the last is the minute of ``now``.
+
+        A run cannot have ended later; clocks may have been set back.
+        """
+        current = _minute_of(now)
+        found: dict[float, dict[_Kind, RunCounter]] = {current: {}}
+        for kind, counter in self.counters.items():
+            found.setdefault(min(kind[0], current), {})[kind] = counter
+        return [(minute, Snapshot(found[minute])) for minute in sorted(found)]
+
     def by_class(self) -> list[JobCounts]:
         """Return the counts for Sidekiq's metrics: over all queues, with time and buckets of successful runs only."""
         of_class: dict[str, RunCounter] = {}
-        for (_, name), counter in self.counters.items():
+        for (_, _, name), counter in self.counters.items():
             of_class.setdefault(name, RunCounter()).add(counter)
         return [_job_counts(name, counter) for name, counter in of_class.items()]
 
@@ -167,7 +181,7 @@ class Snapshot:
             labels: return additional labels; each is called with class and queue.
         """
         further, found = tuple(labels), list[Series]()
-        for (queue, name), counter in self.counters.items():
+        for (_, queue, name), counter in self.counters.items():
             every: dict[str, str] = {}
             for of in further:
                 every |= of(name, queue)
@@ -193,6 +207,7 @@ class RunCounts:
         untimed: list[tuple[_Kind, Run]] = []
         tried_before: list[str] = []
         queue = name = ""
+        minute = math.inf
         runs: list[Run] = []
         waits: list[float] = []
         for unit in units:
@@ -202,9 +217,10 @@ class RunCounts:
                 continue  # an unregistered class: payloads could contain any number of them
             payload = job.payload
             shown = shown_class(payload) if "wrapped" in payload else payload["class"]
-            if shown != name or unit.queue != queue:
-                queue, name = unit.queue, shown
-                runs, waits = alike.setdefault((queue, name), ([], []))
+            ended = run.started_at + run.duration_seconds
+            if shown != name or unit.queue != queue or not 0 <= ended - minute < MINUTE_SECONDS:
+                minute, queue, name = _minute_of(ended), unit.queue, shown
+                runs, waits = alike.setdefault((minute, queue, name), ([], []))
             at = payload.get("enqueued_at")
             if type(at) is int:  # milliseconds; only old payloads have float seconds
                 waits.append(run.started_at - at / 1000)
@@ -213,7 +229,7 @@ class RunCounts:
                 waits += waited
                 runs.append(run)
             else:
-                untimed.append(((queue, name), run))
+                untimed.append(((minute, queue, name), run))
             if "retry_count" in payload:
                 tried_before.append(job.jid)
         with self._lock:
@@ -228,13 +244,14 @@ class RunCounts:
         job = run.job
         if job is not None and job.declared is not None:
             waits = _waited(run, job.payload.get("enqueued_at"))
+            minute = _minute_of(run.started_at + run.duration_seconds)
             with self._lock:
-                self._of((unit.queue, job.shown_name)).count_failed(run, waits, retried=retried)
+                self._of((minute, unit.queue, job.shown_name)).count_failed(run, waits, retried=retried)
 
     def _of(self, kind: _Kind) -> RunCounter:
         counter = self._counters.get(kind)
         if counter is None:
-            counter = self._counters[kind] = RunCounter(self._target(kind[1]))
+            counter = self._counters[kind] = RunCounter(self._target(kind[2]))
         return counter
 
     def take(self) -> Snapshot:
@@ -249,6 +266,10 @@ class RunCounts:
         with self._lock:
             for kind, counter in taken.counters.items():
                 self._of(kind).add(counter)
+
+
+def _minute_of(at: float) -> float:
+    return at // MINUTE_SECONDS * MINUTE_SECONDS
 
 
 def _waited(run: Run, enqueued_at: object) -> list[float]:

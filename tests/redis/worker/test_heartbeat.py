@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
@@ -238,10 +240,10 @@ def test_an_embedded_worker_drops_signals(make, raw_redis):
     assert beating.signals == []
 
 
-def ran(name: str = "X") -> UnitOfWork:
+def ran(name: str = "X", started_at: float | None = None) -> UnitOfWork:
     unit = UnitOfWork("low", b"raw")
     job = JobContext({"class": name, "args": [], "jid": "a"}, "low", declared=object())
-    unit.run = Run(job, Succeeded(), 0.0, 0.01, None)
+    unit.run = Run(job, Succeeded(), time.time() - 1 if started_at is None else started_at, 0.01, None)
     return unit
 
 
@@ -271,6 +273,45 @@ def test_counts_refused_by_a_full_server_are_kept_for_the_next_heartbeat(make, c
     beating.heartbeat.counts.write_classes()
     assert [one.processed for one in FleetMetrics.read(config)] == [2]
     assert reported == [0, 1]
+
+
+NOON = datetime(2026, 11, 27, 12, tzinfo=UTC)
+
+
+def test_a_run_counts_in_the_minute_in_which_it_ended(make, config, raw_redis):
+    config.clock = FakeClock(NOON.timestamp() + 4)
+    beating = make()
+    ends = [-1.0, -1.0, 1.0]
+    beating.state.run_counts.finished([ran(started_at=NOON.timestamp() + at) for at in ends])
+    beating.heartbeat.counts.write_classes()
+    fields = [raw_redis.hget(f"j|261127|{minute}", "X|p") for minute in ("11:59", "12:00", "11:5", "12:0")]
+    assert fields == [b"2", b"1", b"2", b"1"]
+    assert sum(job.processed for job in JobMetrics.top("1h", config=config).jobs) == 3
+    assert [one.processed for one in FleetMetrics.read(config)] == [3]
+
+
+@pytest.mark.parametrize("ambiguous", [True, False])
+def test_counts_of_later_minutes_are_kept_if_an_earlier_one_fails(make, config, raw_redis, monkeypatch, ambiguous):
+    config.clock = FakeClock(NOON.timestamp() + 4)
+    beating = make()
+    beating.state.run_counts.finished([ran(started_at=NOON.timestamp() + at) for at in (-61.0, -1.0, 1.0)])
+    written: list[float] = []
+    add = count_writer.run_counts.add
+
+    def fail_second(*arguments: object, **options: object) -> None:
+        written.append(arguments[3])
+        if len(written) == 2:
+            raise RedisUnavailable("no reply", ambiguous=ambiguous)
+        add(*arguments, **options)
+
+    monkeypatch.setattr(count_writer.run_counts, "add", fail_second)
+    with pytest.raises(RedisUnavailable):
+        beating.heartbeat.counts.write_classes()
+    beating.heartbeat.counts.write_classes()
+    assert [raw_redis.hget(f"j|261127|{minute}", "X|p") for minute in ("11:5", "12:0")] == [
+        b"1" if ambiguous else b"2",
+        b"1",
+    ]
 
 
 def test_counts_that_may_have_been_written_are_not_written_again(make, config, monkeypatch):

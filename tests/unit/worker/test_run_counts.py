@@ -171,7 +171,9 @@ def test_both_histograms_count_each_run_once_in_its_bucket(durations):
     if not durations:
         assert taken.by_class() == []
         return
-    (job,), series = taken.by_class(), only(taken.series())
+    (job,), series = taken.by_class(), Series({})
+    for one in taken.series():
+        series.add(one)
     for bounds, counts in ((SIDEKIQ_SECONDS, job.histogram), (BOUNDS_SECONDS, series.run_buckets)):
         for place, bound in enumerate(bounds):
             assert sum(counts[: place + 1]) == sum(seconds <= bound for seconds in durations)
@@ -234,3 +236,14 @@ def test_counting_many_at_once_counts_as_one_by_one(runs):
     units = [unit("Quick", took, waited=None if wait is None else wait / 1000) for took, wait in runs]
     expected = sum(took <= target.run_seconds and (wait or 0) / 1000 <= target.queue_seconds for took, wait in runs)
     assert sum(satisfied(*units)) == expected
+
+
+def test_runs_are_counted_in_the_minute_in_which_they_ended(run_counts):
+    """They began at 1,000 s; a minute begins at 1,020 s and at 1,080 s."""
+    run_counts.finished([unit(seconds=19), unit(seconds=20), unit(seconds=79.5), unit(waited=None)])
+    failed(run_counts, unit(seconds=100))
+    taken = run_counts.take()
+    counts = {minute: [job.processed for job in one.by_class()] for minute, one in taken.by_minute(1_100)}
+    assert counts == {960: [2], 1_020: [2], 1_080: [1]}
+    assert [minute for minute, _ in taken.by_minute(1_050)] == [960, 1_020]  # the clock was set back
+    assert [(minute, one.counters) for minute, one in run_counts.take().by_minute(1_100)] == [(1_080, {})]
