@@ -56,8 +56,8 @@ class Ledger:
     def events(self) -> list[str]:
         return [item.event for item in self.notes()]
 
-    def words(self, event: str) -> list[str]:
-        return [item.word for item in self.notes(event)]
+    def words(self, event: str, *, jid: str | None = None) -> list[str]:
+        return [item.word for item in self.notes(event, jid=jid)]
 
     def counts(self, event: str) -> Counter[str]:
         """How often each jid has this event."""

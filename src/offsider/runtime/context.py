@@ -90,6 +90,7 @@ class JobContext:
             them during the run.
         control: lets an extension cancel the run and note its progress; None without one.
         result: what the job returned; None before.
+        wrappers: what `wrap_coroutine` has added.
         is_stopping: returns whether the worker is stopping; read it through `stopping`.
         reach: raises errors in the running job; None outside of a worker.
     """
@@ -112,7 +113,7 @@ class JobContext:
     effects: tuple[Effect, ...] = field(default=(), init=False, repr=False, compare=False)
     result: object = field(default=None, init=False, repr=False, compare=False)
     _spent: dict[str, float] | None = field(default=None, init=False, repr=False, compare=False)
-    _wrappers: tuple[CoroutineWrapper, ...] = field(default=(), init=False, repr=False, compare=False)
+    wrappers: tuple[CoroutineWrapper, ...] = field(default=(), init=False, repr=False, compare=False)
 
     @property
     def jid(self) -> str:
@@ -279,13 +280,18 @@ class JobContext:
         Args:
             wrapper: takes the coroutine of the job and returns one that awaits it.
         """
-        self._wrappers = (*self._wrappers, wrapper)
+        self.wrappers = (*self.wrappers, wrapper)
 
     def wrapped(self, coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
         """Return the coroutine of the job inside of all wrappers."""
-        for wrapper in reversed(self._wrappers):
+        for wrapper in reversed(self.wrappers):
             coroutine = wrapper(coroutine)
         return coroutine
+
+    def ended(self) -> None:
+        """Drop what refers back to this run; such a cycle would exist until the next garbage collection."""
+        self.control = None
+        self.wrappers = ()
 
     def _check_measured(self, name: str) -> None:
         if not _MEASURED_NAME.fullmatch(name):

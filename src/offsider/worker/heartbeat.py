@@ -5,11 +5,14 @@
 3. Prolong the list of jobs that this process can run; the time of this round trip is shown.
 4. Write the process and its running jobs: one script.
 5. Emit events: ``heartbeat`` at the first beat and after a partition, ``beat`` at each beat.
-6. Each second, if anything has changed, add to the counters, and report jobs per second and running jobs.
+6. Collect garbage, if no job has run since the last beat but some have run before: an idle thread creates no objects,
+   so Python itself would keep the reference cycles of the last jobs, with their locks and connections, for hours.
+7. Each second, if anything has changed, add to the counters, and report jobs per second and running jobs.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -105,6 +108,7 @@ class Heartbeat(LoopService):
         self._published: Mapping[str, str] | None = None
         self._wrote_work = False
         self._beat_asked = False
+        self._ended = self._collected = work_state.ended
         super().__init__("offsider-heartbeat", self._beat_or_report, config.handle_error)
 
     def wake(self) -> None:
@@ -159,7 +163,16 @@ class Heartbeat(LoopService):
                 self._outage.noticed(error)
         if well:
             self._outage.over()
+        self._collect_garbage()
         return pause_seconds
+
+    def _collect_garbage(self) -> None:
+        ended = self._work_state.ended
+        is_idle = ended is self._ended and not self._work_state.busy
+        self._ended = ended
+        if is_idle and ended is not self._collected:
+            self._collected = ended
+            gc.collect()
 
     def leave(self) -> None:
         """Remove the process from the registry permanently."""

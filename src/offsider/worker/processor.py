@@ -6,6 +6,8 @@
 3. Settle the outcome: `settlement` decides where the job goes, and the fetcher writes it with one script. The
    acknowledgement of a finished job may be sent together with others. The thread that reads the reply reports it
    (`report`).
+4. Forget the run: steps 2 and 3 have a context of their own, and the frames of a failed job are cleared. What a job
+   leaves behind would otherwise remain until the next job of this thread.
 
 An error in these steps themselves ends the thread; the manager then starts another one.
 """
@@ -14,12 +16,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextvars import Context
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from offsider.core.outcome import NotAlone
+from offsider.core.outcome import NotAlone, Succeeded
 from offsider.core.payload import interrupted
+from offsider.core.tracebacks import clear_frames
 from offsider.jobs.clients import Clients, pushing_with
 from offsider.logs.setup import thread_id
 from offsider.runtime.forks import came_back, here
@@ -117,11 +120,15 @@ class Processor:
         try:
             with pushing_with(self._parts.clients):
                 self._tid = thread_id()
+                context = copy_context()
                 while (ident in seats.seated or seats.wait()) and (unit := retrieve()) is not None:
                     if isolation is not None and isolation.is_suspect(unit):
-                        self._process_alone(unit, isolation)
+                        failure = context.copy().run(self._process_alone, unit, isolation)
                     else:
-                        self._process(unit)
+                        failure = context.copy().run(self._process, unit)
+                    if failure is not None:
+                        clear_frames(failure)
+                    del unit, failure
                     if here.stray:  # a handler forked, and the child returned
                         came_back()
         except BaseException as error:  # noqa: BLE001 - the last words of a thread
@@ -129,17 +136,20 @@ class Processor:
         finally:
             seats.leave()
 
-    def _process_alone(self, unit: UnitOfWork, isolation: Isolation) -> None:
+    def _process_alone(self, unit: UnitOfWork, isolation: Isolation) -> BaseException | None:
         """Run a suspect while no other job runs here, or requeue it at the tail of its queue."""
         self._unit = unit
+        failure = None
         with isolation.alone(unit) as granted:
             if granted:
-                self._process(unit)
+                failure = self._process(unit)
             else:
                 self._settlement.settle(unit, Run(None, NotAlone(), self._clock.now(), 0.0, None))
         self._unit = None
+        return failure
 
-    def _process(self, unit: UnitOfWork) -> None:
+    def _process(self, unit: UnitOfWork) -> BaseException | None:
+        """Run and settle a job, and return the error that it ended with."""
         started_at = self._clock.now()
         self._started = True
         self._unit = unit
@@ -151,3 +161,4 @@ class Processor:
             self._work_state.end(self._tid)
         self._unit = None
         self._started = False
+        return None if type(run.outcome) is Succeeded else getattr(run.outcome, "error", None)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from offsider.core.errors import RedisUnavailable
-from offsider.core.outcome import NotAlone
+from offsider.core.outcome import NotAlone, Succeeded
 from offsider.jobs.clients import Clients
 from offsider.worker.processor import CapsuleParts, Processor
 from offsider.worker.run.seats import Seats
-from offsider.worker.unit_of_work import UnitOfWork
+from offsider.worker.unit_of_work import Run, UnitOfWork
 from offsider.worker.work_state import WorkState
 
 
@@ -35,7 +35,7 @@ class Isolation:
 
     def settle(self, unit: UnitOfWork, run: Any) -> None:
         """As the settlement does."""
-        if run is None:  # of the stub of an executor
+        if run.outcome == Succeeded():  # of the stub of an executor
             self.steps.append("settle")
             return
         if self.error is not None:
@@ -61,9 +61,13 @@ class Scene:
             seats=Seats(1, 0),
             isolation=isolation,  # type: ignore[arg-type]
         )
-        executor = _stub(run=lambda unit, started_at: self.steps.append("run"))
+        executor = _stub(run=self._run)
         died = lambda processor, error: self.deaths.append((processor, error))  # noqa: E731
         self.processor = Processor("processor-of-the-test", parts, executor, died)
+
+    def _run(self, unit: UnitOfWork, started_at: float) -> Run:
+        self.steps.append("run")
+        return Run(None, Succeeded(), started_at, 0.0, None)
 
 
 def _stub(**methods: Any) -> Any:

@@ -33,7 +33,8 @@ class _Call:
     """A coroutine that a thread waits for. A late stop or time limit cannot hit the next coroutine of the thread."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], *, limited: bool) -> None:
-        self._steps = _Steps(coroutine, self._limit_that_lands if limited else None)
+        self._coroutine = coroutine
+        self._limited = limited
         # The coroutine runs with the job's context variables: current_job and the log context.
         self._context = contextvars.copy_context()
         #: The loop releases it at the end of the coroutine.
@@ -47,7 +48,8 @@ class _Call:
         self.limit: Callable[[], BaseException] | None = None
 
     def begin(self) -> None:
-        self.task = asyncio.get_running_loop().create_task(self._steps, context=self._context)
+        steps = _Steps(self, self._coroutine, self._limit_that_lands if self._limited else None)
+        self.task = asyncio.get_running_loop().create_task(steps, context=self._context)
         if self.interrupted or self.limit is not None:  # before the task was created
             self.task.cancel()
         self.task.add_done_callback(self._end)
@@ -57,7 +59,7 @@ class _Call:
             self.task.cancel()
 
     def _end(self, task: asyncio.Task[Any]) -> None:
-        self.error = _cancellation_of(task) if task.cancelled() else task.exception()
+        self.task = None  # a cycle, which would keep the job until the next garbage collection
         if self.error is None:
             self.result = task.result()
         elif self.interrupted and _caused_by_cancellation(self.error):
@@ -120,9 +122,11 @@ class AsyncRunner:
                     self._long.discard(name)
         finally:
             del self._calls[thread_id]
-        if call.error is not None:
-            raise call.error
-        return call.result
+        result, error = call.result, call.error
+        call.result = call.error = None  # frames of the job often refer to its task, and so to the call
+        if error is not None:
+            raise error
+        return result
 
     def _submit(self, loop: asyncio.AbstractEventLoop, call: _Call) -> None:
         self._submitted.append(call)  # first: `_begin_all` takes the calls after it has reset `_woken`
@@ -193,9 +197,11 @@ class AsyncRunner:
             if self._loop is None:
                 started = threading.Event()
                 self._woken = False
-                self._loop = asyncio.new_event_loop()
+                # It must not inherit the context of the job that needs it first.
+                context = contextvars.Context()
+                self._loop = context.run(asyncio.new_event_loop)
                 self._thread = threading.Thread(
-                    target=self._serve, args=(self._loop, started), name=self._name, daemon=True
+                    target=context.run, args=(self._serve, self._loop, started), name=self._name, daemon=True
                 )
                 self._thread.start()
                 started.wait()
@@ -216,34 +222,30 @@ class AsyncRunner:
             loop.close()
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run the loop until `stop`. A SystemExit of one job, which asyncio reraises, must not end it for all jobs."""
+        """Run the loop until `stop`, also after a SystemExit in a task of one job, which asyncio reraises."""
         while self._loop is loop:
-            # The exception already is the outcome of its job, or it comes from a task that a job left behind.
             with suppress(SystemExit, KeyboardInterrupt):
                 loop.run_forever()
 
 
-def _cancellation_of(task: asyncio.Task[Any]) -> BaseException:
-    """Return the error that ended a cancelled task: a time limit's error, or a plain CancelledError."""
-    try:
-        task.exception()
-    except asyncio.CancelledError as error:
-        return error
-    return asyncio.CancelledError()
-
-
 class _Steps(Coroutine[Any, Any, Any]):
-    """Wraps the coroutine of a job and checks after each step for a fork.
+    """Wraps the coroutine of a job, and checks after each step for a fork.
 
-    A child that the job forks exits at the end of the step, before it could run a copy of the event loop.
+    A child that the job forks exits at the end of the step, before it could run a copy of the event loop. The error of
+    the coroutine goes to the waiting thread, and not to the task: frames of the job often refer to their task, and such
+    a cycle would keep them until the next garbage collection.
 
     Args:
+        call: receives the error.
         coroutine: the coroutine of the job.
         limit: returns the error of a time limit, which replaces a CancelledError, or None for any other cancellation.
             None for a job without limits.
     """
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], limit: Callable[[], BaseException | None] | None) -> None:
+    def __init__(
+        self, call: _Call, coroutine: Coroutine[Any, Any, Any], limit: Callable[[], BaseException | None] | None
+    ) -> None:
+        self._call = call
         self._coroutine = coroutine
         self._limit = limit
 
@@ -253,21 +255,26 @@ class _Steps(Coroutine[Any, Any, Any]):
     def send(self, value: Any) -> Any:
         if here.stray:  # another task forked
             _came_back()
-        try:
-            return self._coroutine.send(value)
-        finally:
-            if here.stray:
-                _came_back()
+        return self._step(self._coroutine.send, value)
 
     def throw(self, kind: Any, value: Any = None, trace: TracebackType | None = None) -> Any:  # noqa: ARG002
         error = kind if value is None else value
         if self._limit is not None and (isinstance(error, asyncio.CancelledError) or error is asyncio.CancelledError):
             error = self._limit() or error
+        return self._step(self._coroutine.throw, error)
+
+    def _step(self, step: Callable[[Any], Any], value: Any) -> Any:
         try:
-            return self._coroutine.throw(error)
-        finally:
-            if here.stray:
-                _came_back()
+            try:
+                return step(value)
+            finally:
+                if here.stray:
+                    _came_back()
+        except StopIteration:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the outcome of the job
+            self._call.error = error
+            raise StopIteration from None
 
     def close(self) -> None:
         self._coroutine.close()

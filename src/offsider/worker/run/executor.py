@@ -153,7 +153,7 @@ class Executor:
             alone_in=unit.alone_in,
             reach=self._injection,
         )
-        self._unit, self._started_at, self._ran, self._cpu_seconds = unit, started_at, None, None
+        self._unit, self._started_at, self._cpu_seconds = unit, started_at, None
         token = enter_job(job)
         try:
             if known is not payload:
@@ -170,7 +170,11 @@ class Executor:
                 self._ran = outcome, time.perf_counter() - started
         finally:
             leave_job(token)
-        return Run(job, self._ran[0], started_at, self._ran[1], self._cpu_seconds)
+        outcome, duration_seconds = self._ran
+        self._unit = self._ran = None  # an idle thread keeps nothing of its last run
+        if job.control is not None or job.wrappers:
+            job.ended()
+        return Run(job, outcome, started_at, duration_seconds, self._cpu_seconds)
 
     def _logged(self, job: JobContext) -> Outcome:
         if ("expiry" in job.payload or "expires_in" in job.payload) and self._is_expired(job):

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakMethod
 
 from offsider.core.errors import OffsiderError
 
@@ -33,7 +34,7 @@ class Injection:
         self._async_runner = async_runner
 
     def aim(self, kind: type[OffsiderError], message: str, landed: Callable[[], None]) -> bool:
-        """Raise ``kind(message)`` in the job as soon as Python allows it, and call ``landed`` when it is raised.
+        """Raise ``kind(message)`` in the job as soon as Python allows it; then call ``landed``, a method.
 
         Returns:
             False if it was not possible: no job is inside the window, or `Window.interrupt` refused.
@@ -57,9 +58,14 @@ class Injection:
 def _telling(
     kind: type[OffsiderError], message: str, landed: Callable[[], None], *beside: type[BaseException]
 ) -> type[OffsiderError]:
+    # A class is freed by the garbage collector only; until then it must not keep the job that `landed` belongs to.
+    reported = WeakMethod(landed)
+
     def __init__(self: OffsiderError) -> None:  # noqa: N807 - of the class below
         kind.__init__(self, message)
-        landed()
+        report = reported()
+        if report is not None:
+            report()
 
     def __reduce__(_self: OffsiderError) -> tuple[type[OffsiderError], tuple[str]]:  # noqa: N807
         return kind, (message,)

@@ -84,8 +84,6 @@ class Window:
         self._aimed: type[BaseException] | None = None
 
     def __enter__(self) -> None:
-        # In this order, and without the lock: `interrupt` does nothing before it sees the thread.
-        self._aimed = None
         self._thread_id = threading.get_ident()
 
     def __exit__(
@@ -100,6 +98,7 @@ class Window:
             except AIMED:
                 # It landed here, after the job had ended.
                 continue
+            self._aimed = None
             return
 
     def interrupt(self, error: type[BaseException] = Shutdown) -> bool:

@@ -101,7 +101,7 @@ class Watched:
         self.overrun = overrun
         self.started = started
         self.step = Step.SOFT if limits.soft_seconds is not None else Step.HARD
-        self.ended = False
+        self.number = 0
         self.given_up = False
         self.aimed = False
         self.landed = False
@@ -167,9 +167,10 @@ class TimeLimits(LoopService):
         self._by_default = SOFT in config.jobs or HARD in config.jobs
         self._now = now
         self._lock = Lock()
-        self._due: list[tuple[float, int, Watched]] = []
+        #: Time and number of each next step; also of jobs that have ended, until the step is due.
+        self._due: list[tuple[float, int]] = []
+        self._watched: dict[int, Watched] = {}
         self._numbers = itertools.count()
-        self._running = 0
         super().__init__("offsider-time-limits", self.tick, config.handle_error)
 
     def start(self) -> None:
@@ -192,12 +193,13 @@ class TimeLimits(LoopService):
         watched = Watched(job, limits, reach, overrun, self._now())
         job.ends_at = watched.started + limits.first_seconds
         with self._lock:
-            self._running += 1
+            watched.number = next(self._numbers)
+            self._watched[watched.number] = watched
             self._push(watched)
-            if len(self._due) > 2 * self._running + STALE_ENTRIES:
-                self._due = [entry for entry in self._due if not entry[2].ended]
+            if len(self._due) > 2 * len(self._watched) + STALE_ENTRIES:
+                self._due = [entry for entry in self._due if entry[1] in self._watched]
                 heapq.heapify(self._due)
-            is_next = self._due[0][2] is watched
+            is_next = self._due[0][1] == watched.number
             self._loop.start()
         if is_next:
             self._loop.wake()
@@ -209,8 +211,7 @@ class TimeLimits(LoopService):
         Call it after the window of the job is closed: from then on no error can be raised in the job.
         """
         with self._lock:
-            watched.ended = True
-            self._running -= 1
+            del self._watched[watched.number]
         if watched.given_up:
             return False
         late_seconds = self._now() - watched.started - watched.limits.first_seconds
@@ -227,20 +228,20 @@ class TimeLimits(LoopService):
         """Take all due steps; return the seconds until the next one."""
         while True:
             with self._lock:
-                while self._due and self._due[0][2].ended:
+                while self._due and self._due[0][1] not in self._watched:
                     heapq.heappop(self._due)
                 if not self._due:
                     return IDLE_SECONDS
                 pause_seconds = self._due[0][0] - self._now()
                 if pause_seconds > 0:
                     return pause_seconds
-                _, _, watched = heapq.heappop(self._due)
+                watched = self._watched[heapq.heappop(self._due)[1]]
                 step = watched.step
                 self._take_step(watched)
             self._tell(watched, step)
 
     def _push(self, watched: Watched) -> None:
-        heapq.heappush(self._due, (watched.due, next(self._numbers), watched))
+        heapq.heappush(self._due, (watched.due, watched.number))
 
     def _take_step(self, watched: Watched) -> None:
         """Take a step. The caller holds the lock: the job must not end and its thread begin another one."""

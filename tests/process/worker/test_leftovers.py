@@ -1,0 +1,316 @@
+"""Nothing of a run outlives it: neither what its frames held, nor the context variables that it set."""
+
+from __future__ import annotations
+
+import fcntl
+import sqlite3
+import sys
+
+import pytest
+
+from tests.process.stored import push, sorted_set
+from tests.waiting import wait_for
+
+ENDINGS = """
+    import asyncio
+    import fcntl
+    import gc
+    import logging
+    import time
+    from contextvars import ContextVar
+    from datetime import timedelta
+
+    from offsider import Discard, Reschedule, Skip, current_job, job
+    from offsider.ext.batches import Batches
+    from offsider.ext.results import Results
+    from tests.process.ledger import note
+
+    gc.disable()  # a worker without jobs does not collect garbage either
+    remembered = ContextVar("remembered")
+    kept = []
+
+
+    class Rows(list):
+        '''A result that refers to an open file.'''
+
+
+    class Keeping(logging.Handler):
+        def emit(self, record):
+            if record.exc_info and "kept" in str(record.exc_info[1]):
+                kept.append(record)
+
+
+    def configure(config):
+        config.use(Batches())
+        config.use(Results(keep_result=60))
+        config.server_middleware.add(around)
+        config.error_handlers.append(keep)
+        logging.getLogger("offsider").addHandler(Keeping())
+
+
+    def keep(error, context):
+        if "kept" in str(error):
+            kept.append(error)
+
+
+    def around(job, call_next):
+        if job.args[-1:] == ["middleware"]:
+            held = lock(job.args[0])
+            try:
+                return call_next(job)
+            except ZeroDivisionError as error:
+                raise LookupError("by middleware") from error
+        return call_next(job)
+
+
+    def lock(path):
+        file = open(path, "a")
+        fcntl.flock(file, fcntl.LOCK_EX)
+        note("locked", current_job().jid)
+        return file
+
+
+    def lines(path):
+        with lock(path) as file:
+            yield file
+
+
+    @job(name="Ending", retry=1)
+    def ending(path, how):
+        if how == "middleware":
+            1 / 0
+        if how == "generator":
+            left = lines(path)
+            next(left)
+            raise ValueError("beside a generator")
+        held = lock(path)
+        if how == "result":
+            rows = Rows([1])
+            rows.file = held
+            return rows
+        if how == "variable":
+            remembered.set(held)
+        if how == "log":
+            current_job().log["file"] = held
+        if how == "cycle":
+            try:
+                1 / 0
+            except ZeroDivisionError as error:
+                mine = error
+                raise
+        if how in ("cause", "context"):
+            try:
+                1 / 0
+            except ZeroDivisionError as error:
+                raise LookupError(how) from (error if how == "cause" else None)
+        if how == "group":
+            try:
+                1 / 0
+            except ZeroDivisionError as error:
+                members = [error, ExceptionGroup("inner", [KeyError()])]
+            raise ExceptionGroup("outer", members)
+        if how in ("soft", "hard"):
+            while True:
+                time.sleep(0.01)
+        named = {"discard": Discard, "skip": Skip, "exit": SystemExit, "interrupt": KeyboardInterrupt}
+        if how == "reschedule":
+            raise Reschedule(timedelta(hours=1))
+        if how in named:
+            raise named[how]("the end")
+        if how in ("raise", "kept"):
+            raise ValueError(how)
+
+
+    @job(name="AsyncEnding", retry=1)
+    async def async_ending(path, how):
+        held = lock(path)
+        await asyncio.sleep(0)
+        if how == "variable":
+            remembered.set(held)
+        if how == "result":
+            rows = Rows([1])
+            rows.file = held
+            return rows
+        if how == "group":
+            async with asyncio.TaskGroup() as group:
+                group.create_task(refuse(held))
+        if how == "raise":
+            raise ValueError(how)
+        if how in ("soft", "hard"):
+            await asyncio.sleep(60)
+
+
+    async def refuse(held):
+        raise ValueError("a task")
+"""
+
+HOURS = {"soft_timeout": 3600, "hard_timeout": 7200}
+SOFT, HARD = {"soft_timeout": 0.5, "hard_timeout": 3600}, {"hard_timeout": 0.5}
+PLAIN = [
+    ("return", {}),
+    ("return", HOURS),
+    ("result", {}),
+    ("result", HOURS),
+    ("variable", {}),
+    ("log", HOURS),
+    ("raise", {}),
+    ("raise", HOURS),
+    ("raise", {"retry": False}),
+    ("raise", {"retry": 0}),
+    ("kept", {}),
+    ("cycle", {}),
+    ("cause", {}),
+    ("context", {}),
+    ("group", {}),
+    ("generator", {}),
+    ("middleware", {}),
+    ("discard", {}),
+    ("skip", {}),
+    ("reschedule", {}),
+    ("exit", {}),
+    ("interrupt", {}),
+    ("soft", SOFT),
+    ("hard", HARD),
+]
+ASYNC = [
+    ("return", {}),
+    ("result", {}),
+    ("result", HOURS),
+    ("variable", {}),
+    ("raise", {}),
+    ("raise", HOURS),
+    # Before, frames of coroutines are not cleared, and TaskGroup makes a cycle.
+    *([("group", {})] if sys.version_info >= (3, 13) else []),
+    ("soft", SOFT),
+    ("hard", HARD),
+]
+
+
+def is_free(path):
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("name", ["Ending", "AsyncEnding"])
+def test_what_a_job_has_locked_is_free_once_the_job_has_ended(workers, stored, ledger, tmp_path, name):
+    endings = ASYNC if name == "AsyncEnding" else PLAIN
+    workers.start("-c", "1", text=ENDINGS, measured=False)
+    left = []
+    for number, (how, options) in enumerate(endings):
+        path = tmp_path / f"{number}.lock"
+        jid = push(stored, name, str(path), how, **{"retry": 1, **options})
+        wait_for(lambda jid=jid: ledger.notes("locked", jid=jid))
+        try:
+            wait_for(lambda path=path: is_free(path), 5)
+        except AssertionError:
+            left.append((how, options))
+    assert not left, left
+
+
+def test_another_process_gets_the_database_that_a_failed_job_had_locked(workers, stored, tmp_path):
+    path = tmp_path / "orders.db"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE orders (number INTEGER)")
+    app = f"""
+        import sqlite3
+
+        from offsider import job
+
+        @job(name="Import", retry=1)
+        def importing():
+            database = sqlite3.connect({str(path)!r})
+            database.execute("INSERT INTO orders VALUES (1)")
+            raise ValueError("a bad row, before the commit")
+    """
+    # With wire version 6, heartbeats are five seconds apart.
+    workers.start("-c", "2", text=app, environ={"OFFSIDER_REDIS_WIRE_VERSION": "6"})
+    push(stored, "Import", retry=1)
+    wait_for(lambda: sorted_set(stored, "retry"))
+    with sqlite3.connect(path, timeout=30) as database:
+        database.execute("INSERT INTO orders VALUES (2)")
+        assert database.execute("SELECT number FROM orders").fetchall() == [(2,)]
+
+
+VARIABLES = """
+    from contextvars import ContextVar
+
+    from offsider import current_job, job
+    from tests.process.ledger import note
+
+    tenant = ContextVar("tenant", default="nobody")
+    failures = ContextVar("failures", default=0)
+
+
+    def configure(config):
+        config.server_middleware.add(around)
+        config.error_handlers.append(lambda error, context: failures.set(failures.get() + 1))
+        config.death_handlers.append(lambda payload, error: note("death", payload["jid"], tenant.get()))
+        config.on("execution_finished", lambda news: failures.set(failures.get() + 1))
+
+
+    def around(job, call_next):
+        note("middleware", job.jid, tenant.get())
+        if not job.name.endswith("Look"):
+            tenant.set("of the middleware")
+        return call_next(job)
+
+
+    def set_tenant():
+        note("job", current_job().jid, tenant.get())
+        tenant.set("of the job")
+
+
+    def delay(count, error, payload):
+        note("delay", payload["jid"], tenant.get())
+        tenant.set("of retry_in")
+
+
+    @job(name="Set")
+    def set_it():
+        set_tenant()
+
+
+    @job(name="Fail", retry=1, retry_in=delay)
+    def fail():
+        set_tenant()
+        raise ValueError
+
+
+    @job(name="AsyncSet")
+    async def async_set():
+        set_tenant()
+
+
+    @job(name="Look")
+    def look():
+        note("seen", current_job().jid, f"{tenant.get()}, {failures.get()}")
+
+
+    @job(name="AsyncLook")
+    async def async_look():
+        note("seen", current_job().jid, f"{tenant.get()}, {failures.get()}")
+"""
+
+
+def test_each_job_starts_with_the_defaults_of_all_context_variables(workers, stored, ledger):
+    workers.start("-c", "1", text=VARIABLES)
+    for name in ("Set", "AsyncSet", "Fail"):
+        setting = push(stored, name, retry=1)
+        for look in ("Look", "AsyncLook"):
+            jid = push(stored, look)
+            wait_for(lambda jid=jid: ledger.notes("seen", jid=jid))
+            assert ledger.words("seen", jid=jid) == ["nobody, 0"]
+            assert ledger.words("middleware", jid=jid) == ["nobody"]
+        assert ledger.words("job", jid=setting) == ["of the middleware"]
+
+
+def test_the_callbacks_of_a_failed_job_see_the_variables_that_it_has_set(workers, stored, ledger):
+    workers.start("-c", "1", text=VARIABLES)
+    jid = push(stored, "Fail", retry=1)
+    wait_for(lambda: ledger.words("delay", jid=jid) == ["of the job"])
+    dying = push(stored, "Fail", retry=0)
+    wait_for(lambda: ledger.words("death", jid=dying) == ["of the job"])
