@@ -2,7 +2,7 @@
 
 import pytest
 
-from offsider.core.wording import counted, listed
+from offsider.core.wording import counted, listed, shell_words
 
 
 @pytest.mark.parametrize("number, expected", [(0, "0 jobs"), (1, "1 job"), (2, "2 jobs")])
@@ -26,3 +26,9 @@ def test_nouns_in_s_and_sh_have_a_plural_in_es():
 )
 def test_of_many_names_the_first_are_listed(names, expected):
     assert listed(names) == expected
+
+
+def test_a_name_in_a_proposed_command_is_neither_syntax_nor_an_option():
+    assert shell_words("mail") == "mail"
+    assert shell_words("$(reboot)", "a b") == "'$(reboot)' 'a b'"
+    assert shell_words("--all") == "-- --all"

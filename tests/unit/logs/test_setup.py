@@ -251,6 +251,12 @@ def test_no_value_can_forge_a_line_of_a_handler_of_the_application():
     assert own.stream.getvalue() == "Hard\\x1b[2J ab\\nERROR: message x\\nERROR \\x9b\n"
 
 
+def test_a_record_may_have_a_mapping_of_arguments():
+    stream = log_to("plain")
+    logger.info("%(count)d jobs", {"count": 2})
+    assert stream.getvalue().endswith(": 2 jobs\n")
+
+
 def test_a_traceback_is_set_in():
     stream = log_to("without_timestamp")
     try:
