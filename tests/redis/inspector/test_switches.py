@@ -59,6 +59,7 @@ def test_without_a_configuration_that_of_the_process_is_used(config):
         (lambda found: found.drop("A", lasting=0), "lasting of a switch expects a positive"),
         (lambda found: found.defer("A", 0.5), "seconds of a switch expects at least 1 s"),
         (lambda found: found.defer("A", float("inf")), "seconds of a switch"),
+        (lambda found: found.defer("A", 10**400), "seconds of a switch"),
         (lambda found: found.defer("A", timedelta(days=20_000)), "seconds of a switch"),
     ],
 )

@@ -51,6 +51,7 @@ def test_options_precede_defaults(payload, without, tracked, kept):
         {"keep_result": True},
         {"keep_result": "60"},
         {"keep_result": float("inf")},
+        {"keep_result": 10**400},
         {"keep_result": timedelta(days=367)},
     ],
 )
