@@ -121,6 +121,18 @@ def test_busy_shows_our_process_and_its_jobs(visitor, worker, push, raw_redis):
     eventually(lambda: jid not in visitor.get("/busy").text, "the end of the job")
 
 
+def test_busy_counts_and_shows_the_same_jobs_between_two_heartbeats(visitor, worker, push, raw_redis):
+    raw_redis.delete("release")
+    (identity,) = (each for each in raw_redis.smembers("processes") if f":{worker.pid}:".encode() in each)
+    for number in (1, 2):
+        jid = push("WaitsForRelease", number)
+        eventually(lambda number=number: raw_redis.hget(identity, "busy") == b"%d" % number, "the count")
+        assert jid in visitor.get("/busy").text
+    raw_redis.set("release", 1)
+    eventually(lambda: raw_redis.hget(identity, "busy") == b"0", "the end of the jobs")
+    assert "WaitsForRelease" not in visitor.get("/busy").text
+
+
 def test_a_job_is_deleted_from_its_queue_and_a_queue_is_cleared(visitor, push, raw_redis):
     jids = [push("HardJob", number, ODD, queue="waiting", tags=["shop"]) for number in range(3)]
     assert "waiting 3" in row_of(visitor.get("/queues"), "waiting")

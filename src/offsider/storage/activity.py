@@ -1,7 +1,7 @@
 """Activity of each Python process: jobs per second and running jobs, in a field of its hash in the registry.
 
 A page that refreshes each second needs newer values than a heartbeat every ten seconds. So a busy process reports once
-per second; an idle process reports only changes.
+per second; an idle process reports only changes. The same report updates the running jobs for Ruby's pages.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Command, Script
+from offsider.storage.scripts import Argument, Command, Script
 
 REPORT = Script("report")
+#: Processes without a heartbeat expire after this time.
+EXPIRY_SECONDS = 60
 #: The field of the process hash.
 FIELD = "activity"
 #: Older rates are ignored: the process is frozen or disconnected.
@@ -59,8 +61,24 @@ def digest_of(raw: bytes) -> int:
     return zlib.crc32(raw)
 
 
-def report(redis: Redis, identity: str, activity: Activity, busy: int) -> bool:
-    """Write a report; returns False if the process is not in the registry."""
+def report(
+    redis: Redis,
+    identity: str,
+    activity: Activity,
+    busy: int,
+    *,
+    work_key: str,
+    ended: Sequence[str] | None = None,
+    begun: Mapping[str, str] | None = None,
+) -> bool:
+    """Write a report; returns False if the process is not in the registry.
+
+    Args:
+        busy: number of running jobs.
+        work_key: hash of the running jobs.
+        ended: thread ids to remove from it; None for all.
+        begun: thread id -> job to add to it.
+    """
     running = activity.running
     fields = {
         "processed": round(activity.processed_per_second, 3),
@@ -70,7 +88,10 @@ def report(redis: Redis, identity: str, activity: Activity, busy: int) -> bool:
         else {tid: [job.capsule, job.queue, job.digest, round(job.elapsed_seconds, 3)] for tid, job in running.items()},
     }
     text = json.dumps(fields, separators=(",", ":")).removesuffix("}")
-    return bool(redis.run(REPORT, [redis.keys.process(identity)], [busy, text]))
+    changes: list[Argument] = [-1] if ended is None else [len(ended), *ended]
+    for pair in (begun or {}).items():
+        changes += pair
+    return bool(redis.run(REPORT, [redis.keys.process(identity), work_key], [busy, text, EXPIRY_SECONDS, *changes]))
 
 
 def parse(raw: bytes | None) -> Activity | None:

@@ -8,14 +8,15 @@ from typing import Any, cast
 
 from offsider.core.errors import OffsiderError
 from offsider.storage import activity
+from offsider.storage.activity import EXPIRY_SECONDS
 from offsider.storage.commands import run_together
+from offsider.storage.keys import Keys
 from offsider.storage.queues import readable
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Command, Script
 
 HEARTBEAT = Script("heartbeat")
 
-EXPIRY_SECONDS = 60
 PRUNE_SECONDS = 60
 #: Fields of the process hash that offsider reads.
 SHOWN = ("info", "concurrency", "busy", "beat", "quiet", "rtt_us", "rss", activity.FIELD)
@@ -28,25 +29,27 @@ def heartbeat(
     work: Mapping[str, str],
     *,
     wire_version: int,
-    clear: bool = True,
 ) -> bool:
     """Write the process and its running jobs, with an expiry of a minute. Returns whether it was registered before.
 
     Args:
         fields: the process hash: info, concurrency, busy, beat, rtt_us, quiet, rss.
         work: thread id -> JSON of queue, payload and run_at.
-        clear: the last heartbeat may have written jobs.
     """
     keys = redis.keys
-    work_key = keys.workers(identity) if wire_version == 6 else keys.work(identity)
     flat = [item for pair in fields.items() for item in pair]
     running = [item for pair in work.items() for item in pair]
     known = redis.run(
         HEARTBEAT,
-        [keys.processes, keys.process(identity), work_key],
-        [identity, EXPIRY_SECONDS, len(flat), int(clear), *flat, *running],
+        [keys.processes, keys.process(identity), work_key(keys, identity, wire_version)],
+        [identity, EXPIRY_SECONDS, len(flat), *flat, *running],
     )
     return bool(known)
+
+
+def work_key(keys: Keys, identity: str, wire_version: int) -> str:
+    """Return the hash of the running jobs of a process."""
+    return keys.workers(identity) if wire_version == 6 else keys.work(identity)
 
 
 def leave(redis: Redis, identity: str) -> None:

@@ -1,14 +1,15 @@
-"""Reports a worker's activity between heartbeats: jobs per second and running jobs."""
+"""Reports a worker's activity between heartbeats: jobs per second and running jobs, for our pages and for Ruby's."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from offsider.storage import activity
 from offsider.storage.activity import Activity, RunningJob, digest_of
+from offsider.storage.processes import work_key
 
 if TYPE_CHECKING:
     from offsider.storage.redis import Redis
@@ -51,18 +52,26 @@ class ActivityReport:
 
     Args:
         clock: epoch seconds; the same clock as the start times of jobs.
+        wire_version: version of Sidekiq whose pages show the running jobs.
     """
 
-    def __init__(self, redis: Redis, work_state: WorkState, clock: Callable[[], float]) -> None:
+    def __init__(self, redis: Redis, work_state: WorkState, clock: Callable[[], float], wire_version: int) -> None:
         self._redis = redis
+        self._wire_version = wire_version
         self._work_state = work_state
         self._clock = clock
         self._last: object = None
+        #: Thread id -> running job that Ruby's pages show; None if unknown. Without references to jobs.
+        self._shown: Mapping[str, object] | None = None
         self.rates = Rates()
 
     def forget(self) -> None:
         """Forget the last report after the server has lost it, so that the next call writes one."""
         self._last = None
+
+    def shown(self, works: Mapping[str, Work]) -> None:
+        """Note that a heartbeat has written the running jobs."""
+        self._shown = _keys_of(works)
 
     def write(self, identity: str) -> None:
         """Write a report if anything has changed.
@@ -72,12 +81,23 @@ class ActivityReport:
         """
         works = self._work_state.running()
         rates = self.rates.per_second()
-        news = (identity, rates, {tid: id(work.unit) for tid, work in works.items()})
+        keys = _keys_of(works)
+        news = (identity, rates, keys)
         if news == self._last:
             return
         self._last = None
-        if activity.report(self._redis, identity, Activity(*rates, running=self._running(works)), len(works)):
-            self._last = news
+        before, self._shown = self._shown, None
+        known = before or {}
+        if activity.report(
+            self._redis,
+            identity,
+            Activity(*rates, running=self._running(works)),
+            len(works),
+            work_key=work_key(self._redis.keys, identity, self._wire_version),
+            ended=None if before is None else [tid for tid in before if tid not in works],
+            begun={tid: work.as_sidekiq_shows() for tid, work in works.items() if known.get(tid) != keys[tid]},
+        ):
+            self._last, self._shown = news, keys
 
     def _running(self, works: dict[str, Work]) -> dict[str, RunningJob] | None:
         now = self._clock()
@@ -89,3 +109,7 @@ class ActivityReport:
             elapsed_seconds = max(0.0, now - work.run_at)
             running[tid] = RunningJob(owner.capsule, work.unit.queue, digest_of(work.unit.raw), elapsed_seconds)
         return running
+
+
+def _keys_of(works: Mapping[str, Work]) -> dict[str, object]:
+    return {tid: (id(work.unit), work.run_at) for tid, work in works.items()}

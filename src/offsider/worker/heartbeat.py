@@ -94,7 +94,7 @@ class Heartbeat(LoopService):
         self._coroutines = coroutines
         self._beaten = beaten
         self._wire_version = config.redis.wire_version
-        self._activity = ActivityReport(redis, work_state, config.clock.now)
+        self._activity = ActivityReport(redis, work_state, config.clock.now, self._wire_version)
         self.counts = CountWriter(
             config, redis, work_state, self._activity.rates, quiet=quiet, concurrency=self._concurrency, count=count
         )
@@ -106,7 +106,6 @@ class Heartbeat(LoopService):
         self._outage = Outage("heartbeat", config)
         self._beat_due = self._prune_due = 0.0
         self._published: Mapping[str, str] | None = None
-        self._wrote_work = False
         self._beat_asked = False
         self._ended = self._collected = work_state.ended
         super().__init__("offsider-heartbeat", self._beat_or_report, config.handle_error)
@@ -205,16 +204,15 @@ class Heartbeat(LoopService):
             processes.leave(self._redis, self._shown_as)
         self._shown_as = identity
         self._publish_jobs(identity)
-        work = self._work_state.as_sidekiq_shows()
+        works = self._work_state.running()
         known = processes.heartbeat(
             self._redis,
             identity,
-            self._fields(identity),
-            work,
+            self._fields(identity, len(works)),
+            {tid: work.as_sidekiq_shows() for tid, work in works.items()},
             wire_version=self._wire_version,
-            clear=self._wrote_work,
         )
-        self._wrote_work = bool(work)
+        self._activity.shown(works)
         return known
 
     def _publish_jobs(self, identity: str) -> None:
@@ -227,11 +225,11 @@ class Heartbeat(LoopService):
                 processes.publish_jobs(self._redis, identity, signatures)
                 self._published = signatures
 
-    def _fields(self, identity: str) -> dict[str, Argument]:
+    def _fields(self, identity: str, busy: int) -> dict[str, Argument]:
         fields: dict[str, Argument] = {
             "info": json.dumps(self.info.describe(identity), ensure_ascii=False, separators=(",", ":")),
             "concurrency": self._concurrency(),
-            "busy": self._work_state.busy,
+            "busy": busy,
             "beat": repr(self._config.clock.now()),
             "rtt_us": self._round_trips[-1],
             "quiet": "true" if self._quiet() else "false",

@@ -26,6 +26,12 @@ class Work:
     unit: UnitOfWork
     run_at: float
 
+    def as_sidekiq_shows(self) -> str:
+        """Return JSON of queue, payload (a JSON string of the original bytes) and run_at."""
+        payload = self.unit.raw.decode("utf-8", "replace")
+        shown = {"queue": self.unit.queue, "payload": payload, "run_at": int(self.run_at)}
+        return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -109,18 +115,3 @@ class WorkState:
     def under_way_seconds(self, now: float) -> float:
         """Return the total elapsed time of the running jobs at ``now``, in epoch seconds."""
         return sum(max(0.0, now - started_at) for _, started_at in self._running.copy().values())
-
-    def as_sidekiq_shows(self) -> dict[str, str]:
-        """Return thread id -> JSON of queue, payload (a JSON string of the original bytes) and run_at."""
-        return {
-            tid: json.dumps(
-                {
-                    "queue": work.unit.queue,
-                    "payload": work.unit.raw.decode("utf-8", "replace"),
-                    "run_at": int(work.run_at),
-                },
-                ensure_ascii=False,
-                separators=(",", ":"),
-            )
-            for tid, work in self.running().items()
-        }

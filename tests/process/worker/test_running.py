@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -23,6 +24,32 @@ def test_runs_and_failures_are_counted_even_if_the_worker_stops_before_a_heartbe
     worker.stopped()
     assert (stored.get("stat:processed"), stored.get("stat:failed")) == (b"35", b"5")
     assert sum(int(stored.get(key)) for key in stored.scan_iter("stat:processed:*")) == 35
+
+
+def test_the_count_of_running_jobs_agrees_with_the_jobs_that_rubys_pages_show(workers, stored):
+    worker = workers.start("-c", "4", text=HELD)
+    for count in range(1, 4):  # faster than heartbeats
+        push(stored, "Held", count)
+        wait_for(lambda count=count: stored.hget(worker.identity, "busy") == b"%d" % count)
+        jobs = [json.loads(job) for job in stored.hvals(f"{worker.identity}:work")]
+        assert sorted(json.loads(job["payload"])["args"] for job in jobs) == [
+            [number] for number in range(1, count + 1)
+        ]
+    (workers.folder / "release").touch()
+    wait_for(lambda: stored.hget(worker.identity, "busy") == b"0")
+    assert stored.hlen(f"{worker.identity}:work") == 0
+
+
+HELD = """
+    import time
+    from pathlib import Path
+    from offsider import job
+
+    @job(name="Held")
+    def held(number):
+        while not Path("release").exists():
+            time.sleep(0.02)
+"""
 
 
 def test_coroutines_run_side_by_side_each_with_its_own_job(workers, stored, ledger):

@@ -89,7 +89,8 @@ def walk(redis: Redis) -> None:
     error_groups.note(redis, [Noted("group", 1, LONG_AGO, "{}", "jid")])
     assert not processes.heartbeat(redis, OWNER.identity, {"info": "{}"}, {"1": "{}"}, wire_version=8)
     assert processes.take_signal(redis, OWNER.identity) == "TSTP"
-    assert activity.report(redis, OWNER.identity, Activity(), busy=1)
+    work_key = keys.work(OWNER.identity)
+    assert activity.report(redis, OWNER.identity, Activity(), busy=1, work_key=work_key, ended=["0"], begun={"2": "{}"})
     processes.send_signal(redis, OWNER.identity, "TERM")
     assert processes.take_signal(redis, OWNER.identity) == "TERM"
     _make_room(redis)
@@ -227,7 +228,7 @@ def left_behind(keys: Any, stored: dict[str, Any]) -> None:
     assert stored.pop(keys.processes) == {OWNER.identity.encode()}
     process = stored.pop(keys.process(OWNER.identity))
     assert (set(process), process[b"info"], process[b"busy"]) == ({b"info", b"busy", b"activity"}, b"{}", b"1")
-    assert stored.pop(keys.work(OWNER.identity)) == {b"1": b"{}"}
+    assert stored.pop(keys.work(OWNER.identity)) == {b"1": b"{}", b"2": b"{}"}
     assert stored.pop(keys.stranded) == {b"HardJob": b"not declared"}
     assert stored.pop(keys.expired) == {b"HardJob": b"1"}
     assert stored.pop(keys.stranded_counts) == {b"HardJob": b"1"}

@@ -43,10 +43,8 @@ def test_signals_are_received_one_at_a_time_in_order(pool, raw_redis):
     assert [processes.take_signal(pool, IDENTITY) for _ in range(3)] == ["TSTP", "TERM", None]
 
 
-def test_a_heartbeat_of_an_idle_process_leaves_its_jobs_alone(pool, raw_redis):
+def test_a_heartbeat_of_an_idle_process_removes_its_jobs(pool, raw_redis):
     raw_redis.hset(f"{IDENTITY}:work", "tid", "{}")
-    processes.heartbeat(pool, IDENTITY, FIELDS, {}, wire_version=8, clear=False)
-    assert raw_redis.exists(f"{IDENTITY}:work")
     processes.heartbeat(pool, IDENTITY, FIELDS, {}, wire_version=8)
     assert not raw_redis.exists(f"{IDENTITY}:work")
 

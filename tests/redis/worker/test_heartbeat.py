@@ -275,6 +275,30 @@ def test_counts_refused_by_a_full_server_are_kept_for_the_next_heartbeat(make, c
     assert reported == [0, 1]
 
 
+@pytest.mark.parametrize("version,key", [(6, "workers"), (8, "work")])
+def test_rubys_pages_see_running_jobs_with_the_next_report(make, config, raw_redis, version, key):
+    config.redis.wire_version = version
+    beating = make()
+    beating.tick()
+
+    def shown() -> list[str]:
+        beating.heartbeat.report()
+        jobs = raw_redis.hgetall(f"{beating.owner.identity}:{key}")
+        assert int(raw_redis.hget(beating.owner.identity, "busy")) == len(jobs)
+        return sorted(f"{tid.decode()} {json.loads(job)['payload']}" for tid, job in jobs.items())
+
+    beating.state.begin("t1", *begun("low", b"one", 1.0))
+    assert shown() == ["t1 one"]
+    beating.state.begin("t2", *begun("low", b"two", 1.0))
+    assert shown() == ["t1 one", "t2 two"]
+    beating.tick()
+    beating.state.end("t1")
+    beating.state.begin("t2", *begun("low", b"three", 2.0))
+    assert shown() == ["t2 three"]
+    beating.state.end("t2")
+    assert shown() == []
+
+
 NOON = datetime(2026, 11, 27, 12, tzinfo=UTC)
 
 

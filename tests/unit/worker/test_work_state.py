@@ -11,7 +11,7 @@ def test_running_jobs_are_shown_as_sidekiq_shows_them():
     state.begin("tid1", *begun("low", b'{"class":"X"}', 1_795_216_780.9))
     state.begin("tid2", *begun("high", b"\xff no job", 1.0))
     assert state.busy == 2
-    shown = state.as_sidekiq_shows()
+    shown = {tid: work.as_sidekiq_shows() for tid, work in state.running().items()}
     assert shown["tid1"] == '{"queue":"low","payload":"{\\"class\\":\\"X\\"}","run_at":1795216780}'
     assert json.loads(shown["tid2"])["payload"] == "\ufffd no job"
     state.end("tid1")
