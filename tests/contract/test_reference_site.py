@@ -30,6 +30,7 @@ MODULES = (
 INNER = {
     "offsider.django.middleware.caller_of",
     "offsider.django.outbox.DjangoSource",
+    "offsider.django.task_backend.destinations",
     "offsider.django.task_backend.find_task",
     "offsider.django.task_backend.run_task",
     "offsider.django.transactions.is_open",

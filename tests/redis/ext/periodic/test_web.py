@@ -50,9 +50,7 @@ def act(config):
     app = WebApp(WebOptions({"main": Installation.of(config)}))
 
     def post(path: str) -> str:
-        answer = app.respond(
-            Request("POST", path, headers=HEADERS | FORM | {"accept": "application/json"}, body=b"a=1")
-        )
+        answer = app.respond(Request("POST", path, headers=HEADERS | {"accept": "application/json"}))
         return answer.body.decode()
 
     return post
