@@ -16,7 +16,8 @@ from types import TracebackType
 from typing import NoReturn
 
 from offsider.cli.text import CannotPrint, say
-from offsider.logs.setup import describe, logger
+from offsider.core.error_text import describe
+from offsider.logs.setup import logger
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 _STANDARD_LIBRARY = str(Path(os.__file__).parent)

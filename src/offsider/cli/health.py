@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 
+from offsider.core.error_text import describe
 from offsider.core.errors import ConfigurationError
-from offsider.logs.setup import describe, logger
+from offsider.logs.setup import logger
 from offsider.prometheus.family import concurrency_family, running_family, series_families
 from offsider.worker.health_state import HealthState
 from offsider.worker.totals import Totals

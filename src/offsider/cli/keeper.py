@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, NoReturn
 from offsider.cli.failure import flush_output
 from offsider.cli.signals import handled
 from offsider.cli.title import title_setter
-from offsider.logs.setup import describe, logger
+from offsider.core.error_text import describe
+from offsider.logs.setup import logger
 from offsider.worker.alive.keeper.channel import Channel
 from offsider.worker.alive.keeper.keeping import Keeper, preload
 from offsider.worker.alive.keeper.link import KeeperProcess

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from offsider.cli import systemd
 from offsider.cli.title import title, title_setter
+from offsider.core.error_text import describe
 from offsider.core.errors import MalformedPayload
 from offsider.core.payload import decode
-from offsider.logs.setup import base36, describe, logger
+from offsider.logs.setup import base36, logger
 from offsider.worker.memory_limits import LOOK_SECONDS, MemoryLimits, MemoryWatch
 from offsider.worker.resident_memory import resident_kilobytes
 

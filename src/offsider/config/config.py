@@ -49,9 +49,10 @@ from offsider.config.settings import (
     SloSection,
     WorkerSection,
 )
+from offsider.core.error_text import describe
 from offsider.core.errors import ConfigurationError
 from offsider.core.former_names import FormerName
-from offsider.logs.setup import describe, logger
+from offsider.logs.setup import logger
 from offsider.logs.structured import loggable
 
 DEFAULT = "default"

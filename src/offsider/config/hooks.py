@@ -12,11 +12,12 @@ from offsider.config.containers import Listing, frozen_error
 from offsider.config.push_effects import PushEffects
 from offsider.config.push_guard import PushGuard
 from offsider.core.clock import SYSTEM_CLOCK, Clock
+from offsider.core.error_text import describe
 from offsider.core.errors import ConfigurationError, InvalidOptions
 from offsider.core.job_id import JobResults
 from offsider.core.payload import JobPayload
 from offsider.core.suggestions import suggest
-from offsider.logs.setup import describe, logger
+from offsider.logs.setup import logger
 from offsider.runtime import forks
 from offsider.runtime.events import Events
 from offsider.runtime.middleware import Admission, Chain, ClientChain, Push, ServerChain

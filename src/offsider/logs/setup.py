@@ -13,7 +13,6 @@ import re
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
@@ -25,12 +24,13 @@ from types import MappingProxyType
 from typing import TextIO, TypeAlias
 
 from offsider.config.settings import LogSection
+from offsider.core.error_text import MOST_LOGGED_CHARACTERS, last_characters, shown, traceback_of, traceback_parts
 from offsider.core.wording import counted
 from offsider.logs.application import application_fields, is_ours, is_written_by_application
 from offsider.logs.line_buffer import LineBuffer
 from offsider.logs.outlet import Outlet
 from offsider.logs.print_order import flush_before_writes, plain_write
-from offsider.logs.structured import about_error, bounded, is_about, line_fields, line_of, shown
+from offsider.logs.structured import about_error, bounded, is_about, line_fields, line_of
 from offsider.runtime.context import current_job_or_none
 
 Fields: TypeAlias = Mapping[str, object]
@@ -178,15 +178,6 @@ def base36(number: int) -> str:
         digits = _DIGITS[digit] + digits
         if number == 0:
             return digits
-
-
-def describe(error: BaseException) -> str:
-    """``ClassName: message``, also for an error whose ``str()`` raises."""
-    try:
-        text = str(error)
-    except Exception as problem:  # noqa: BLE001  # the error's own code can raise anything
-        text = f"(its message cannot be shown: str() raised {type(problem).__name__})"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 #: Stands for buffered lines in the error report if they cannot be written.
@@ -469,18 +460,15 @@ def _word(record: LogRecord) -> str:
 def _message(record: LogRecord) -> str:
     try:
         return record.getMessage()
-    except Exception as error:  # noqa: BLE001  # str() of an argument can raise anything
-        return f"{record.msg} (its arguments cannot be shown: {type(error).__name__})"
+    except BaseException as error:  # noqa: BLE001  # str() of an argument can raise anything, also SystemExit
+        return f"{shown(record.msg)} (its arguments cannot be shown: {type(error).__name__})"
 
 
 def _trace(record: LogRecord, *, indent: str = "  ", folded: bool = False) -> str:
     if not record.exc_info or record.exc_info[1] is None:
         return ""
-    try:
-        parts = traceback.format_exception(record.exc_info[1])
-        text = "".join(_folded(parts) if folded else parts).rstrip("\n")
-    except Exception as error:  # noqa: BLE001  # formatting runs code of the exception
-        text = f"(its traceback cannot be shown: {type(error).__name__})"
+    parts = traceback_parts(record.exc_info[1])
+    text = last_characters("".join(_folded(parts) if folded else parts)).rstrip("\n")
     return f"\n{indent}{_indented(text, indent)}"
 
 
@@ -526,7 +514,9 @@ class JobFilter(logging.Filter):
     """
 
     def filter(self, record: LogRecord) -> bool:
-        """Add the fields; every record passes."""
+        """Add the fields, and to our own records the bounded text of a traceback; every record passes."""
+        if record.name.partition(".")[0] == logger.name and record.exc_info and record.exc_info[1] is not None:
+            record.exc_text = record.exc_text or traceback_of(record.exc_info[1], MOST_LOGGED_CHARACTERS).rstrip("\n")
         fields = line_fields(fields_of(record) if is_ours(record) else NO_FIELDS)
         for name, value in ({"jid": "", "class": "", "queue": ""} | fields).items():
             vars(record).setdefault(name, _one_line(value) if isinstance(value, str) else value)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, islice
 from typing import Any, cast
 
+from offsider.core.error_text import class_of, shown
 from offsider.core.errors import MalformedPayload
 from offsider.core.payload import decode, encode, encode_text, shown_class
 from offsider.runtime.context import JobContext, current_job_or_none
@@ -90,11 +91,9 @@ def line_fields(own: Mapping[str, object]) -> dict[str, object]:
 
 def about_error(error: BaseException) -> dict[str, object]:
     """Return class, message and backtrace of an error, innermost frame first as in Ruby."""
-    kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    frames = islice(reversed(traceback.extract_tb(error.__traceback__)), _MOST_ITEMS)
+    frames = reversed(traceback.extract_tb(error.__traceback__, -_MOST_ITEMS))
     lines = [_cut(f"{frame.filename}:{frame.lineno}:in `{frame.name}'", _MOST_ITEM) for frame in frames]
-    fields: dict[str, object] = {"error_class": name, "error_message": _cut(shown(error), _MOST_MESSAGE)}
+    fields: dict[str, object] = {"error_class": class_of(error), "error_message": shown(error, _MOST_MESSAGE)}
     if lines:
         fields["error_backtrace"] = lines
     return fields
@@ -128,14 +127,6 @@ def loggable(context: Mapping[str, object], *, arguments: bool) -> dict[str, obj
 def size_of(job: JobContext) -> int:
     """Return the size of a job in Redis, in bytes."""
     return len(job.raw or encode(cast("Mapping[str, Any]", job.payload)))
-
-
-def shown(value: object) -> str:
-    """Return ``str(value)``, also for an object whose ``str()`` raises."""
-    try:
-        return str(value)
-    except Exception:  # noqa: BLE001  # a user's object may do anything
-        return f"<{type(value).__name__}>"
 
 
 _ENCODER = json.JSONEncoder(default=shown, allow_nan=False)

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, cast
 from urllib.parse import unquote
 
 from offsider.config.installation import Installation
-from offsider.logs.setup import describe
+from offsider.core.error_text import describe
 from offsider.web import allowed_hosts, audit, counters, flash, rendering, templates
 from offsider.web.assets import own_assets
 from offsider.web.csrf import is_same_origin

@@ -34,8 +34,9 @@ from offsider.config.web_tab import (
     WebView,
     is_path,
 )
+from offsider.core.error_text import describe
 from offsider.core.errors import ConfigurationError, InvalidOptions
-from offsider.logs.setup import describe, logger
+from offsider.logs.setup import logger
 from offsider.web.assets import Assets
 from offsider.web.display import is_finite
 from offsider.web.filters import address, pager, progress

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
-from offsider.logs.setup import describe, logger
+from offsider.core.error_text import describe
+from offsider.logs.setup import logger
 
 #: ``redact(name, args, kwargs)`` returns the arguments and keyword arguments to show.
 Redact: TypeAlias = Callable[[str, list[Any], dict[str, Any]], tuple[list[Any], dict[str, Any]]]

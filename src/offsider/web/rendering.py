@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
+from offsider.core.error_text import describe
 from offsider.core.errors import RedisFailure
 from offsider.inspector import Stats
-from offsider.logs.setup import describe, web_logger
+from offsider.logs.setup import web_logger
 from offsider.web import audit, flash
 from offsider.web.counters import counters
 from offsider.web.layout import layout_of

@@ -2,7 +2,9 @@
 
 1. `start` starts as many processors as the capsule's concurrency. While one waits for a coroutine, another one takes
    its thread seat (`seats`).
-2. The manager replaces a processor that dies, unless the manager is stopping.
+2. The manager replaces a processor that dies, unless the manager is stopping, and requeues its job. A job whose
+   threads died ``worker.max_strikes`` times in this process moves to the dead set. If threads die one after the other
+   without a job, the worker exits.
 3. After `quiet` the fetcher returns no more jobs; processors end after their current job.
 4. A stop calls `wait` until its deadline, then `interrupt`, gives each thread a moment to settle its own outcome, and
    requeues the remaining jobs with `give_back`.
@@ -16,6 +18,7 @@ import itertools
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
@@ -25,6 +28,7 @@ from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure
 from offsider.core.wording import counted
 from offsider.jobs.clients import Clients
+from offsider.storage import strikes
 from offsider.worker import outage
 from offsider.worker.outage import Outage
 from offsider.worker.processor import CapsuleParts, Processor
@@ -44,6 +48,8 @@ logger = logging.getLogger("offsider")
 
 OVERRUN_SECONDS = 3.0
 REPLACE_SECONDS = 0.1
+#: The worker exits after this number of deaths of threads without a job, while no job ends.
+MOST_DEATHS = 100
 
 
 class Manager:
@@ -79,6 +85,10 @@ class Manager:
             parts.isolation,
         )
         self._processors: list[Processor] = []
+        #: Deaths of threads by the job that they had, and in a row without a job.
+        self._deaths: Counter[str] = Counter()
+        self._idle_deaths = 0
+        self._ended = parts.work_state.ended
 
     @property
     def name(self) -> str:
@@ -199,7 +209,7 @@ class Manager:
             # Without the pause, a fault at start would create thousands of threads a second.
             self._abandoned.wait(REPLACE_SECONDS)
             self._fill_place_of(dead)
-            self._rescue(dead)
+            self._rescue(dead, error)
 
     def _fill_place_of(self, dead: Processor) -> None:
         with self._lock:
@@ -209,15 +219,37 @@ class Manager:
         while not self._add() and not self._abandoned.wait(outage.RETRY_SECONDS):
             pass
 
-    def _rescue(self, dead: Processor) -> None:
-        """Requeue the job of a dead processor. Runs in the dying thread, which can wait for Redis."""
+    def _rescue(self, dead: Processor, error: BaseException) -> None:
+        """Requeue or bury the job of a dead processor. Runs in the dying thread, which can wait for Redis."""
+        deadly = self._is_deadly(dead.unsettled())
         while (unsettled := dead.unsettled()) is not None:
             try:
-                self._fetcher.give_back([unsettled])
-            except RedisFailure as error:
-                self._outage.noticed(error)
+                if deadly:
+                    self._settlement.bury(unsettled[0], error)
+                else:
+                    self._fetcher.give_back([unsettled])
+            except RedisFailure as failure:
+                self._outage.noticed(failure)
                 if self._abandoned.wait(outage.RETRY_SECONDS):
                     return
             else:
                 self._outage.over()
                 return
+
+    def _is_deadly(self, unsettled: tuple[UnitOfWork, bytes] | None) -> bool:
+        """Count a death, and return whether the job has ended so many threads that it has to be buried."""
+        if unsettled is not None:
+            most, name = self._config.worker.max_strikes, strikes.name_of(unsettled[0].raw)
+            with self._lock:
+                self._deaths[name] += 1
+                return 1 <= most <= self._deaths[name]
+        with self._lock:
+            ended, before = self._work_state.ended, self._ended
+            self._idle_deaths = self._idle_deaths + 1 if ended is before else 1
+            self._ended = ended
+            too_many = self._idle_deaths >= MOST_DEATHS
+        if too_many and self._parts.give_up is not None:
+            reason = f"the threads of capsule {self.name} die one after the other"
+            logger.critical("%s: this worker exits for a restart", reason)
+            self._parts.give_up(reason)
+        return False

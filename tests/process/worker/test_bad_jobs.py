@@ -184,3 +184,94 @@ def test_queues_of_any_name_are_served(workers, stored, ledger):
     workers.start(*flags)
     wait_for(lambda: set(ledger.counts("end")) == set("012345"))
     wait_for(lambda: private(stored) == [])
+
+
+ODD_ERRORS = """
+    from offsider import Config, job
+    from tests.process.ledger import note
+
+
+    class OddError(Exception):
+        def __init__(self, kind):
+            self.kind = kind
+
+        def __str__(self):
+            raise {"exit": SystemExit, "interrupt": KeyboardInterrupt, "memory": MemoryError}[self.kind]
+
+
+    @job(name="Odd", retry=1)
+    def odd(kind):
+        note("odd", word=kind)
+        if kind == "huge":
+            raise ValueError("INSERT INTO t VALUES " + "(1, 'x'), " * 2_000_000)
+        if kind == "note":
+            error = ValueError("a note")
+            error.add_note("x" * 20_000_000)
+            raise error
+        if kind == "group":
+            raise ExceptionGroup("many", [ValueError("y" * 1_000) for _ in range(20_000)])
+        if kind == "class":
+            raise type("E" * 20_000_000, (Exception,), {})
+        if kind == "cause":
+            raise KeyError from ValueError("z" * 20_000_000)
+        raise OddError(kind)
+"""
+KINDS = ("exit", "interrupt", "memory", "huge", "note", "group", "class", "cause")
+
+
+@pytest.mark.parametrize("options", [{}, {"OFFSIDER_LOG_FORMAT": "structured"}, {"OFFSIDER_LOG_FORMAT": "json"}])
+def test_a_job_with_any_error_fails_once_and_its_texts_are_bounded(workers, stored, ledger, options):
+    worker = workers.start("-c", "2", text=ODD_ERRORS, environ=options)
+    for kind in KINDS:
+        push(stored, "Odd", kind, retry=1, backtrace=True)
+    wait_for(lambda: stored.zcard("retry") == len(KINDS), 60)
+    assert sorted(ledger.words("odd")) == sorted(KINDS)
+    worker.stopped()
+    assert len(worker.output) < len(KINDS) * 150_000
+    assert max(map(len, stored.zrange("retry", 0, -1))) < 30_000
+    assert "died" not in worker.output
+
+
+DEADLY = """
+    from offsider.worker.fetch.reliable import ReliableFetcher
+    from offsider.worker.disposition import Done
+    from tests.process.jobs import *
+    from tests.process.ledger import note
+
+
+    def configure(config):
+        config.death_handlers.append(lambda payload, error: note("death", payload["jid"], error))
+
+
+    class Deadly(ReliableFetcher):
+        def settle(self, unit, disposition):
+            if b"Short" in unit.raw and type(disposition) is Done:
+                raise SystemExit("a fault outside of the job")
+            super().settle(unit, disposition)
+
+
+    class Broken(ReliableFetcher):
+        def retrieve(self):
+            raise MemoryError("no job at all")
+"""
+
+
+def test_a_job_whose_threads_die_moves_to_the_dead_set(workers, stored, ledger):
+    workers.start("-c", "2", text=DEADLY, environ={"OFFSIDER_WORKER_FETCHER": "app.Deadly"})
+    jid = push(stored, "Short", 1, retry=False)
+    wait_for(lambda: stored.zcard("dead") == 1)
+    assert len(ledger.notes("end", jid=jid)) == 3
+    (dead,) = sorted_set(stored, "dead")
+    assert (dead["jid"], dead["error_class"], dead["error_message"]) == (
+        jid,
+        "SystemExit",
+        "a fault outside of the job",
+    )
+    assert wait_for(lambda: ledger.words("death", jid=jid)) == ["a fault outside of the job"]
+    assert private(stored) == []
+
+
+def test_a_worker_whose_threads_die_without_a_job_exits(workers):
+    worker = workers.start("-c", "5", text=DEADLY, environ={"OFFSIDER_WORKER_FETCHER": "app.Broken"}, wait=False)
+    assert worker.ended(60) == 1
+    assert "the threads of capsule default die one after the other" in worker.output

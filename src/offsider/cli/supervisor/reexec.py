@@ -27,7 +27,8 @@ from offsider.cli.start_folder import start_folder
 from offsider.cli.supervisor.children import described
 from offsider.cli.supervisor.parent_link import ParentLink
 from offsider.cli.text import plain
-from offsider.logs.setup import describe, logger
+from offsider.core.error_text import describe
+from offsider.logs.setup import logger
 
 if TYPE_CHECKING:
     from offsider.cli.supervisor.fork import Child, Forker

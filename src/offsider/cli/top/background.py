@@ -14,8 +14,8 @@ from textual.message import Message
 
 from offsider.cli.text import plain
 from offsider.cli.top.tabs import Action, Row, Tab, Table, View
+from offsider.core.error_text import describe
 from offsider.core.errors import OffsiderError
-from offsider.logs.setup import describe
 
 
 @dataclass

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, cast
 
 from offsider.config.routing import MAIN
+from offsider.core.error_text import message_of
 from offsider.core.errors import ConfigurationError, OverLimit, Reschedule
 from offsider.ext.limiters.doctor import check_limiters, families
 from offsider.ext.limiters.limiter import (
@@ -151,4 +152,4 @@ class Reschedules:
             return
         job.payload["overrated"] = count + 1
         backoff = (limiter and limiter.backoff) or self._settings.backoff
-        raise Overrated(backoff(limiter, job, error), reason=str(error), limit=None) from error
+        raise Overrated(backoff(limiter, job, error), reason=message_of(error), limit=None) from error

@@ -16,6 +16,7 @@ from contextlib import nullcontext
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from offsider.core.error_text import shown
 from offsider.core.outcome import (
     Deferred,
     Discarded,
@@ -198,7 +199,7 @@ def _details(outcome: Outcome) -> Mapping[str, object]:  # noqa: PLR0911 - one f
     match outcome:
         case Rescheduled(delay_seconds, reason):
             again: dict[str, object] = {"again_in": delay_seconds}
-            return again | {"rescheduled": reason} if reason else again
+            return again | {"rescheduled": shown(reason)} if reason else again
         case Stranded(_, delay_seconds, reason):
             return {"again_in": round(delay_seconds, 3), _status(outcome).replace(" ", "_"): reason}
         case Deferred(delay_seconds, reason):
@@ -206,10 +207,10 @@ def _details(outcome: Outcome) -> Mapping[str, object]:  # noqa: PLR0911 - one f
         case Dropped(reason, keep):
             return {"dropped": reason, "kept": keep}
         case Discarded(error):
-            return {"discarded": str(error) or True}
+            return {"discarded": shown(error) or True}
         case Moved(place):
             return {"moved": place}
         case Skipped(reason):
-            return {"skipped": reason or True}
+            return {"skipped": shown(reason) or True}
         case _:
             return _NO_FIELDS

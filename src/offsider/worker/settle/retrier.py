@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from offsider.worker.disposition import Disposition
 
 
+MOST_BACKTRACE_LINES = 1_000
+
+
 class Retrier:
     """Decides about the failed jobs of one worker."""
 
@@ -78,6 +81,15 @@ class Retrier:
             case _:
                 delay = backoff.retry_delay(count, self._config.random)
         return Later("retry", stored, delay)
+
+    def bury(self, job: JobContext, error: BaseException) -> Dead:
+        """Move a job to the dead set, whatever its options say."""
+        payload = decode(job.raw)
+        known = normalize(payload)
+        if not known.get("jid"):
+            payload["jid"] = new_jid()
+        self._note_failure(payload, known, job, error)
+        return Dead(encode(payload), expand(payload, job.raw))
 
     def discard(self, job: JobContext) -> Done:
         """Delete a job that raised `Discard`."""
@@ -155,9 +167,9 @@ def retry_option(payload: JobPayload, declared: Declared | None) -> bool | int |
 
 
 def backtrace_lines(error: BaseException, wanted: int) -> list[str]:
-    """Return ``file:line:in `function'`` as Ruby prints it, innermost first; all lines, or the first ``wanted``."""
+    """Return ``file:line:in `function'`` as Ruby prints it, innermost first; up to 1,000 lines, or ``wanted``."""
     if wanted is not True and wanted <= 0:
         return []
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [f"{frame.filename}:{frame.lineno}:in `{frame.name}'" for frame in reversed(frames)]
-    return lines if wanted is True else lines[:wanted]
+    most = MOST_BACKTRACE_LINES if wanted is True else min(wanted, MOST_BACKTRACE_LINES)
+    frames = traceback.extract_tb(error.__traceback__, -most)
+    return [f"{frame.filename}:{frame.lineno}:in `{frame.name}'" for frame in reversed(frames)]

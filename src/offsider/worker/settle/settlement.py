@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from offsider.config.installation import Installation
+from offsider.core.errors import MalformedPayload
 from offsider.core.malformed import wrap
 from offsider.core.outcome import (
     Deferred,
@@ -25,19 +27,22 @@ from offsider.core.outcome import (
     Stranded,
     Succeeded,
 )
-from offsider.core.payload import interrupted, not_stranded, rescheduled, stamp
+from offsider.core.payload import decode, interrupted, not_stranded, rescheduled, stamp
+from offsider.inspector import removal
+from offsider.runtime.context import JobContext
+from offsider.runtime.events import JobRemoved
 from offsider.worker.disposition import Aside, Back, Dead, Disposition, Done, Elsewhere, Last, Later, Lost
 from offsider.worker.settle.retrier import Retrier
+from offsider.worker.unit_of_work import Run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from offsider.config.config import Config
     from offsider.core.outcome import Outcome
-    from offsider.runtime.context import JobContext
     from offsider.storage.effects import Effect
     from offsider.worker.fetch.fetcher import Fetcher
-    from offsider.worker.unit_of_work import Run, UnitOfWork
+    from offsider.worker.unit_of_work import UnitOfWork
 
 _DONE: Disposition = Done()
 _LOST: Disposition = Lost()
@@ -79,11 +84,23 @@ class Settlement:
         """Choose where the job goes. Sends no command itself, but calls the job's callbacks."""
         try:
             return self._decide(unit, run)
-        except Exception as error:  # noqa: BLE001 - a retry would fail here again and again
+        except BaseException as error:  # noqa: BLE001 - a retry would fail here again and again
             self._config.handle_error(
                 error, {"context": "cannot decide the outcome of a job; moving it to the dead set unchanged"}
             )
             return Dead(unit.raw)
+
+    def bury(self, unit: UnitOfWork, error: BaseException) -> None:
+        """Move a job to the dead set because its threads died of ``error``. Raises RedisFailure."""
+        here = Installation.of(self._config)
+        effects = removal.effects_of(here, JobRemoved(unit.raw, f"queue:{unit.queue}", "kill", here.server, error))
+        try:
+            job = JobContext(decode(unit.raw), unit.queue, unit.raw)
+        except MalformedPayload as malformed:
+            self.settle(unit, Run(None, Malformed(malformed), self._config.clock.now(), 0.0, None))
+            return
+        unit.run = Run(job, Failed(error), self._config.clock.now(), 0.0, None)
+        self._fetcher.settle(unit, replace(self._retrier.bury(job, error), effects=effects))
 
     def _with_effects(self, disposition: Disposition, effects: Sequence[Effect], outcome: Outcome) -> Disposition:
         """Add the effects that apply to this outcome. A void run has none."""
