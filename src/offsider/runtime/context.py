@@ -289,7 +289,7 @@ class JobContext:
         return coroutine
 
     def ended(self) -> None:
-        """Drop what refers back to this run; such a cycle would exist until the next garbage collection."""
+        """Drop what refers back to this settled run; such a cycle would exist until the next garbage collection."""
         self.control = None
         self.wrappers = ()
 

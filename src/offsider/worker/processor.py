@@ -161,4 +161,7 @@ class Processor:
             self._work_state.end(self._tid)
         self._unit = None
         self._started = False
+        job = run.job
+        if job is not None and (job.control is not None or job.wrappers):
+            job.ended()
         return None if type(run.outcome) is Succeeded else getattr(run.outcome, "error", None)

@@ -172,8 +172,6 @@ class Executor:
             leave_job(token)
         outcome, duration_seconds = self._ran
         self._unit = self._ran = None  # an idle thread keeps nothing of its last run
-        if job.control is not None or job.wrappers:
-            job.ended()
         return Run(job, outcome, started_at, duration_seconds, self._cpu_seconds)
 
     def _logged(self, job: JobContext) -> Outcome:
