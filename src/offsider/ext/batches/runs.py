@@ -24,6 +24,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.config.installation import Installation
+from offsider.core.error_text import MOST_CLASS_CHARACTERS, message_of
 from offsider.core.errors import MalformedPayload, RedisFailure, RedisUnavailable, Shutdown
 from offsider.core.outcome import Failed, Rescheduled
 from offsider.core.payload import decode
@@ -108,7 +109,7 @@ class Runs:
                 event = _event(outcome, goes, is_member=is_member, cancelled=cancelled)
                 if event == "succeeded":  # most runs
                     return outcomes.succeeded
-                about = f"{job.name}: {type(outcome.error).__name__}" if isinstance(outcome, Failed) else job.name
+                about = f"{job.name}: {_kind(outcome.error)}" if isinstance(outcome, Failed) else job.name
                 if cancelled:
                     about = f"{job.name}: cancelled"
                 return None if event is None else (outcomes.other(event, job.jid, about),)
@@ -168,7 +169,7 @@ class Runs:
         waits = news.where == steps.WAITING
         why = ": a step before it has no result" if waits else f": removed ({news.how})"
         if news.error is not None:
-            why = f": {type(news.error).__name__}"
+            why = f": {message_of(news.error)}" if waits else f": {_kind(news.error)}"
         event = "broken" if not is_member else "replaced" if news.how == "debounce" else "died"
         effects = [outcomes.other(event, jid, f"{payload.get('class')}{why}")]
         if steps.FOLLOWED in payload and not waits:
@@ -184,6 +185,10 @@ class Runs:
         except RedisFailure as error:
             context = {"context": "noting a replaced member of a batch", "jobstr": news.raw}
             self._config.handle_error(error, context)
+
+
+def _kind(error: BaseException) -> str:
+    return type(error).__name__[:MOST_CLASS_CHARACTERS]
 
 
 def _decoded(news: JobRemoved) -> Mapping[str, Any]:

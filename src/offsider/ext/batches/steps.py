@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,11 +24,11 @@ from offsider.client.base import take_replicas
 from offsider.client.deferred import Deferred
 from offsider.client.prepared import Prepared
 from offsider.config import test_mode
-from offsider.core.arguments import StepResult, encode_result
+from offsider.core.arguments import MAX_ARGUMENT_NESTING, StepResult, encode_result
 from offsider.core.errors import InvalidArguments, InvalidOptions
 from offsider.core.job_id import JobId
 from offsider.core.outcome import Succeeded
-from offsider.core.payload import decode, encode, encode_text
+from offsider.core.payload import check_nesting, decode, encode, encode_text
 from offsider.ext.batches import store
 from offsider.ext.batches.block import Block
 from offsider.inspector import removal
@@ -55,6 +55,7 @@ _MARK = "result of another step 6f1c9c1a77e84f0f9d1f0a1ce2b7d5a3"
 FOLLOWED = "workflow"
 #: Place of a step that waits, in the news of its removal.
 WAITING = "workflow"
+CONTINUING = "continuing a workflow"
 #: Maximum size of a result that another step takes, as JSON.
 MOST_BYTES = 1_048_576
 CHUNK = 500
@@ -147,8 +148,10 @@ class WaitingSteps(Block):
         def follow(run: JobContext, result: Any) -> list[Prepared]:
             followers = [self._plans[jid] for jid in self._plans[run.jid].followers]
             run.result = result
-            results[run.jid] = text_of(here, run, takes=any(plan.takes for plan in followers))
-            if not results[run.jid]:
+            try:
+                results[run.jid] = text_of(run, _levels(followers))
+            except InvalidArguments as error:
+                here.config.handle_error(error, {"context": CONTINUING, "job": run.payload})
                 return []
             due = [jid for jid in self._plans[run.jid].followers if all(map(results.get, self._plans[jid].after))]
             return [_following(waits[jid], self._plans[jid], results) for jid in due]
@@ -160,8 +163,8 @@ class WaitingSteps(Block):
         for job in jobs:
             plan = self._plans[job.jid]
             if plan.followers:
-                takes = any(self._plans[jid].takes for jid in plan.followers)
-                fields += (f"next:{job.jid}", json.dumps([takes, [[jid, queues[jid]] for jid in plan.followers]]))
+                levels = _levels(self._plans[jid] for jid in plan.followers)
+                fields += (f"next:{job.jid}", json.dumps([levels, [[jid, queues[jid]] for jid in plan.followers]]))
             if plan.after:
                 step = _kept(job, plan, here.settings.wire_version)
                 fields += (f"step:{job.jid}", step, f"left:{job.jid}", len(plan.after))
@@ -199,16 +202,21 @@ def _following(job: Prepared, plan: Plan, results: Mapping[str, str]) -> Prepare
     return job._replace(payload=decode(raw), raw=raw)
 
 
-def text_of(here: Installation, job: JobContext, *, takes: bool) -> str:
-    """Return the result of a step as JSON; empty, after a report, if another step takes it and it cannot be stored."""
-    if not takes:
+def _levels(followers: Iterable[Plan]) -> int:
+    """Return how steps take the result of one: 0 not, 1 as an argument, 2 in a list of results."""
+    return max((1 + plan.many for plan in followers if plan.takes), default=0)
+
+
+def text_of(job: JobContext, levels: int) -> str:
+    """Return the result of a step as JSON. Raises InvalidArguments if others take it, and it cannot be an argument."""
+    if not levels:
         return "null"
     try:
-        return encode_result(job.result, MOST_BYTES, "the limit of workflows").decode()
+        raw = encode_result(job.result, MOST_BYTES, "the limit of workflows")
+        check_nesting(raw, job.result, MAX_ARGUMENT_NESTING + 1 - levels)
     except ValueError as error:
-        problem = InvalidArguments(f"{job.name}: its result cannot be an argument of the next step: {error}")
-        here.config.handle_error(problem, {"context": "continuing a workflow", "job": job.payload})
-        return ""
+        raise InvalidArguments(f"{job.name}: its result cannot be an argument of the next step: {error}") from error
+    return raw.decode()
 
 
 @dataclass(slots=True)
@@ -218,7 +226,7 @@ class Step:
     Attributes:
         here: the worker's server.
         followers: jid and queue of each waiting step.
-        takes: whether one of them takes the result.
+        levels: how they take its result, see `_levels`.
     """
 
     here: Installation
@@ -226,7 +234,7 @@ class Step:
     bid: str
     lives: Lives
     followers: Sequence[tuple[str, str]]
-    takes: bool
+    levels: int
 
     def effect(self) -> Effect:
         keys = self.here.redis.keys
@@ -237,11 +245,13 @@ class Step:
     def _arguments(self, outcome: Outcome, goes: Destination) -> Sequence[Argument] | Sequence[Effect] | None:
         if goes not in ("gone", "dead", "quarantine"):
             return None
-        text = (
-            text_of(self.here, self.job, takes=self.takes) if goes == "gone" and isinstance(outcome, Succeeded) else ""
-        )
-        if not text:
+        if goes != "gone" or not isinstance(outcome, Succeeded):
             return stopping(self.here, self.bid, self.job.jid)
+        try:
+            text = text_of(self.job, self.levels)
+        except InvalidArguments as error:
+            self.here.config.handle_error(error, {"context": CONTINUING, "job": self.job.payload})
+            return stopping(self.here, self.bid, self.job.jid, error)
         head: list[Argument] = [self.job.jid, text, self.lives.success]
         return [*head, *(part for follower in self.followers for part in follower)]
 
@@ -251,16 +261,16 @@ def step_of(here: Installation, job: JobContext, bid: str, lives: Lives) -> Step
     found = here.redis.call("HGET", store.batch_key(here.redis.keys, bid, store.STEPS), f"next:{job.jid}")
     if found is None:
         return None
-    takes, followers = json.loads(found)
-    return Step(here, job, bid, lives, followers, takes)
+    levels, followers = json.loads(found)
+    return Step(here, job, bid, lives, followers, int(levels))
 
 
-def stopping(here: Installation, bid: str, jid: str) -> list[Effect]:
-    """Return the effects for the steps after this one, which cannot run. Raises RedisFailure."""
-    return [effect for news in _after(here, bid, jid) for effect in removal.effects_of(here, news)]
+def stopping(here: Installation, bid: str, jid: str, error: InvalidArguments | None = None) -> list[Effect]:
+    """Return the effects for the steps after this one, which cannot run because of ``error``. Raises RedisFailure."""
+    return [effect for news in _after(here, bid, jid, error) for effect in removal.effects_of(here, news)]
 
 
-def _after(here: Installation, bid: str, jid: str) -> Iterator[JobRemoved]:
+def _after(here: Installation, bid: str, jid: str, error: InvalidArguments | None) -> Iterator[JobRemoved]:
     """Yield the waiting steps after this one, at any distance."""
     key, seen, found = store.batch_key(here.redis.keys, bid, store.STEPS), {jid}, [jid]
     while True:
@@ -273,4 +283,4 @@ def _after(here: Installation, bid: str, jid: str) -> Iterator[JobRemoved]:
         for raw in here.redis.call("HMGET", key, *(f"step:{one}" for one in found)):
             if raw is not None:
                 text = "null".join(json.loads(raw)["parts"]) + "}"
-                yield JobRemoved(encode(decode(text.encode())), WAITING, "kill", here.server)
+                yield JobRemoved(encode(decode(text.encode())), WAITING, "kill", here.server, error)

@@ -235,6 +235,41 @@ def test_a_result_that_is_not_json_ends_the_workflow_and_is_reported(config, job
     assert any("its result cannot be an argument of the next step" in error for error in errors)
 
 
+def nested(levels):
+    value = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("levels", [98, 99, 200, 490, 900])
+@pytest.mark.parametrize("in_a_list", [False, True])
+def test_a_result_is_nested_as_deep_as_an_argument_or_ends_the_workflow(config, jobs, levels, in_a_list):
+    levels -= in_a_list  # the list of results is a level too
+    fits = levels + in_a_list == 98
+    does["load"] = lambda _: nested(levels)
+    first = group([jobs.load.call(1), jobs.load.call(2)]) if in_a_list else jobs.load.call(1)
+    flow = chain(first, jobs.clean.call(RESULT), config=config)
+    does["clean"] = lambda *_: "taken"
+    last = flow.enqueue()
+    with RunningWorker(config):
+        if fits:
+            assert last.result(timeout=10) == "taken"
+        else:
+            with pytest.raises(JobFailed, match=r"its result cannot be an argument of the next step: .*nested"):
+                last.result(timeout=10)
+    assert last.status() == ("succeeded" if fits else "dead")
+
+
+@pytest.mark.parametrize("value", [float("nan"), "\ud800", "x" * 1_100_000, {1: 2}, {1, 2}])
+def test_a_result_that_cannot_be_an_argument_ends_the_workflow_with_the_reason(config, jobs, value):
+    does["load"] = lambda _: value
+    flow = chain(jobs.load.call(1), jobs.clean.call(RESULT), config=config)
+    last = flow.enqueue()
+    with RunningWorker(config), pytest.raises(JobFailed, match="its result cannot be an argument of the next step"):
+        last.result(timeout=10)
+
+
 def test_a_deleted_workflow_leaves_its_running_step_alone(config, jobs):
     flow = chain(jobs.load.call(1), jobs.clean.call(RESULT), config=config)
     last = flow.enqueue()
