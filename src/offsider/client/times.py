@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from datetime import datetime, timedelta
 
-from offsider.core.clock import LATEST
+from offsider.core.clock import END_OF_TIME
 from offsider.core.errors import InvalidOptions
 from offsider.core.wording import shown
 
@@ -27,8 +27,8 @@ def due_at(when: When, now_seconds: float) -> float | None:
             type.
     """
     at = _epoch_seconds(when, now_seconds)
-    if at > LATEST:
-        hint = "; is it in milliseconds?" if LATEST < at <= LATEST * 1000 else ""
+    if at >= END_OF_TIME:
+        hint = "; is it in milliseconds?" if isinstance(when, int | float) and at < END_OF_TIME * 1000 else ""
         raise InvalidOptions(f"a time must be before the year 10000, got {shown(when)}{hint}")
     return at if at > now_seconds else None
 

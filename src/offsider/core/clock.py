@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-#: The last second of the year 9999, in epoch seconds. Later times are refused: neither `datetime` nor Ruby has them.
-LATEST = 253_402_300_799
+#: Start of the year 10,000 in epoch seconds. It and later times are refused: neither `datetime` nor Ruby has them.
+END_OF_TIME = 253_402_300_800
 MAX_SECONDS = 1e9  # of a duration; a larger number is a timestamp given by mistake, which Sidekiq rejects too
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from offsider.core.backtrace import inflate
-from offsider.core.clock import SYSTEM_CLOCK
+from offsider.core.clock import END_OF_TIME, SYSTEM_CLOCK
 from offsider.core.compression import original_bytes, readable
 from offsider.core.errors import MalformedPayload
 from offsider.core.malformed import unwrap, wrapper_of
@@ -15,8 +15,6 @@ from offsider.core.normalize import normalize
 from offsider.core.payload import JobPayload, decode, expires_at, read_stamp
 from offsider.storage.queue_walk import digest
 
-#: Start of the year 10,000, which `datetime` cannot represent.
-_END_OF_TIME = 253_402_300_800
 _LONGEST_ID = 200
 #: A larger retry count is invalid: pages and columns are made for readable numbers.
 _MOST_RETRIES = 1_000_000_000
@@ -227,7 +225,7 @@ class JobRecord:
 
     def _time(self, key: str) -> float | None:
         at = read_stamp(self._known.get(key))
-        return at if at is not None and 0 <= at < _END_OF_TIME else None
+        return at if at is not None and 0 <= at < END_OF_TIME else None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name or self.raw[:40]!r} {self.jid}>"

@@ -10,7 +10,7 @@ from offsider.client import Client
 from offsider.client.prepared import Prepared
 from offsider.config.config import Config
 from offsider.config.installation import Installation
-from offsider.core.clock import LATEST
+from offsider.core.clock import END_OF_TIME
 from offsider.core.compression import readable
 from offsider.core.errors import InvalidOptions, JobKilled, MalformedPayload, RedisRefused
 from offsider.core.former_names import FormerName
@@ -103,7 +103,7 @@ class SetEntry(JobRecord):
         Raises:
             InvalidOptions: ``at`` is not finite, or after the year 9999.
         """
-        if not 0 <= at <= LATEST:
+        if not 0 <= at < END_OF_TIME:
             raise InvalidOptions("reschedule expects epoch seconds before the year 10000, from time.time() for example")
         return self._set.reschedule(self, at)
 

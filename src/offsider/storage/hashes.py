@@ -66,4 +66,4 @@ def number(stored: bytes | str | None) -> float | None:
 
 def wholes(reply: object) -> dict[str, int]:
     """Parse a hash of whole numbers, without the fields that have none."""
-    return {name: number for name, stored in texts(reply) if (number := whole(stored)) is not None}
+    return {name: value for name, stored in texts(reply) if (value := whole(stored)) is not None}

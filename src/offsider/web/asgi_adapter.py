@@ -83,8 +83,8 @@ def request_of(scope: Scope, body: bytes | WebError) -> Request:
 def _paths(scope: Scope) -> tuple[str, str]:
     """Return the mount path and the path below it, both quoted.
 
-    Some servers and frameworks include the mount path in the path, some do not, and some only its end: that of a mount
-    in an application whose own root path a proxy has removed.
+    The path of a request may include the mount path, or not. It includes only the end of it if the application with the
+    mount has a root path of its own, which a proxy removes.
     """
     root = quote(scope.get("root_path", "").rstrip("/"), safe=PATH_LETTERS)
     raw = scope.get("raw_path")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
 
-from offsider.core.clock import LATEST
+from offsider.core.clock import END_OF_TIME
 from offsider.web.translation import Locale
 
 #: Maximum characters of a text in lists.
@@ -46,7 +46,7 @@ def exact(at: float | None) -> str:
 
 def iso(at: float | None) -> str:
     """Return epoch seconds as ISO 8601 in UTC; empty if invalid."""
-    if at is None or not is_finite(at) or not 0 < at <= LATEST:
+    if at is None or not is_finite(at) or not 0 < at < END_OF_TIME:
         return ""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

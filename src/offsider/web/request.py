@@ -153,8 +153,8 @@ def _is_whole(request: Request) -> bool:
     length = request.header("content-length").strip()
     if length:
         return length.lstrip("0") == str(len(request.body)).lstrip("0")
-    # Chunked, or HTTP/2: the server has seen the end. But a server without support for chunks passes no body, and a
-    # body that the application has read is empty too.
+    # Chunked, or HTTP/2: only the server knows the end. A server without support for chunks passes no body, and a body
+    # that the application has read is empty too.
     return bool(request.body or not (request.header("content-type") or request.header("transfer-encoding")))
 
 

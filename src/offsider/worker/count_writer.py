@@ -64,8 +64,7 @@ class CountWriter:
         self._rates.note(processed, failed)
 
     def write_classes(self, *, wait_seconds: float = 0.0) -> None:
-        """Write the counts of each class, each minute for itself; what was certainly not written is kept for the next
-        call.
+        """Write the counts of each class by minute. Counts that were certainly not written are kept for the next call.
 
         Args:
             wait_seconds: time until the next call; 0 for the last call. Within the same minute, the step of its

@@ -34,6 +34,7 @@ from typing import Any, cast
 from offsider.client.prepared import Prepared
 from offsider.config.installation import Installation
 from offsider.config.routing import MAIN
+from offsider.core.clock import END_OF_TIME
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused
 from offsider.ext.periodic.entry import Entry
 from offsider.storage import hashes, processes
@@ -46,8 +47,6 @@ HISTORY = 10
 HISTORY_SECONDS = 400 * 86_400
 LEASE_SECONDS = 5.0
 REGISTER_SECONDS = 180
-#: Start of the year 10,000, which `datetime` cannot represent.
-_END_OF_TIME = 253_402_300_800
 
 _FOLDER = files("offsider.ext.periodic") / "lua"
 LOOK = Script("look", _FOLDER)
@@ -288,8 +287,8 @@ class PeriodicStore:
     def live(self) -> frozenset[str]:
         """Return the digests that live processes report in their info; empty for one that registers no entries."""
         infos = processes.infos(self._redis, processes.identities(self._redis)).values()
-        told = (hashes.json_object(info).get(EXTENSION) for info in infos)
-        return frozenset(digest for digest in told if isinstance(digest, str))
+        reports = (hashes.json_object(info).get(EXTENSION) for info in infos)
+        return frozenset(digest for digest in reports if isinstance(digest, str))
 
     def published(self, live: Collection[str] | None = None) -> dict[str, list[Entry]]:
         """Return the entries that processes registered in the last minutes: name -> its versions, newest first.
@@ -351,7 +350,7 @@ def _lines(raws: Sequence[bytes]) -> Iterator[Line]:
         except TypeError:
             continue
         numbers = (line.tick, line.at, line.count)
-        if all(isinstance(number, int | float) and abs(number) < _END_OF_TIME for number in numbers):
+        if all(isinstance(number, int | float) and abs(number) < END_OF_TIME for number in numbers):
             yield line
 
 

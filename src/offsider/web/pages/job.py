@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from offsider.config.installation import Installation
-from offsider.core.clock import LATEST
+from offsider.core.clock import END_OF_TIME
 from offsider.core.errors import MalformedPayload, RedisRefused
 from offsider.inspector import Attempts, JobRecord, JobSet, Quarantine, Queue, SetEntry
 from offsider.inspector.scan import PAGE_BUDGET_MS
@@ -258,7 +258,7 @@ def _time(request: PageRequest) -> float:
     except ValueError as error:
         raise BadRequest("job.bad_time") from error
     moment_of = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
-    if not 0 <= moment_of <= LATEST:
+    if not 0 <= moment_of < END_OF_TIME:
         raise BadRequest("job.bad_time")
     return moment_of
 
