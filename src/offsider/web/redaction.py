@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -18,6 +19,8 @@ from offsider.logs.setup import logger
 Redact: TypeAlias = Callable[[str, list[Any], dict[str, Any]], tuple[list[Any], dict[str, Any]]]
 HIDDEN = "[hidden]"
 _SHORT_NUMBER = 2
+#: With more hidden texts than this, all texts that may contain one are hidden: the search would take too long.
+_MOST_SECRETS = 1_000
 #: Payload fields with copies of arguments: of unique jobs, and of context variables.
 _COPIES = re.compile(r"(unique_args|lock_args|display_args|cattr(_[0-9]+)?)")
 
@@ -27,14 +30,15 @@ def redacted(
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments to show. If ``redact`` fails, all of them are hidden.
 
-    Bytes that are not a job have no class name for ``redact``, so they are hidden too.
+    ``redact`` gets copies, because it may change them in place. Bytes that are not a job have no class name for it, so
+    they are hidden too.
     """
     if redact is None:
         return args, kwargs
     if not name:
         return [HIDDEN], {}
     try:
-        shown_args, shown_kwargs = redact(name, args, kwargs)
+        shown_args, shown_kwargs = redact(name, deepcopy(args), deepcopy(kwargs))
         return list(shown_args), dict(shown_kwargs)
     except Exception as error:  # noqa: BLE001  # application code failed; keep the arguments hidden
         logger.warning("redact(%r, …) failed, its arguments are hidden: %s", name, describe(error))
@@ -68,13 +72,13 @@ class Redacted:
     Attributes:
         args, kwargs: the arguments to show.
         changed: whether ``redact`` has hidden something.
-        secrets: the texts and numbers that it has hidden.
+        secrets: the texts and numbers that it has hidden; None if there are too many to search for.
     """
 
     args: list[Any]
     kwargs: dict[str, Any]
     changed: bool
-    secrets: frozenset[str]
+    secrets: frozenset[str] | None
 
     @classmethod
     def of(cls, redact: Redact, name: str, args: list[Any], kwargs: dict[str, Any]) -> Redacted:
@@ -82,7 +86,7 @@ class Redacted:
         if (shown_args, shown_kwargs) == (args, kwargs):
             return cls(args, kwargs, changed=False, secrets=frozenset())
         secrets = frozenset(_leaves([args, kwargs])) - frozenset(_leaves([shown_args, shown_kwargs]))
-        return cls(shown_args, shown_kwargs, changed=True, secrets=secrets)
+        return cls(shown_args, shown_kwargs, changed=True, secrets=secrets if len(secrets) <= _MOST_SECRETS else None)
 
     def message(self, text: str) -> str:
         """Return a free text about a run; `HIDDEN` if it may quote a hidden argument, even in part."""
@@ -97,6 +101,8 @@ class Redacted:
         if isinstance(value, dict):
             named = cast("dict[str, Any]", value)
             return {self.value(name): self.value(each) for name, each in named.items()}
+        if self.secrets is None:
+            return HIDDEN if any(_leaves(value)) else value
         if isinstance(value, str):
             return HIDDEN if any(secret in value for secret in self.secrets) else value
         return HIDDEN if self.secrets.intersection(_leaves(value)) else value

@@ -33,6 +33,14 @@ def one_field(name, args, kwargs):
     return hidden, {**kwargs, **({"card": "***"} if "card" in kwargs else {})}
 
 
+def in_place(name, args, kwargs):
+    """Changes the arguments that it gets, and returns them."""
+    for each in (*args, kwargs):
+        if isinstance(each, dict):
+            each.update(dict.fromkeys(each, "***"))
+    return args, kwargs
+
+
 def payload(jid: str, **more) -> bytes:
     job = {
         "class": "Pays", "args": [1, {"card": CARD}], "kwargs": {"card": CARD}, "jid": jid, "queue": "mail",
@@ -115,7 +123,7 @@ def paths(data):
         yield from paths(value)
 
 
-@pytest.mark.parametrize("redact", [by_name, one_field])
+@pytest.mark.parametrize("redact", [by_name, one_field, in_place])
 def test_a_hidden_argument_appears_on_no_page(config, stored, redact):
     ask = asker(config, redact=redact)
     found = crawl(ask)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsider.web.redaction import HIDDEN, redacted, without_copies
+from offsider.web.redaction import HIDDEN, Redacted, redacted, without_copies
 
 
 def test_without_a_hook_all_arguments_are_shown():
@@ -51,3 +51,13 @@ def test_a_failing_hook_hides_copies_too():
 def test_malformed_jobs_are_hidden():
     assert redacted(lambda name, args, kwargs: (args, kwargs), "", ["4111"], {}) == ([HIDDEN], {})
     assert redacted(None, "", ["4111"], {}) == (["4111"], {})
+
+
+def test_all_texts_are_hidden_if_thousands_of_texts_are():
+    def shown(hidden):
+        cards = [f"card-{number}" for number in range(hidden)]
+        job = Redacted.of(lambda name, args, kwargs: ([], {}), "Pay", cards, {})
+        return job.value(["card-7", "vip", "", 12, 1234, None, {"note": "x"}])
+
+    assert shown(1_000) == [HIDDEN, "vip", "", 12, 1234, None, {"note": "x"}]
+    assert shown(1_001) == [HIDDEN, HIDDEN, "", 12, HIDDEN, None, {HIDDEN: HIDDEN}]

@@ -137,8 +137,9 @@ def _payload(request: PageRequest, record: JobRecord, redacted: Redacted) -> dic
     if redact is None:
         return dict(record.payload)
     known = {"class": record.payload.get("class"), "error_message": redacted.message(record.error_message)}
-    payload: dict[str, Any] = redacted.value(without_copies(redact, record.display_class, record.payload))
     # For a wrapped job, use the arguments that the hook has seen, without the wrapper.
+    others = {name: value for name, value in record.payload.items() if name not in {"args", "kwargs"}}
+    payload: dict[str, Any] = redacted.value(without_copies(redact, record.display_class, others))
     return payload | known | {"args": redacted.args, "kwargs": redacted.kwargs}
 
 
