@@ -28,21 +28,25 @@ def heartbeat(
     fields: Mapping[str, Argument],
     work: Mapping[str, str],
     *,
+    queues: Sequence[str] = (),
     wire_version: int,
 ) -> bool:
-    """Write the process and its running jobs, with an expiry of a minute. Returns whether it was registered before.
+    """Write the process and its running jobs, with an expiry of a minute, and register its queues.
+
+    Returns whether the process was registered before.
 
     Args:
         fields: the process hash: info, concurrency, busy, beat, rtt_us, quiet, rss.
         work: thread id -> JSON of queue, payload and run_at.
+        queues: names to add to the set of queues.
     """
     keys = redis.keys
     flat = [item for pair in fields.items() for item in pair]
     running = [item for pair in work.items() for item in pair]
     known = redis.run(
         HEARTBEAT,
-        [keys.processes, keys.process(identity), work_key(keys, identity, wire_version)],
-        [identity, EXPIRY_SECONDS, len(flat), *flat, *running],
+        [keys.processes, keys.process(identity), work_key(keys, identity, wire_version), keys.queues],
+        [identity, EXPIRY_SECONDS, len(flat), len(queues), *flat, *queues, *running],
     )
     return bool(known)
 

@@ -3,7 +3,7 @@
 1. Add the jobs processed and failed since the last beat to the counters; counts that cannot be written are kept.
 2. Do the same for the counts of each job class.
 3. Prolong the list of jobs that this process can run; the time of this round trip is shown.
-4. Write the process and its running jobs: one script.
+4. Write the process, its running jobs and the names of its queues: one script.
 5. Emit events: ``heartbeat`` at the first beat and after a partition, ``beat`` at each beat.
 6. Collect garbage, if no job has run since the last beat but some have run before: an idle thread creates no objects,
    so Python itself would keep the reference cycles of the last jobs, with their locks and connections, for hours.
@@ -26,11 +26,12 @@ from typing import TYPE_CHECKING, Any
 
 from offsider import __version__
 from offsider.config.app_version import app_version
+from offsider.config.queue_spec import EVERY
 from offsider.core import gil
 from offsider.core.errors import RedisFailure, RedisRefused
 from offsider.jobs import registry
 from offsider.runtime.service import LoopService
-from offsider.storage import processes, queues
+from offsider.storage import processes
 from offsider.worker.activity import ActivityReport
 from offsider.worker.count_writer import CountWriter
 from offsider.worker.outage import Outage
@@ -186,8 +187,6 @@ class Heartbeat(LoopService):
         if known is None:
             return
         if not known:
-            with suppress(RedisRefused):  # a full server
-                queues.register(self._redis, self.info.queues())
             self._activity.forget()
             self._config.events.emit("heartbeat")
         self._config.events.emit("beat")
@@ -205,11 +204,14 @@ class Heartbeat(LoopService):
         self._shown_as = identity
         self._publish_jobs(identity)
         works = self._work_state.running()
+        capsules = self._config.capsules.values()
         known = processes.heartbeat(
             self._redis,
             identity,
             self._fields(identity, len(works)),
             {tid: work.as_sidekiq_shows() for tid, work in works.items()},
+            # Others may have been deleted: discovery finds those that contain jobs.
+            queues=[spec.name for capsule in capsules for spec in capsule.specs if spec.name != EVERY],
             wire_version=self._wire_version,
         )
         self._activity.shown(works)

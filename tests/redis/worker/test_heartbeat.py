@@ -135,6 +135,21 @@ def test_the_first_heartbeat_and_the_first_after_a_partition_are_distinguished(m
     assert beating.events[3:] == ["heartbeat", "beat"]
 
 
+def test_each_heartbeat_registers_the_configured_queues(make, config, raw_redis):
+    config.worker.queues = ["ruby", "*"]
+    config.capsule("other", queues=["other"])
+    config.capsules["default"].discover(["found"])
+    beating = make()
+    for _ in range(2):
+        beating.tick()
+        assert raw_redis.smembers("queues") == {b"ruby", b"other"}
+        raw_redis.delete("queues")
+    raw_redis.set("queues", "no set")
+    beating.tick()
+    assert raw_redis.exists(IDENTITY)
+    assert beating.events.count("beat") == 3
+
+
 def test_the_jobs_that_it_can_run_are_published_again_only_if_they_have_changed(make, raw_redis):
     beating = make()
     beating.tick()
