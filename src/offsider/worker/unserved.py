@@ -10,11 +10,12 @@ Queues of other servers, shards and groups in the configuration do not count.
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from offsider.config.installation import Installation
-from offsider.config.queue_spec import EVERY
+from offsider.config.queue_spec import EVERY, QueueSpec
 from offsider.core.wording import counted, listed
 from offsider.inspector.process import ProcessSet
 from offsider.jobs.query_queues import unserved_here
@@ -52,7 +53,7 @@ class UnservedQueues(LoopService):
             "this worker does not serve %s; if no other worker does, start it with%s",
             ", ".join(f"{each.queue} ({listed(each.chosen)})" for each in found[:MOST_NAMES])
             + (f" and {counted(len(found) - MOST_NAMES, 'more queue')}" if len(found) > MOST_NAMES else ""),
-            "".join(f" -q {name}" for name in (*chosen, *self._queues[:MOST_NAMES])),
+            "".join(f" {_option(name)}" for name in (*chosen, *self._queues[:MOST_NAMES])),
         )
         super().start()
 
@@ -72,9 +73,14 @@ class UnservedQueues(LoopService):
         lonely = set(waiting)
         for queue in sorted(lonely - self._warned):
             logger.warning(
-                "%s waiting in the queue %s, which no running process serves: start a worker with -q %s",
+                "%s waiting in the queue %s, which no running process serves: start a worker with %s",
                 f"{counted(waiting[queue], 'job')} {'is' if waiting[queue] == 1 else 'are'}",
                 queue,
-                queue,
+                _option(queue),
             )
         self._warned = lonely
+
+
+def _option(queue: str) -> str:
+    """Return the option of a worker that serves the queue, quoted for a shell."""
+    return f"-q {shlex.quote(str(QueueSpec(queue)))}"

@@ -41,6 +41,7 @@ def evil(redis_url, raw_redis, monkeypatch, tmp_path):
     raw_redis.sadd(keys.queues, f"q{EVIL}", f"odd{EVIL}", "-x")
     raw_redis.lpush(keys.queue(f"q{EVIL}"), job(jid=f"J{EVIL}"))
     raw_redis.lpush(keys.queue("-x"), job())
+    raw_redis.lpush(keys.queue(f"$(reboot) ghost{EVIL}"), job())
     raw_redis.set(keys.queue(f"odd{EVIL}"), "1")
     raw_redis.sadd(keys.paused, f"q{EVIL}", "-x")
     raw_redis.zadd(keys.retry, {job(**failed): now + 999})

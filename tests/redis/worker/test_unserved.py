@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import shlex
 
 import pytest
 
 from offsider import job
 from offsider.config.config import Config
 from offsider.config.installation import Installation
+from offsider.config.queue_spec import QueueSpec
 from offsider.jobs import registry
 from offsider.jobs.query_queues import unserved_here
 from offsider.worker.unserved import UnservedQueues
@@ -48,6 +50,20 @@ LINE = "this worker does not serve mail (Mail); if no other worker does, start i
 def test_unserved_queues_are_named_at_the_start(worker_config, service, caplog):
     worker_config.worker.queues = ["default"]
     assert started(service, caplog) == [("INFO", LINE.format("default"))]
+
+
+def test_proposed_options_serve_any_name(worker_config, service, caplog, raw_redis):
+    names = ["a b; reboot", "-x", "a,b"]
+    for name in names:
+        job(name=name, queue=name)(len)
+    worker_config.worker.queues = ["mail", "default"]
+    ((_, line),) = started(service, caplog)
+    raw_redis.lpush("queue:a b; reboot", b'{"class":"Mail","args":[],"jid":"a","enqueued_at":1}')
+    service.look()
+    options = shlex.split(line.partition("start it with")[2])
+    assert options[::2] == ["-q"] * 5
+    assert sorted(QueueSpec.parse(option).name for option in options[1::2]) == sorted(["mail", "default", *names])
+    assert caplog.records[-1].getMessage().endswith("start a worker with -q 'a b; reboot'")
 
 
 @pytest.mark.parametrize("queues", [["mail", "default"], ["*"]])

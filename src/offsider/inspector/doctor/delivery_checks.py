@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from offsider.core.wording import counted, listed, shell_words
@@ -82,7 +83,7 @@ def check_keyspace(facts: Facts) -> Iterator[Finding]:
             f"jobs wait in queues that no client has registered: {listed(found.queues)}",
             why="pages and other commands do not show these queues",
             fix=f"{worker_command(facts.here, *found.queues[:_NAMED])}: a worker registers its queues; the client must "
-            f"do so at each push: SADD {facts.redis.keys.queues} {found.queues[0]}",
+            f"do so at each push: SADD {facts.redis.keys.queues} {shlex.quote(found.queues[0])}",
         )
     if found.foreign_lists:
         yield warn(

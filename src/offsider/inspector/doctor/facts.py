@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from offsider.config.application import django_project
 from offsider.config.installation import Installation
-from offsider.config.queue_spec import EVERY, parse_all
+from offsider.config.queue_spec import EVERY, QueueSpec, parse_all
 from offsider.config.routing import MAIN
 from offsider.inspector.process import Process, ProcessSet
 from offsider.storage import owners, queues
@@ -93,7 +93,7 @@ def worker_command(here: Installation, *queues: str) -> str:
     shards = dict.fromkeys(name for name in fitting.values() if name) or dict.fromkeys([*there][: not queues])
     worker = command("worker")
     commands = [f"{worker} --shard {shlex.quote(name)}" for name in shards]
-    others = "".join(f" -q {shlex.quote(queue)}" for queue, name in fitting.items() if not name)
+    others = "".join(f" -q {shlex.quote(str(QueueSpec(queue)))}" for queue, name in fitting.items() if not name)
     if others or not commands:
         commands.append(f"{worker}{_of_server(here, [*there])}{others}")
     return " and ".join(commands)
