@@ -1,6 +1,6 @@
 """Finds new queues for capsules that serve all of them (``-q '*'``).
 
-1. Search a part of the keys for queues that no client has registered, and register them.
+1. Search the keys, for 50 ms, for queues that no client has registered, and register them.
 2. Read the set of queues.
 
 The owner registers its private list for a queue before it claims anything from that queue.
@@ -8,6 +8,7 @@ The owner registers its private list for a queue before it claims anything from 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from offsider.worker.alive.ownership import Ownership
 
 PAUSE_SECONDS = 5.0
+#: Part of each round that searches the keys.
+SEARCH_SECONDS = 0.05
 
 
 class Discovery(LoopService):
@@ -70,10 +73,14 @@ class Discovery(LoopService):
     def _register_others(self) -> None:
         if self._cursor is None:
             return
-        try:
-            self._cursor, found = queues.find_unregistered(self._redis, self._cursor)
-        except RedisRefused:  # this server forbids SCAN
-            self._cursor = None
-            return
-        with suppress(RedisRefused):  # it is full
-            queues.register(self._redis, found)
+        deadline = time.monotonic() + SEARCH_SECONDS
+        while True:
+            try:
+                self._cursor, found = queues.find_unregistered(self._redis, self._cursor)
+            except RedisRefused:  # this server forbids SCAN
+                self._cursor = None
+                return
+            with suppress(RedisRefused):  # it is full
+                queues.register(self._redis, found)
+            if self._cursor == b"0" or time.monotonic() > deadline:
+                return

@@ -9,6 +9,7 @@ import pytest
 
 from offsider.core.errors import RedisRefused
 from offsider.storage import queues
+from offsider.worker import discovery as discovery_module
 from offsider.worker.discovery import PAUSE_SECONDS, Discovery
 from tests.redis.worker.conftest import Parts
 from tests.waiting import wait_for
@@ -57,6 +58,20 @@ def test_an_unregistered_queue_is_not_served(proxied_config, proxy, raw_redis):
     finder.tick()
     assert parts.capsule.queues == ["first", "new"]
     assert raw_redis.hget("offsider:owners", parts.ownership.identity) == b'{"default": ["first", "new"]}'
+    parts.close()
+
+
+def test_a_round_searches_for_a_time_budget(worker_config, raw_redis, monkeypatch):
+    monkeypatch.setattr(discovery_module, "SEARCH_SECONDS", 60)
+    finder, parts = discovery(worker_config)
+    monkeypatch.setattr(queues, "SCANNED", 1)
+    raw_redis.mset({f"cache:{n}": "" for n in range(200)})
+    raw_redis.lpush("queue:ghost", b'{"class":"Any","args":[]}')
+    finder.tick()
+    assert parts.capsule.queues == ["first", "ghost"]
+    monkeypatch.setattr(discovery_module, "SEARCH_SECONDS", 0)
+    raw_redis.lpush("queue:later", b'{"class":"Any","args":[]}')
+    wait_for(lambda: finder.tick() and "later" in parts.capsule.queues)
     parts.close()
 
 
