@@ -40,6 +40,7 @@ class Keyspace:
         deploy_locks: Sidekiq's locks of deploy marks that never expire.
         prefixes: other prefixes that have a set ``queues``.
         queues: names of queues with jobs that are not in the set of queues.
+        unreadable: names of queues with jobs that are not UTF-8, with escapes.
     """
 
     complete: bool = True
@@ -47,22 +48,27 @@ class Keyspace:
     deploy_locks: list[str] = field(default_factory=list[str])
     prefixes: list[str] = field(default_factory=list[str])
     queues: list[str] = field(default_factory=list[str])
+    unreadable: list[str] = field(default_factory=list[str])
 
 
 def walk(redis: Redis, budget_seconds: float) -> Keyspace:
     """Scan key names until the end, or until the time budget runs out."""
     found = Keyspace()
     prefix = redis.keys.prefix
-    lists, known = list[bytes](), {redis.keys.queue(name).encode() for name in queues.names(redis)}
     start = redis.keys.queue("").encode()
+    foreign = tuple(start + each for each in queues.FOREIGN)
+    lists, known = list[bytes](), {redis.keys.queue(name).encode() for name in queues.names(redis)}
 
     def note(name: bytes) -> None:
         _note(found, name.decode("utf-8", "replace"), prefix)
-        if name.startswith(start) and name not in known and len(lists) < _MOST:
+        if name.startswith(start) and not name.startswith(foreign) and name not in known and len(lists) < _MOST:
             lists.append(name)
 
     found.complete = _scan(redis, budget_seconds, note)
-    found.queues = queues.unregistered(redis, lists) if lists else []
+    unregistered = queues.unregistered(redis, lists) if lists else []
+    found.queues = queues.readable(unregistered)
+    escaped = [(name, name.decode(errors="backslashreplace")) for name in unregistered]
+    found.unreadable = [text for name, text in escaped if text.encode() != name]
     _drop_what_expires(redis, found)
     _drop_what_is_no_set(redis, found)
     return found

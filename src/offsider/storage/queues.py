@@ -31,7 +31,7 @@ OLDEST = Script("oldest")
 #: Payloads can have many megabytes: the maximum bytes of one that is read whole, and the bytes of each end of others.
 _ARGUMENTS: tuple[Argument, ...] = (16_384, 4_096)
 #: Private lists of Sidekiq Pro begin like queues.
-_FOREIGN = ("sq|", "sq_")
+FOREIGN = (b"sq|", b"sq_")
 #: Keys that a step of `find_unregistered` examines.
 SCANNED = 1_000
 #: Quotes inside of a string are escaped, so this is a key.
@@ -84,24 +84,24 @@ def find_unregistered(redis: Redis, cursor: bytes) -> tuple[bytes, list[str]]:
     A client of another language may push without registering the queue.
     """
     cursor, keys = redis.call("SCAN", cursor, "MATCH", redis.keys.every_queue, "COUNT", SCANNED, "TYPE", "list")
-    return cursor, unregistered(redis, keys) if keys else []
+    return cursor, readable(unregistered(redis, keys)) if keys else []
 
 
-def unregistered(redis: Redis, keys: Iterable[bytes]) -> list[str]:
-    """Return the names of those queues that are not in the set of queues, and whose next element is a job."""
-    start = redis.keys.queue("")
-    found = {key.removeprefix(start) for key in readable(list(keys)) if key.startswith(start)}
-    names_ = sorted(name for name in found.difference(names(redis)) if not name.startswith(_FOREIGN))
-    replies = redis.pipeline([("LINDEX", redis.keys.queue(name), -1) for name in names_], raise_errors=False)
-    return [name for name, raw in zip(names_, replies, strict=True) if isinstance(raw, bytes) and _is_job(raw)]
+def unregistered(redis: Redis, keys: Iterable[bytes]) -> list[bytes]:
+    """Return the names of those queues that are not in the set of queues, and whose first or last element is a job."""
+    start = redis.keys.queue("").encode()
+    known = {name.encode() for name in names(redis)}
+    found = {key.removeprefix(start) for key in keys if key.startswith(start)}
+    names_ = sorted(name for name in found - known if not name.startswith(FOREIGN))
+    replies = redis.pipeline([("LINDEX", start + name, end) for name in names_ for end in (0, -1)], raise_errors=False)
+    ends = zip(names_, replies[::2], replies[1::2], strict=True)
+    return [name for name, first, last in ends if _is_job(first) or _is_job(last)]
 
 
-def _is_job(raw: bytes) -> bool:
-    try:
-        decode(raw)
-    except MalformedPayload:
-        return False
-    return True
+def _is_job(raw: object) -> bool:
+    with suppress(MalformedPayload):
+        return isinstance(raw, bytes) and bool(decode(raw))
+    return False
 
 
 def size(redis: Redis, key: str) -> int:

@@ -86,6 +86,13 @@ def test_private_lists_of_sidekiq_pro(redis_url, raw_redis):
     assert f"queue:sq|{RUBYS}|default" in finding.what
 
 
+def test_a_queue_whose_name_is_not_utf_8(redis_url, raw_redis):
+    raw_redis.lpush(b"queue:caf\xe9", payload("A"))
+    finding = examined(redis_url)["queue names"]
+    assert finding.severity is Severity.ERROR
+    assert finding.what == "jobs wait in queues whose names are not UTF-8: caf\\xe9"
+
+
 def test_a_lock_of_a_deploy_mark_that_never_expires(redis_url, raw_redis, tag, redis_cli):
     raw_redis.set("deploylock-abc", "2026")
     finding = examined(redis_url)["deploy locks"]

@@ -3,6 +3,8 @@
 from offsider.storage import keyspace
 from offsider.storage.redis import Redis, RedisSettings
 
+JOB = b'{"class":"Any","args":[]}'
+
 
 def test_foreign_keys_are_found(pool, raw_redis, tag):
     raw_redis.lpush("queue:sq|host:1:abc|default", "{}")
@@ -44,6 +46,23 @@ def test_an_empty_server_has_nothing(pool):
 def test_of_each_kind_a_hundred_are_enough(pool, raw_redis):
     raw_redis.mset({f"deploylock-{n}": "1" for n in range(120)})
     assert len(keyspace.walk(pool, 10).deploy_locks) == 100
+
+
+def test_private_lists_do_not_crowd_out_unregistered_queues(pool, raw_redis):
+    for n in range(200):
+        raw_redis.lpush(f"queue:sq|host:{n}:abc|default", JOB)
+    for n in range(50):
+        raw_redis.lpush(f"queue:q{n}", JOB)
+    assert len(keyspace.walk(pool, 10).queues) == 50
+
+
+def test_a_job_at_either_end_and_a_name_that_is_not_utf_8_are_found(pool, raw_redis):
+    raw_redis.rpush("queue:odd head", JOB, "garbage")
+    raw_redis.rpush("queue:odd tail", "garbage", JOB)
+    raw_redis.rpush("queue:other program", "garbage", "garbage")
+    raw_redis.lpush(b"queue:caf\xe9", JOB)
+    found = keyspace.walk(pool, 10)
+    assert (found.queues, found.unreadable) == (["odd head", "odd tail"], ["caf\\xe9"])
 
 
 def test_the_walk_ends_when_its_time_is_up(pool, raw_redis):

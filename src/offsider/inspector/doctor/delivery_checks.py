@@ -85,6 +85,14 @@ def check_keyspace(facts: Facts) -> Iterator[Finding]:
             fix=f"{worker_command(facts.here, *found.queues[:_NAMED])}: a worker registers its queues; the client must "
             f"do so at each push: SADD {facts.redis.keys.queues} {shlex.quote(found.queues[0])}",
         )
+    if found.unreadable:
+        yield error(
+            "queue names",
+            f"jobs wait in queues whose names are not UTF-8: {listed(found.unreadable)}",
+            why="no worker can serve these queues, and pages and other commands do not show them",
+            fix="rename them in the program that pushes to them, and move each job to the new queue: "
+            f"{facts.redis_cli} LMOVE",
+        )
     if found.foreign_lists:
         yield warn(
             "foreign lists",
