@@ -9,7 +9,7 @@ from __future__ import annotations
 import traceback
 from itertools import islice
 
-from offsider.core.tracebacks import linked
+from offsider.core.tracebacks import linked, trace_of
 
 MOST_MESSAGE_CHARACTERS = 10_000
 MOST_CLASS_CHARACTERS = 500
@@ -55,7 +55,7 @@ def traceback_parts(error: BaseException) -> list[str]:
     except BaseException:  # noqa: BLE001, S110 - as in `shown`
         pass
     head = "Traceback (most recent call last):\n"
-    return [head, *traceback.format_tb(error.__traceback__, -MOST_FRAMES), f"{describe(error)}\n"]
+    return [head, *traceback.format_tb(trace_of(error), -MOST_FRAMES), f"{describe(error)}\n"]
 
 
 def traceback_of(error: BaseException, most: int = MOST_TRACEBACK_CHARACTERS) -> str:

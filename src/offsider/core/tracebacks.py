@@ -5,10 +5,16 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterator
-from types import FrameType
-from typing import cast
+from types import FrameType, TracebackType
+from typing import Any
 
 _SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+# What the interpreter set: the class of an error may have properties with these names that raise anything.
+_MEMBERS: Any = vars(BaseExceptionGroup)["exceptions"]
+_CONTEXT: Any = vars(BaseException)["__context__"]
+_CAUSE: Any = vars(BaseException)["__cause__"]
+_TRACEBACK: Any = vars(BaseException)["__traceback__"]
 
 
 def linked(error: BaseException) -> Iterator[BaseException]:
@@ -20,9 +26,21 @@ def linked(error: BaseException) -> Iterator[BaseException]:
         if id(one) not in seen:
             seen.add(id(one))
             yield one
-            if isinstance(one, BaseExceptionGroup):
-                pending += cast("BaseExceptionGroup[BaseException]", one).exceptions
-            pending += [other for other in (one.__context__, one.__cause__) if other is not None]
+            if issubclass(type(one), BaseExceptionGroup):
+                pending += _MEMBERS.__get__(one)
+            pending += [other for other in (_CONTEXT.__get__(one), _CAUSE.__get__(one)) if other is not None]
+
+
+def origin_of(error: BaseException) -> BaseException | None:
+    """Return the cause of an error; without one, its context."""
+    cause: BaseException | None = _CAUSE.__get__(error)
+    return cause if cause is not None else _CONTEXT.__get__(error)
+
+
+def trace_of(error: BaseException) -> TracebackType | None:
+    """Return the error's ``__traceback__``."""
+    trace: TracebackType | None = _TRACEBACK.__get__(error)
+    return trace
 
 
 def clear_frames(error: BaseException) -> None:
@@ -34,7 +52,7 @@ def clear_frames(error: BaseException) -> None:
     """
     cleared: set[FrameType] = set()
     for one in linked(error):
-        entry = one.__traceback__
+        entry = trace_of(one)
         while entry is not None:
             frame: FrameType | None = entry.tb_frame
             while frame is not None and frame not in cleared and _clear(frame):

@@ -17,6 +17,7 @@ from typing import Any, cast
 from offsider.core.error_text import class_of, shown
 from offsider.core.errors import MalformedPayload
 from offsider.core.payload import decode, encode, encode_text, shown_class
+from offsider.core.tracebacks import trace_of
 from offsider.runtime.context import JobContext, current_job_or_none
 from offsider.runtime.propagation import carried, payload_context
 
@@ -91,7 +92,7 @@ def line_fields(own: Mapping[str, object]) -> dict[str, object]:
 
 def about_error(error: BaseException) -> dict[str, object]:
     """Return class, message and backtrace of an error, innermost frame first as in Ruby."""
-    frames = reversed(traceback.extract_tb(error.__traceback__, -_MOST_ITEMS))
+    frames = reversed(traceback.extract_tb(trace_of(error), -_MOST_ITEMS))
     lines = [_cut(f"{frame.filename}:{frame.lineno}:in `{frame.name}'", _MOST_ITEM) for frame in frames]
     fields: dict[str, object] = {"error_class": class_of(error), "error_message": shown(error, _MOST_MESSAGE)}
     if lines:

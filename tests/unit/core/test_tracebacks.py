@@ -8,7 +8,8 @@ import weakref
 
 import pytest
 
-from offsider.core.tracebacks import clear_frames, linked
+from offsider.core.error_text import traceback_of
+from offsider.core.tracebacks import clear_frames, linked, origin_of
 
 
 class Held:
@@ -45,6 +46,24 @@ def test_an_error_links_to_its_causes_contexts_and_members_once_each():
         "LookupError",
         "OSError",
     ]
+
+
+def test_properties_of_an_error_are_not_called():
+    def ends(_):
+        raise SystemExit(5)
+
+    names = ("__cause__", "__context__", "__traceback__", "exceptions", "__class__")
+    odd = type("OddError", (ExceptionGroup,), dict.fromkeys(names, property(ends)))
+    member = KeyError()
+    error = caught(fail, None, lambda _: odd("several", [member]))
+    context, cause = OSError(), LookupError()
+    vars(BaseException)["__context__"].__set__(error, context)
+    assert origin_of(error) is context
+    vars(BaseException)["__cause__"].__set__(error, cause)
+    assert origin_of(error) is cause
+    assert {type(one) for one in linked(error)} == {odd, KeyError, OSError, LookupError}
+    clear_frames(error)
+    assert "in fail" in traceback_of(error)
 
 
 def test_cleared_frames_keep_no_variables_and_the_traceback_stays():

@@ -563,6 +563,22 @@ def test_a_job_with_a_limit_can_read_the_remaining_time(limited):
     assert 90 < seen[1] <= 100
 
 
+@pytest.mark.parametrize("name", ["__cause__", "__context__", "__traceback__"])
+def test_an_error_whose_attribute_raises_fails_its_job(limited, name):
+    def ends(_):
+        raise SystemExit(5)
+
+    error = type("OddError", (Exception,), {name: property(ends)})()
+
+    @job(name="J")
+    def fails() -> None:
+        raise error
+
+    outcome = limited[0].run(UnitOfWork("default", encode({"class": "J", "args": []})), 0.0).outcome
+    assert isinstance(outcome, Failed)
+    assert outcome.error is error
+
+
 def test_a_coroutine_that_is_late_has_failed_with_its_limit(limited):
     @job(name="J", soft_timeout=0.3)  # a busy machine has the loop ready by then
     async def waits() -> None:

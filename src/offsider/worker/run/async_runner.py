@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from offsider.core.errors import Shutdown
+from offsider.core.tracebacks import origin_of
 from offsider.runtime.context import current_job_or_none
 from offsider.runtime.forks import came_back, here
 
@@ -298,5 +299,5 @@ def _caused_by_cancellation(error: BaseException) -> bool:
         if isinstance(current, asyncio.CancelledError):
             return True
         seen.add(id(current))
-        current = current.__cause__ or current.__context__
+        current = origin_of(current)
     return False

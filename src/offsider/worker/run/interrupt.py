@@ -32,6 +32,7 @@ from types import TracebackType
 
 from offsider.core import gil
 from offsider.core.errors import HardTimeout, JobCancelled, Shutdown, SoftTimeout
+from offsider.core.tracebacks import origin_of
 
 AIMED = (Shutdown, SoftTimeout, HardTimeout, JobCancelled)
 LANDING_JUMPS = 1000
@@ -180,5 +181,5 @@ def caused_by_shutdown(error: BaseException) -> bool:
         if isinstance(current, Shutdown):
             return True
         seen.add(id(current))
-        current = current.__cause__ or current.__context__
+        current = origin_of(current)
     return False

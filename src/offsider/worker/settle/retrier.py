@@ -30,6 +30,7 @@ from offsider.core.error_text import class_of, message_of
 from offsider.core.errors import NoCapableWorker, UnknownJob
 from offsider.core.normalize import normalize
 from offsider.core.payload import decode, encode, forget_stranded, new_jid, read_stamp, stamp
+from offsider.core.tracebacks import trace_of
 from offsider.runtime import forks
 from offsider.worker.disposition import Dead, Done, Later
 
@@ -171,5 +172,5 @@ def backtrace_lines(error: BaseException, wanted: int) -> list[str]:
     if wanted is not True and wanted <= 0:
         return []
     most = MOST_BACKTRACE_LINES if wanted is True else min(wanted, MOST_BACKTRACE_LINES)
-    frames = traceback.extract_tb(error.__traceback__, -most)
+    frames = traceback.extract_tb(trace_of(error), -most)
     return [f"{frame.filename}:{frame.lineno}:in `{frame.name}'" for frame in reversed(frames)]
