@@ -7,6 +7,7 @@ import logging
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from types import AsyncGeneratorType, GeneratorType
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.config import test_mode
@@ -94,7 +95,8 @@ class Declared:
         self._wire: dict[str, Any] | None = None
         self._codec = self._codec_named(given.get("codec"))
         self._accepted_by: weakref.WeakSet[Config] = weakref.WeakSet()
-        if inspect.isgeneratorfunction(run) or inspect.isasyncgenfunction(run):
+        inner = inspect.unwrap(run)
+        if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
             raise InvalidJob(
                 f"{self.name} contains yield, so it is a generator, and a worker would never run its body; remove the "
                 f"yield, or enqueue a job for each step ({self.place})"
@@ -184,6 +186,17 @@ class Declared:
         if self._codec is not None:
             args, kwargs = self._codec.decode(args, kwargs)
         return self._run(*args, **kwargs) if self._make is None else self._run(instance, *args, **kwargs)
+
+    def check_ran(self, result: object) -> None:
+        """Check the result of a run. Raises InvalidJob if the result shows that the body did not run."""
+        kind = type(result)
+        # The work of an asyncio.Future was started elsewhere.
+        lazy = hasattr(kind, "__await__") and not hasattr(kind, "_asyncio_future_blocking")
+        if lazy or kind in {GeneratorType, AsyncGeneratorType}:
+            raise InvalidJob(
+                f"{self.name} returned an object of the class {kind.__qualname__}, whose body has not run: use it or "
+                f"await it inside of the job ({self.place})"
+            )
 
     def decoded(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
         """Return stored arguments with the types that the job gets."""

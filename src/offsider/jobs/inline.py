@@ -68,7 +68,10 @@ def _perform(job: JobContext) -> object:
     assert isinstance(declared, Declared)  # noqa: S101  # set by the only caller
     declared.signature.check_fits(job.args, job.kwargs)
     result = declared.perform(declared.make(job), job.args, job.kwargs)
-    return _run_to_its_end(job.wrapped(result)) if inspect.iscoroutine(result) else result
+    if inspect.iscoroutine(result):
+        result = _run_to_its_end(job.wrapped(result))
+    declared.check_ran(result)
+    return result
 
 
 def _run_to_its_end(coroutine: Coroutine[Any, Any, object]) -> object:

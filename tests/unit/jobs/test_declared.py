@@ -2,6 +2,7 @@
 
 import abc
 import asyncio
+import contextlib
 import functools
 from datetime import timedelta
 
@@ -150,6 +151,17 @@ class TestGenerators:
             class Steps(Job, name="steps"):
                 def perform(self):
                     yield 1
+
+    @pytest.mark.parametrize(
+        "decorate", [contextlib.contextmanager, lambda run: functools.wraps(run)(functools.partial(run))]
+    )
+    def test_and_one_behind_a_decorator(self, decorate):
+        with pytest.raises(InvalidJob, match="steps contains yield"):
+
+            @job(name="steps")
+            @decorate
+            def steps():
+                yield 1
 
 
 class TestCharacteristics:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from offsider import Discard, InvalidArguments, Job, Reschedule, Skip, current_job, job
+from offsider import Discard, InvalidArguments, InvalidJob, Job, Reschedule, Skip, current_job, job
 
 
 @job(name="inline")
@@ -173,6 +173,38 @@ def test_sync_code_of_an_async_job_runs_in_the_calling_thread_if_asgiref_is_load
     if not loaded:
         monkeypatch.delitem(sys.modules, "asgiref.sync")
     assert (thread.run_inline() == threading.get_ident()) is loaded
+
+
+class Lazy:
+    def __await__(self):
+        yield
+
+
+async def steps():
+    yield 1
+
+
+@pytest.mark.parametrize("make", [Lazy, steps, lambda: (each for each in "ab")])
+def test_a_result_that_shows_that_the_body_did_not_run_is_an_error(make):
+    @job
+    def plain():
+        return make()
+
+    @job
+    async def asynchronous():
+        return make()
+
+    for each in (plain, asynchronous):
+        with pytest.raises(InvalidJob, match=r"returned an object of the class \w+, whose body has not run: .*\.py:"):
+            each.run_inline()
+
+
+def test_a_future_is_a_result(config):
+    @job
+    async def starts():
+        return asyncio.ensure_future(asyncio.sleep(0))
+
+    assert isinstance(starts.run_inline(), asyncio.Future)
 
 
 def test_an_error_of_an_async_job_is_raised():

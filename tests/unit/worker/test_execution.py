@@ -563,6 +563,17 @@ def test_a_job_with_a_limit_can_read_the_remaining_time(limited):
     assert 90 < seen[1] <= 100
 
 
+@pytest.mark.parametrize("fields", [{}, {"hard_timeout": 100}])
+def test_a_job_whose_body_did_not_run_has_failed(limited, fields):
+    @job(name="J")
+    def lazy() -> object:
+        return (each for each in "ab")
+
+    outcome = limited[0].run(UnitOfWork("default", encode({"class": "J", "args": []} | fields)), 0.0).outcome
+    assert isinstance(outcome, Failed)
+    assert "J returned an object of the class generator, whose body has not run" in str(outcome.error)
+
+
 @pytest.mark.parametrize("name", ["__cause__", "__context__", "__traceback__"])
 def test_an_error_whose_attribute_raises_fails_its_job(limited, name):
     def ends(_):

@@ -256,6 +256,8 @@ class Executor:
                 result = declared.perform(instance, args, kwargs)
                 if isinstance(result, CoroutineType):
                     result = self._await(job, cast("Coroutine[Any, Any, Any]", result))
+                if result is not None:
+                    declared.check_ran(result)
             finally:
                 if here.stray:  # the child must exit before worker code or middleware runs in it
                     came_back(job.jid, job.name)
@@ -278,6 +280,8 @@ class Executor:
                 result = perform()
                 if isinstance(result, CoroutineType):
                     result = self._await(job, cast("Coroutine[Any, Any, Any]", result), limited=True)
+                if result is not None:
+                    job.declared.check_ran(result)
         finally:
             if here.stray:
                 came_back(job.jid, job.name)
