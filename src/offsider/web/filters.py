@@ -13,7 +13,7 @@ from offsider.inspector.scan import PAGE_BUDGET_MS, PAGE_MATCHES
 from offsider.web.display import LINE_LETTERS, cut
 from offsider.web.page_request import PAGE, PageRequest
 from offsider.web.redaction import HIDDEN, Redact
-from offsider.web.shown_job import redacted_job
+from offsider.web.shown_job import listed_job
 
 #: A hundred years.
 LONGEST_AGE_SECONDS = 3_155_760_000
@@ -102,14 +102,14 @@ def pager(path: str, page: int, total: int, /, **fields: str | int) -> dict[str,
 
 
 def facets(
-    records: Iterable[JobRecord], redact: Redact, path: str, wanted: JobFilter, **kept: str
+    records: Iterable[JobRecord], redact: Redact | None, path: str, wanted: JobFilter, **kept: str
 ) -> list[dict[str, Any]]:
     """Return the most frequent values in a sample of jobs, each with the address that filters by it."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in ("name", "error", "tag", "caller")}
     for record in records:
         counts["name"][record.display_class] += 1
         counts["error"][record.error_class or ""] += 1
-        redacted = redacted_job(record, redact)
+        redacted = listed_job(record, redact)
         counts["caller"][redacted.value(record.caller or "")] += 1
         counts["tag"].update(set(redacted.value([*record.tags])))
     fields = fields_of(wanted)
@@ -178,7 +178,7 @@ def listed(
         around = {"pager": None, "search": progress(request, len(entries), chunk, path, **fields, order=order)}
     return around | {
         "jobs": [row(entry) for entry in entries],
-        "facets": facets(entries, request.redacted, path, asked, order=order),
+        "facets": facets(entries, request.options.redact, path, asked, order=order),
         "sampled": len(entries),
         "order": order,
         "orders": {name: address(path, **fields, order=name) for name in orders},

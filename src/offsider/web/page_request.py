@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import cast
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from offsider.config.installation import Installation
 from offsider.logs.setup import logger
 from offsider.web.options import WebOptions
-from offsider.web.redaction import HIDDEN, redacted
+from offsider.web.redaction import HIDDEN
 from offsider.web.request import Fields, Request
 from offsider.web.results import BadRequest
 from offsider.web.segments import segment
@@ -170,10 +170,6 @@ class PageRequest:
         if not isinstance(answer, bool):
             logger.warning("authorize(…, %r) returned a %s: only True grants access", action, type(answer).__name__)
         return answer is True
-
-    def redacted(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Redact the arguments of a job."""
-        return redacted(self.options.redact, name, args, kwargs)
 
     def unquoted(self, text: str) -> str:
         """Return a text that may quote arguments of a job; hidden if arguments are redacted."""

@@ -72,7 +72,7 @@ class Redacted:
     Attributes:
         args, kwargs: the arguments to show.
         changed: whether ``redact`` has hidden something.
-        secrets: the texts and numbers that it has hidden; None if there are too many to search for.
+        secrets: the texts and numbers that it has hidden; None if they are too many to search for, or unknown.
     """
 
     args: list[Any]
@@ -81,8 +81,8 @@ class Redacted:
     secrets: frozenset[str] | None
 
     @classmethod
-    def of(cls, redact: Redact, name: str, args: list[Any], kwargs: dict[str, Any]) -> Redacted:
-        shown_args, shown_kwargs = redact(name, args, kwargs)
+    def of(cls, redact: Redact | None, name: str, args: list[Any], kwargs: dict[str, Any]) -> Redacted:
+        shown_args, shown_kwargs = redacted(redact, name, args, kwargs)
         if (shown_args, shown_kwargs) == (args, kwargs):
             return cls(args, kwargs, changed=False, secrets=frozenset())
         secrets = frozenset(_leaves([args, kwargs])) - frozenset(_leaves([shown_args, shown_kwargs]))

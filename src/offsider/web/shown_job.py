@@ -28,17 +28,16 @@ _COMPACT = json.JSONEncoder(ensure_ascii=False)
 _PRETTY = json.JSONEncoder(ensure_ascii=False, indent=2)
 
 
-def shown(record: JobRecord, redact: Redact, *, where: str, key: str) -> dict[str, Any]:
+def shown(record: JobRecord, redacted: Redacted, *, where: str, key: str) -> dict[str, Any]:
     """Return a job for a list.
 
     Args:
         record: the job.
-        redact: redacts its arguments.
+        redacted: what to show of it, see `listed_job`.
         where: its set or queue: ``retry``, ``schedule``, ``dead``, ``busy`` or ``queue:<name>``.
         key: its key there.
     """
     unlisted_bytes = record.unlisted_bytes
-    redacted = redacted_job(record, redact)
     return {
         "key": key,
         "where": where,
@@ -91,11 +90,21 @@ def one_line(record: JobRecord, redacted: Redacted, most: int) -> str:
     return cut(text, most)
 
 
-def redacted_job(record: JobRecord, redact: Redact) -> Redacted:
-    """Redact a job; the argument of bytes that are not a job are their first characters."""
+def redacted_job(record: JobRecord, redact: Redact | None) -> Redacted:
+    """Redact a job. Bytes that are not a job have one argument, their first characters."""
     if record.malformed:
         return Redacted.of(redact, "", [record.unwrapped[: MOST_ON_PAGES * 4].decode(errors="replace")], {})
     return Redacted.of(redact, record.display_class, record.display_args, record.kwargs)
+
+
+def listed_job(record: JobRecord, redact: Redact | None) -> Redacted:
+    """Redact a job for a list.
+
+    Arguments that lists do not show are not expanded, so texts that may quote them are hidden if there is a ``redact``.
+    """
+    if record.unlisted_bytes:
+        return Redacted([], {}, changed=redact is not None, secrets=None)
+    return redacted_job(record, redact)
 
 
 def start_of(value: object, most: int, *, pretty: bool = False) -> str:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from offsider.core.compression import compress
+from offsider.core.compression import compress, expand
 from offsider.core.payload import encode
 from tests.markup import Markup
 from tests.redis.web.stored import WHEN, jid, job, push
@@ -60,13 +60,19 @@ def test_an_unserved_queue_is_marked(ask, read, raw_redis, mail):
 
 
 def test_large_compressed_arguments_are_expanded_only_on_the_page_of_their_job(ask, read, raw_redis, monkeypatch):
+    def noted(payload, raw):
+        read_jids.append(payload["jid"])
+        return expand(payload, raw)
+
+    read_jids: list[str] = []
     long = encode(compress({"class": "Export", "args": ["x" * 5_000_000], "jid": jid(1), "queue": "mail"}))
     push(raw_redis, "mail", long, encode(compress({"class": "Export", "args": ["short"], "jid": jid(2)})))
     assert json.loads(read(f"/job/{jid(1)}")["args"] + '"]')[0].startswith("xxx")
     with monkeypatch.context() as lists:
-        lists.setattr("offsider.core.compression.MAX_EXPANDED_BYTES", 250_000)
+        lists.setattr("offsider.core.compression.expand", noted)
         rows = {row["jid"]: row for row in read("/queues/mail")["jobs"]}
         assert "Compressed 5.0 MB" in Markup(ask("/queues/mail").body.decode()).text
+    assert set(read_jids) == {jid(2)}
     assert (rows[jid(1)]["args"], rows[jid(1)]["unlisted_bytes"]) == ("", 5_000_004)
     assert (rows[jid(2)]["args"], rows[jid(2)]["unlisted_bytes"]) == ('"short"', 0)
 

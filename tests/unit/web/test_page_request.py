@@ -103,11 +103,6 @@ def test_the_application_decides_what_a_user_may_do():
     assert page_request(authorize=lambda visitor, action: visitor.server == "main").may("queue.clear")
 
 
-def test_arguments_are_redacted_by_the_applications_hook():
-    hidden = page_request(redact=lambda name, args, kwargs: ([name], {}))
-    assert hidden.redacted("mail", ["secret"], {"a": 1}) == (["mail"], {})
-
-
 def test_messages_are_translated_into_the_users_language():
     assert page_request().t("jobs.count", count=1234) == locales()["en"].translate("jobs.count", count=1234)
     assert replace(page_request(), locale=locales()["de"]).t("verb.delete") == "Löschen"

@@ -8,9 +8,11 @@ import math
 import pytest
 from hypothesis import given, strategies
 
+from offsider.core.compression import compress
 from offsider.inspector import JobRecord
 from offsider.web.display import MOST_LETTERS
-from offsider.web.shown_job import moment, one_line, redacted_job, shown, start_of
+from offsider.web.redaction import HIDDEN
+from offsider.web.shown_job import listed_job, moment, one_line, redacted_job, shown, start_of
 
 BROKEN = JobRecord(b"\xff<b>")
 
@@ -54,7 +56,7 @@ def test_deeply_nested_values_are_cut():
 
 
 def test_malformed_jobs_are_shown_unchanged():
-    assert one_line(BROKEN, redacted_job(BROKEN, everything), 100) == "\N{REPLACEMENT CHARACTER}<b>"
+    assert one_line(BROKEN, redacted_job(BROKEN, None), 100) == "\N{REPLACEMENT CHARACTER}<b>"
 
 
 @pytest.mark.parametrize("raw", [b"no job", record([1, 2]).raw])
@@ -66,12 +68,8 @@ def test_arguments_are_redacted_before_encoding(raw):
 
 
 def test_a_listed_job_has_its_location_and_all_fields():
-    data = shown(
-        record([1], tags=["t"] * 30, created_at=1000, error_class="E", error_message="m"),
-        everything,
-        where="retry",
-        key="1.5|abc",
-    )
+    job = record([1], tags=["t"] * 30, created_at=1000, error_class="E", error_message="m")
+    data = shown(job, listed_job(job, everything), where="retry", key="1.5|abc")
     assert data["path"] == "/job/retry/1.5~7cabc"
     assert data["queue_path"] == "/queues/a~2fb"
     assert data["created_at"] == 1.0
@@ -82,13 +80,26 @@ def test_a_listed_job_has_its_location_and_all_fields():
 
 @pytest.mark.parametrize("field", ["class", "jid", "queue", "error_message", "error_class", "meta.caller_id"])
 def test_every_text_is_cut(field):
-    data = shown(record([], **{field: "x" * 10_000}), everything, where="dead", key="k")
+    job = record([], **{field: "x" * 10_000})
+    data = shown(job, listed_job(job, everything), where="dead", key="k")
     assert len(json.dumps(data)) < 3 * MOST_LETTERS
+
+
+@pytest.mark.parametrize("redact", [None, everything])
+def test_texts_that_may_quote_arguments_that_lists_do_not_expand_are_hidden_if_any_are(redact):
+    texts = {"tags": ["vip"], "meta.caller_id": "web#buy", "error_class": "E", "error_message": "no such card"}
+    packed = compress({"class": "Pay", "args": ["x" * 300_000], "jid": "abc", **texts})
+    job = JobRecord(json.dumps(packed).encode())
+    data = shown(job, listed_job(job, redact), where="retry", key="k")
+    found = [data["error"]["message"], data["caller"], *data["tags"]]
+    assert found == (["no such card", "web#buy", "vip"] if redact is None else [HIDDEN] * 3)
+    whole = shown(job, redacted_job(job, redact), where="retry", key="k")
+    assert (whole["caller"], whole["tags"]) == ("web#buy", ["vip"])
 
 
 @given(strategies.binary(max_size=60))
 def test_any_bytes_can_be_shown(raw):
-    data = shown(JobRecord(raw), everything, where="dead", key="k")
+    data = shown(JobRecord(raw), listed_job(JobRecord(raw), everything), where="dead", key="k")
     json.dumps(data, allow_nan=False)
 
 

@@ -12,7 +12,7 @@ from offsider.web.page_request import EVERY, PageRequest
 from offsider.web.results import BadRequest, Done, Message, NotFound, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
-from offsider.web.shown_job import shown
+from offsider.web.shown_job import listed_job, shown
 
 PER_PAGE = 100
 #: Limits of the page; a process may have more queues and capsules.
@@ -129,7 +129,7 @@ def _capsule(name: str, threads: int, queues: Sequence[str], weights: Mapping[st
 
 def _work(request: PageRequest, work: Work) -> Mapping[str, Any]:
     return {
-        **shown(work.record, request.redacted, where="busy", key=work.jid),
+        **shown(work.record, listed_job(work.record, request.options.redact), where="busy", key=work.jid),
         "process": work.process,
         "tid": work.tid,
         "queue": work.queue,

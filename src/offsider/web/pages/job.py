@@ -81,11 +81,11 @@ def show_by_id(request: PageRequest, jid: str) -> Page:
 
 def _page(request: PageRequest, place: Place) -> Page:
     record = place.record
-    redacted = redacted_job(record, request.redacted)
+    redacted = redacted_job(record, request.options.redact)
     args, kwargs = redacted.args, redacted.kwargs
     payload = _payload(request, record, redacted)
     most = _MOST_IN_ALL if request.choice("all", ("0", "1"), "0") == "1" else MOST_ON_PAGES
-    short = shown(record, request.redacted, where=place.where, key=place.key)
+    short = shown(record, redacted, where=place.where, key=place.key)
     at = moment(place.at)
     texts = {
         "args": "".join(map(str, args)) if record.malformed else start_of(args, most + 1, pretty=True),

@@ -14,7 +14,7 @@ from offsider.web.filters import address, fields_of, listed, wanted
 from offsider.web.page_request import PageRequest
 from offsider.web.results import Page
 from offsider.web.routing import LOOK, Route
-from offsider.web.shown_job import moment, shown
+from offsider.web.shown_job import listed_job, moment, shown
 
 _ORDERS = ("earliest", "latest")
 
@@ -75,7 +75,8 @@ def show(page: SetPage, request: PageRequest) -> Page:
     }
 
     def row(entry: SetEntry) -> dict[str, Any]:
-        return shown(entry, request.redacted, where=jobs.name, key=entry.key) | {"at": moment(entry.at)}
+        redacted = listed_job(entry, request.options.redact)
+        return shown(entry, redacted, where=jobs.name, key=entry.key) | {"at": moment(entry.at)}
 
     score = attrgetter("score")
     data |= listed(request, jobs, page.path, size=data["size"], orders=_ORDERS, order=order, row=row, score=score)

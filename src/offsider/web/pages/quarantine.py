@@ -11,7 +11,7 @@ from offsider.web.job_lookup import QUARANTINE
 from offsider.web.page_request import PAGE, PageRequest
 from offsider.web.results import Page
 from offsider.web.routing import LOOK, Route
-from offsider.web.shown_job import moment, shown
+from offsider.web.shown_job import listed_job, moment, shown
 
 PATH = "/quarantine"
 VERBS = {
@@ -36,7 +36,7 @@ def show(request: PageRequest) -> Page:
 
 
 def _row(request: PageRequest, job: QuarantinedJob) -> dict[str, Any]:
-    row = shown(job.record, request.redacted, where=QUARANTINE, key=job.id)
+    row = shown(job.record, listed_job(job.record, request.options.redact), where=QUARANTINE, key=job.id)
     return row | {"was_in": job.where, "at": moment(job.at), "until": moment(job.until), "how": job.how}
 
 

@@ -19,7 +19,7 @@ from offsider.web.page_request import PageRequest
 from offsider.web.results import Done, Message, NotFound, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
-from offsider.web.shown_job import moment, shown
+from offsider.web.shown_job import listed_job, moment, shown
 
 #: A queue with such a name has a page even if it does not exist yet; other names must exist.
 _USUAL_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
@@ -87,7 +87,7 @@ def show(request: PageRequest) -> Page:
     }
 
     def row(record: JobRecord) -> dict[str, Any]:
-        shown_job = shown(record, request.redacted, where=where, key=queue_key(record))
+        shown_job = shown(record, listed_job(record, request.options.redact), where=where, key=queue_key(record))
         return shown_job | {"position": record.position, "latency_seconds": record.latency_seconds}
 
     data |= listed(request, queue, path, size=data["size"], orders=_ORDERS, order=order, row=row)

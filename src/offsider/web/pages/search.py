@@ -9,7 +9,7 @@ from offsider.web.filters import progress
 from offsider.web.page_request import PageRequest
 from offsider.web.results import Page
 from offsider.web.routing import LOOK, Route
-from offsider.web.shown_job import shown
+from offsider.web.shown_job import listed_job, shown
 
 _LONGEST_CURSOR = 500
 
@@ -25,7 +25,10 @@ def show(request: PageRequest) -> Page:
 
 def results(request: PageRequest, text: str, chunk: Chunk[Found]) -> Page:
     """Return the page of a step of a search."""
-    rows = [shown(found.record, request.redacted, where=found.where, key=found.key) for found in chunk.entries]
+    rows = [
+        shown(found.record, listed_job(found.record, request.options.redact), where=found.where, key=found.key)
+        for found in chunk.entries
+    ]
     search = progress(request, len(rows), chunk, "/search", q=text)
     info = find_tracked(text, request.installation)
     data = {"q": text, "jobs": rows, "search": search, "state": f"{info.name} {info}" if info else ""}
