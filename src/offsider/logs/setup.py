@@ -39,6 +39,8 @@ _job_level: ContextVar[int | None] = ContextVar("offsider_job_level", default=No
 
 
 NO_FIELDS: Fields = MappingProxyType({})
+#: Attribute of a record whose message repeats its fields, for formatters of applications: the message without them.
+WITHOUT_FIELDS = "offsider_message"
 
 LEVELS = {
     "debug": logging.DEBUG,
@@ -63,9 +65,11 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 class OffsiderLogger(logging.Logger):
     """A logger whose records no configuration drops by omission.
 
-    ``disable_existing_loggers`` has no effect on it. If no logger on its path has a handler, it writes to standard
-    error: logging itself would drop the records below WARNING.
+    ``disable_existing_loggers`` has no effect on it, and `logging.disable` only below `kept_level`. If no logger on its
+    path has a handler, it writes to standard error: logging itself would drop the records below WARNING.
     """
+
+    kept_level = logging.WARNING
 
     @property
     def disabled(self) -> bool:
@@ -74,6 +78,11 @@ class OffsiderLogger(logging.Logger):
 
     @disabled.setter
     def disabled(self, value: bool) -> None: ...  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802  # logging's name
+        if level >= self.kept_level:
+            return level >= self.getEffectiveLevel()
+        return super().isEnabledFor(level)
 
     def handle(self, record: LogRecord) -> None:
         # The message is ours, its arguments are data from the server or the application: no text of them is a line.
@@ -95,11 +104,13 @@ class JobAwareLogger(OffsiderLogger):
         wanted = _job_level.get()
         if wanted is None:
             return super().isEnabledFor(level)
-        return level >= wanted and level > self.manager.disable
+        return level >= wanted and (level >= self.kept_level or level > self.manager.disable)
 
 
 class AuditLogger(OffsiderLogger):
     """A logger with the level INFO unless it has a level of its own: it does not inherit one."""
+
+    kept_level = logging.INFO
 
     def getEffectiveLevel(self) -> int:  # noqa: N802  # logging's name
         return self.level or logging.INFO
@@ -189,7 +200,8 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: LogRecord) -> str:
         own = fields_of(record) if is_ours(record) else application_fields(record)
-        return self.line(_word(record), record.created, own, _message(record), record)
+        message: str = getattr(record, WITHOUT_FIELDS, "") or _message(record)
+        return self.line(_word(record), record.created, own, message, record)
 
     def line(self, word: str, created: float, own: Fields, message: str, record: LogRecord | None = None) -> str:
         """Format one line, without its newline.

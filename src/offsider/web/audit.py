@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from offsider.logs.setup import web_logger
+from offsider.logs.setup import WITHOUT_FIELDS, web_logger
 
 if TYPE_CHECKING:
     from offsider.web.page_request import PageRequest
@@ -44,7 +44,11 @@ def refused(request: Request, action: str, error: WebError, *, who: str = "", se
 def _write(fields: Mapping[str, str], outcome: str) -> None:
     safe = {name: shown(value) for name, value in fields.items()}
     safe["who"] = safe["who"] or "unknown"
-    web_logger.info("%s: %s", safe["action"], shown(outcome), extra={"fields": safe})
+    action, result = safe["action"], shown(outcome)
+    # The result is last: it can contain text from the request that imitates fields.
+    about = [action, *(f"{name}={safe[name]}" for name in ("who", "client", "server", "target"))]
+    extra = {"fields": safe, WITHOUT_FIELDS: f"{action}: {result}"}
+    web_logger.info("%s: %s", " ".join(about), result, extra=extra)
 
 
 def target_of(page_request: PageRequest) -> str:

@@ -162,8 +162,9 @@ def test_each_action_leaves_a_line_in_the_audit_log(ask_with, caplog):
         "process.quiet",
         f"{QUIET} every=yes",
     )
-    assert done.getMessage().startswith("process.quiet: No worker processes are running.")
-    assert failed.getMessage().startswith("process.stop: failed: NotFound")
+    assert done.getMessage().startswith("process.quiet who=kim client=")
+    assert done.getMessage().endswith(f" target={QUIET} every=yes: No worker processes are running.")
+    assert ": failed: NotFound" in failed.getMessage()
 
 
 @pytest.mark.parametrize(

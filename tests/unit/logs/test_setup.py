@@ -21,6 +21,7 @@ import pytest
 from offsider.config.config import Config
 from offsider.core.error_text import describe
 from offsider.logs.setup import (
+    WITHOUT_FIELDS,
     JobFilter,
     base36,
     job_level,
@@ -28,6 +29,7 @@ from offsider.logs.setup import (
     setup_logging,
     thread_id,
     timestamp,
+    web_logger,
     write_info,
 )
 from offsider.runtime import forks
@@ -339,15 +341,26 @@ def test_a_job_has_its_own_level(level, lines):
     assert stream.getvalue().count("\n") == len(lines)
 
 
-def test_disabled_logging_stays_disabled_for_jobs():
-    stream = log_to("plain")
+@pytest.mark.parametrize("level", [None, "debug"])
+def test_disabled_logging_is_disabled_below_warning(level):
+    stream = log_to("without_timestamp")
     logging.disable(logging.CRITICAL)
     try:
-        with job_level("debug"):
-            logger.error("x")
+        with job_level(level):
+            logger.info("info")
+            logger.warning("warning")
+        web_logger.debug("debug")
+        web_logger.info("audit")
     finally:
         logging.disable(logging.NOTSET)
-    assert stream.getvalue() == ""
+    assert [line.rpartition(" ")[2] for line in stream.getvalue().splitlines()] == ["warning", "audit"]
+
+
+def test_a_message_that_repeats_its_fields_is_short_in_our_formats():
+    stream = log_to("without_timestamp")
+    extra = {"fields": {"who": "kim"}, WITHOUT_FIELDS: "Deleted"}
+    logger.info("who=kim: Deleted", extra=extra)
+    assert re.fullmatch(r"INFO  pid=\d+ tid=\w+ who=kim: Deleted\n", stream.getvalue())
 
 
 @pytest.mark.parametrize("number, digits", [(0, "0"), (35, "z"), (36, "10"), (23358, "i0u")])

@@ -28,7 +28,8 @@ def test_a_line_has_user_action_target_and_result(caplog):
     caplog.set_level(logging.INFO, "offsider.web")
     audit.note(replace(PAGE_REQUEST, who="kim"), "queue.clear", "Deleted 3 jobs.")
     record = caplog.records[-1]
-    assert record.getMessage() == "queue.clear: Deleted 3 jobs."
+    about = "who=kim client=10.0.0.1 server=main target=/queues/low/clear key=1|a"
+    assert record.getMessage() == f"queue.clear {about}: Deleted 3 jobs."
     assert record.fields == {
         "who": "kim",
         "action": "queue.clear",
@@ -58,4 +59,5 @@ def test_control_characters_are_escaped(caplog):
     escaped = "a\\nb\\x1b[2K\\u2028\\u202e\\x85\\ud800 ä"
     assert record.fields["who"] == escaped
     assert record.fields["target"].startswith(escaped)
-    assert record.getMessage() == f"queue.clear: {escaped}"
+    target = record.fields["target"]
+    assert record.getMessage() == (f"queue.clear who={escaped} client=10.0.0.1 server=main target={target}: {escaped}")
