@@ -9,8 +9,9 @@
    the process sends them to itself.
 4. A process that a job forks gets its original handlers back: otherwise a TERM to it would write to the worker's pipe.
    Signals are blocked during the fork, because one may arrive before the child has restored the handlers.
-5. A signal without a meaning, whose default action ends a process, is logged and ignored. It belongs to the application
-   if that has set a handler, or if the process was started with the signal ignored (`nohup`); so do HUP and QUIT.
+5. A signal without a meaning, whose default action ends a process, is logged once and ignored. It belongs to the
+   application if that has set a handler, or if the process was started with the signal ignored (`nohup`); so do HUP and
+   QUIT.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from typing import Any
 
 from offsider.cli import boot_signals
 from offsider.core.errors import ConfigurationError
+from offsider.core.once import first_time
 from offsider.logs.setup import logger
 
 NAMES = ("TERM", "INT", "HUP", "QUIT", "TSTP", "TTIN", "USR2")
@@ -189,7 +191,7 @@ class SignalQueue:
         before_reading()
         arrived = [self._numbers[number] for number in os.read(self._reading, 4096) if number in self._numbers]
         for name in arrived:
-            if name not in self._names:
+            if name not in self._names and first_time("ignored signal", name):
                 logger.warning("ignoring the signal %s: offsider does not use it", name)
         return [name for name in arrived if name in self._names]
 

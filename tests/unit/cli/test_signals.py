@@ -79,6 +79,24 @@ def test_other_signals_sent_through_redis_are_ignored(name, caplog):
     assert f"ignoring the signal {name}" in caplog.text
 
 
+REPEATED = """
+import logging, os, signal
+from offsider.cli.signals import SignalQueue
+
+logging.basicConfig(format="%(message)s")
+queue = SignalQueue()
+queue.install()
+for number in (signal.SIGPROF, signal.SIGPROF, signal.SIGUSR1):
+    os.kill(os.getpid(), number)
+    queue.wait(10)
+"""
+
+
+def test_a_repeated_signal_without_a_meaning_is_logged_once():
+    output = subprocess.run([sys.executable, "-c", REPEATED], check=True, capture_output=True, text=True).stderr
+    assert output.splitlines() == [f"ignoring the signal {name}: offsider does not use it" for name in ("PROF", "USR1")]
+
+
 def test_earlier_handlers_are_called_first():
     seen = []
     signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
