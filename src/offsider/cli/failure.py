@@ -104,9 +104,10 @@ def end_process(code: int, *, within_seconds: float) -> NoReturn:
 
     A plain ``sys.exit`` would wait for such threads, or finalize the interpreter while they still run.
     """
-    guard = threading.Timer(within_seconds, os._exit, (code,))
-    guard.daemon = True
-    guard.start()
+    with suppress(RuntimeError):  # the system has no more threads
+        guard = threading.Timer(within_seconds, os._exit, (code,))
+        guard.daemon = True
+        guard.start()
     try:
         atexit._run_exitfuncs()  # noqa: SLF001  # the interpreter would call it next
     except BaseException as error:  # noqa: BLE001  # there is no caller left to raise it to

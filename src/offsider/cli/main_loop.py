@@ -25,6 +25,7 @@ from offsider.core.error_text import describe
 from offsider.core.errors import MalformedPayload
 from offsider.core.payload import decode
 from offsider.logs.setup import base36, logger
+from offsider.worker.launcher import start_thread
 from offsider.worker.memory_limits import LOOK_SECONDS, MemoryLimits, MemoryWatch
 from offsider.worker.resident_memory import resident_kilobytes
 
@@ -58,7 +59,7 @@ class MainLoop:
         self._signals = signals
         self._set_title = title_setter()
         self._watchdog = systemd.Watchdog()
-        self._stopper: threading.Thread | None = None
+        self._stop_requested = threading.Event()
         self._stopped = False
         self._deadline = 0.0
         self._code = 0
@@ -81,9 +82,11 @@ class MainLoop:
 
     def until_stopped(self) -> int:
         """Block until a stop has finished or timed out, and return the exit code."""
+        # Before any job runs out of threads: a stop must not need a new one.
+        threading.Thread(target=self._stop_launcher, name="offsider-stop", daemon=True).start()
         systemd.notify("READY=1")
         while not self._stopped:
-            if self._stopper is not None and self._deadline <= time.monotonic():
+            if self._stop_requested.is_set() and self._deadline <= time.monotonic():
                 logger.error("shutdown timed out: other workers will requeue the remaining jobs of this worker")
                 self._dump()
                 return 1
@@ -121,19 +124,18 @@ class MainLoop:
 
     def _pause_seconds(self) -> float:
         due = [TITLE_SECONDS, self._watchdog.due_at - time.monotonic()]
-        if self._stopper is not None:
+        if self._stop_requested.is_set():
             due.append(self._deadline - time.monotonic())
         return max(0.0, min(due))
 
     def _stop(self) -> None:
-        if self._stopper is None:
+        if not self._stop_requested.is_set():
             systemd.notify("STOPPING=1")
             timeout_seconds = self._launcher.config.worker.timeout_seconds
             self._deadline = time.monotonic() + timeout_seconds + LAST_SECONDS
             logger.info("stopping: running jobs have %g s", timeout_seconds)
             self._log_running_jobs()
-            self._stopper = threading.Thread(target=self._stop_launcher, name="offsider-stop")
-            self._stopper.start()
+            self._stop_requested.set()
 
     def _interrupt(self) -> None:
         self._interrupts += 1
@@ -154,6 +156,7 @@ class MainLoop:
         self._launcher.hurry()
 
     def _stop_launcher(self) -> None:
+        self._stop_requested.wait()
         try:
             self._launcher.stop()
         finally:
@@ -163,13 +166,13 @@ class MainLoop:
 
     def _quiet(self) -> None:
         # In a thread, because handlers of the event `quiet` may be slow and must not delay other signals.
-        threading.Thread(target=self._launcher.quiet, name="offsider-quiet", daemon=True).start()
+        start_thread(self._launcher.quiet, "offsider-quiet")
 
     def _end_when_idle(self) -> None:
         if not self._supervised:
             logger.warning("ignoring USR2: a rolling restart needs a supervisor (--processes)")
             return
-        if self._stopper is not None:
+        if self._stop_requested.is_set():
             self._hurry()
             return
         self._draining = True
@@ -177,7 +180,7 @@ class MainLoop:
         self._quiet()
 
     def _check_idle(self) -> None:
-        if not self._draining or not self._launcher.lifecycle.quieted or self._stopper is not None:
+        if not self._draining or not self._launcher.lifecycle.quieted or self._stop_requested.is_set():
             return
         self._idle_checks = 0 if self._launcher.work_state.running() else self._idle_checks + 1
         if self._idle_checks > IDLE_CHECKS:
@@ -185,7 +188,7 @@ class MainLoop:
 
     def _check_memory(self) -> None:
         now = time.monotonic()
-        if self._memory is None or self._stopper is not None or now < self._memory_due:
+        if self._memory is None or self._stop_requested.is_set() or now < self._memory_due:
             return
         self._memory_due = now + LOOK_SECONDS
         reason = self._memory.too_much(resident_kilobytes(), now)

@@ -90,8 +90,9 @@ class Loop:
         with self._ticked:
             if self._thread is None and not self._stopping.is_set():
                 self._pid = here.pid
-                self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+                thread.start()
+                self._thread = thread  # not before: only a started thread can be joined
 
     def stop(self) -> None:
         """End the loop after the current tick, without waiting for it."""

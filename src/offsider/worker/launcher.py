@@ -198,9 +198,7 @@ class Launcher:
         self._announce("shutdown", deadline)
         last = self._wind_down(deadline)
         # Redis may be unavailable, so the last commands have a time limit.
-        farewell = threading.Thread(target=self._farewell, name="offsider-farewell", daemon=True)
-        farewell.start()
-        farewell.join(max(0.5, last - time.monotonic()))
+        start_thread(self._farewell, "offsider-farewell", max(0.5, last - time.monotonic()))
         self._announce("exit", last)
         ended = self._ended.plus(requeued=sum(manager.unstarted for manager in self._managers))
         logger.info("stopped: %s", ended.since(before))
@@ -218,25 +216,26 @@ class Launcher:
         """
         noted = threading.Event()
 
+        stopper = threading.get_ident()
+
         def note() -> None:
             while self._registered and not self._stopped.is_set():
                 with suppress(RedisFailure):
                     owners.note_stop(self.parts.redis, self.identity)
                     break
+                if threading.get_ident() == stopper:
+                    return
                 time.sleep(NOTE_AGAIN_SECONDS)
             noted.set()
 
         # In its own thread: the stop must not wait for Redis.
-        threading.Thread(target=note, name="offsider-stopping", daemon=True).start()
+        start_thread(note, "offsider-stopping")
         return noted
 
     def _announce(self, event: str, until: float) -> None:
         """Call the handlers of an event with a time limit: a handler that hangs must not prevent requeueing."""
         emit = partial(self.config.events.emit, event, once=True)
-        teller = threading.Thread(target=emit, name=f"offsider-{event}", daemon=True)
-        teller.start()
-        teller.join(max(HANDLER_SECONDS, until - time.monotonic()))
-        if teller.is_alive():
+        if not start_thread(emit, f"offsider-{event}", max(HANDLER_SECONDS, until - time.monotonic())):
             logger.warning("handlers of %s are still running; the stop continues without waiting for them", event)
 
     def _wind_down(self, deadline: float) -> float:
@@ -324,3 +323,16 @@ class Launcher:
             threading.Thread(target=action, name=f"offsider-{signal}", daemon=True).start()
         else:
             logger.warning("ignoring the signal %s: a worker does not handle it", signal)
+
+
+def start_thread(action: Callable[[], object], name: str, seconds: float = 0.0) -> bool:
+    """Run an action in a new thread, or in this one if the system has no more; True if it ends within `seconds`."""
+    try:
+        thread = threading.Thread(target=action, name=name, daemon=True)
+        thread.start()
+    except RuntimeError as error:
+        logger.warning("cannot start the thread %s: %s", name, error)
+        action()
+        return True
+    thread.join(seconds)
+    return not thread.is_alive()

@@ -261,3 +261,51 @@ def test_a_worker_that_inherits_a_thousand_files_runs_and_stops(workers, stored,
     push(stored, "Short")
     wait_for(lambda: ledger.notes("end"))
     worker.stopped()
+
+
+NO_MORE_THREADS = """
+import threading
+from offsider import job
+from tests.process.ledger import note
+
+{fault}
+
+@job(name="Exhaust")
+def exhaust():
+    exhausted()
+    note("exhausted")
+"""
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "def exhausted(): threading.stack_size(2**40)",
+        "def exhausted(): threading.excepthook = None",
+    ],
+    ids=["stack size", "excepthook"],
+)
+def test_a_process_that_can_start_no_more_threads_still_stops_in_order(workers, stored, ledger, fault):
+    worker = workers.start("-c", "2", "-t", "1", text=NO_MORE_THREADS.format(fault=fault) + BYSTANDER, measured=False)
+    jid = push(stored, "Bystander")
+    wait_for(lambda: ledger.notes("bystander"))
+    push(stored, "Exhaust")
+    wait_for(lambda: ledger.notes("exhausted"))
+    worker.send("TSTP")
+    worker.until_says("quiet: this worker claims no new jobs")
+    worker.send("TERM")
+    assert worker.ended() == 0, worker.output
+    counts = {job["jid"]: job["interrupted_count"] for job in waiting(stored)}
+    assert counts[jid] == 1
+    assert private(stored) == list(stored.scan_iter("offsider:strikes:*")) == []
+
+
+BYSTANDER = """
+import time
+
+@job(name="Bystander")
+def bystander():
+    note("bystander")
+    while True:
+        time.sleep(0.02)
+"""
