@@ -7,7 +7,7 @@ from typing import Any
 
 from offsider.core.errors import ConfigurationError
 
-# Names of both libraries for what a worker needs unpatched; each ignores the other's.
+# Modules that must be unpatched, under the names of both libraries.
 _NEEDED = ("threading", "thread", "_thread", "time", "socket", "select")
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
 import signal
+import sys
 import time
 
 import pytest
@@ -184,3 +186,22 @@ def test_an_interpreter_that_was_named_by_a_path_is_found_again_by_it(monkeypatc
     assert command() == [str(named), "-m", "offsider"]
     named.chmod(0o600)
     assert command() == [reexec.sys.executable, "-m", "offsider"]
+
+
+def test_a_check_that_hangs_is_cancelled_at_its_deadline(monkeypatch):
+    log = io.StringIO()
+    handler = logging.StreamHandler(log)
+    monkeypatch.setattr(logging.getLogger("offsider"), "handlers", [handler])
+    monkeypatch.setattr(reexec, "command", lambda: [sys.executable, "-c", "import time; time.sleep(1000)"])
+    restart = Restart()
+    restart.cancel_overdue(time.monotonic())
+    restart.check()
+    pid, due_at = restart.pid, restart.due_at
+    assert 0 < due_at - time.monotonic() <= 60
+    restart.cancel_overdue(due_at - 1)
+    assert restart.pid == pid
+    restart.cancel_overdue(due_at)
+    restart.cancel_overdue(due_at + 1)
+    assert restart.pid == 0
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    assert log.getvalue() == "restart failed, the workers continue: the check took more than 60 s\n"

@@ -133,6 +133,7 @@ class Supervisor:
             self._workers.tend(now)
             if self._stop_by is None:
                 self._keeper.tend(now)
+            self._restart.cancel_overdue(now)
             self._check_memory(now)
             self._report()
             self._watchdog.feed()
@@ -160,6 +161,7 @@ class Supervisor:
             yield start_at
         if MemoryLimits.of(self._config.worker).any:
             yield self._memory_due
+        yield self._restart.due_at
         yield self._watchdog.due_at
 
     def _reap(self) -> None:

@@ -11,11 +11,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, MutableMapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from offsider.cli.supervisor.fork import Child, Forker
 
 VARIABLE = "OFFSIDER_SUCCESSION"
+# Maximum time for the check: code that hangs at import would hang the new workers too.
+CHECK_SECONDS = 60.0
 HELD = frozenset(handled((*NAMES, "CHLD")))
 
 
@@ -45,6 +49,7 @@ class Restart:
         self._words = command()
         self._checking: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
+        self.due_at = math.inf
 
     @property
     def pid(self) -> int:
@@ -66,12 +71,19 @@ class Restart:
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
         )
+        self.due_at = time.monotonic() + CHECK_SECONDS
 
     def cancel(self) -> None:
         """Kill the process that checks the new code, if there is one; the supervisor reaps it."""
         if self._checking is not None:
             self._checking.kill()
             self._end()
+
+    def cancel_overdue(self, now: float) -> None:
+        """Cancel a check that takes too long."""
+        if now >= self.due_at:
+            self.cancel()
+            logger.error("restart failed, the workers continue: the check took more than %g s", CHECK_SECONDS)
 
     def _end(self) -> str:
         text = ""
@@ -81,6 +93,7 @@ class Restart:
             text = self._errors.read().decode(errors="replace")
             self._errors.close()
         self._checking = self._errors = None
+        self.due_at = math.inf
         return text
 
     def failure(self, status: int) -> str:
@@ -120,7 +133,7 @@ class Restart:
 
 
 def command() -> list[str]:
-    """Return the command line of this process, which a new release may bring along with its interpreter."""
+    """Return the command line of this process, with the interpreter of the new release."""
     program, *words = sys.orig_argv
     folder, script = Path(sys.executable).parent, Path(words[0])
     if script.name != words[0] and script.parent.is_dir() and os.path.samefile(script.parent, folder):  # noqa: PTH121
