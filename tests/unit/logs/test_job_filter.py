@@ -47,3 +47,12 @@ def test_a_handler_gets_it_once_and_the_handler_of_the_worker_never(handlers):
     filter_handlers()
     filter_handlers()
     assert [len(handler.filters) for handler in (*handlers, own)] == [1, 1, 0]
+
+
+def test_a_handler_of_the_application_writes_a_bounded_traceback_of_our_records():
+    stream, error = io.StringIO(), ValueError("x" * 10_000_000)
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(JobFilter())
+    handler.handle(logging.LogRecord("offsider", logging.WARNING, "", 0, "failed", (), (ValueError, error, None)))
+    assert "ValueError: xxx" in stream.getvalue()
+    assert len(stream.getvalue()) < 20_000
