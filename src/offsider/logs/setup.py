@@ -24,7 +24,15 @@ from types import MappingProxyType
 from typing import TextIO, TypeAlias
 
 from offsider.config.settings import LogSection
-from offsider.core.error_text import MOST_LOGGED_CHARACTERS, last_characters, shown, traceback_of, traceback_parts
+from offsider.core.error_text import (
+    CUT,
+    MOST_LOGGED_CHARACTERS,
+    MOST_MESSAGE_CHARACTERS,
+    last_characters,
+    shown,
+    traceback_of,
+    traceback_parts,
+)
 from offsider.core.wording import counted
 from offsider.logs.application import application_fields, is_ours, is_written_by_application
 from offsider.logs.line_buffer import LineBuffer
@@ -263,9 +271,12 @@ class Json(LineFormatter):
         if record is not None and (trace := _trace(record, indent="")):
             entry["err"] = trace.strip("\n")
         try:
-            return json.dumps(entry, default=shown, allow_nan=False)
+            line = json.dumps(entry, default=shown, allow_nan=False)
+            if len(line) <= MOST_LOGGED_CHARACTERS:
+                return line
         except (ValueError, TypeError, RecursionError):  # NaN, a cycle, keys that are no text
-            return json.dumps({**entry, "ctx": bounded(fields, 2_000)})
+            pass
+        return json.dumps({**entry, "ctx": bounded(fields, 2_000)})
 
 
 class Structured(LineFormatter):
@@ -471,9 +482,10 @@ def _word(record: LogRecord) -> str:
 
 def _message(record: LogRecord) -> str:
     try:
-        return record.getMessage()
+        message = record.getMessage()
     except BaseException as error:  # noqa: BLE001  # str() of an argument can raise anything, also SystemExit
         return f"{shown(record.msg)} (its arguments cannot be shown: {type(error).__name__})"
+    return message if len(message) <= MOST_LOGGED_CHARACTERS else message[: MOST_LOGGED_CHARACTERS - 1] + CUT
 
 
 def _trace(record: LogRecord, *, indent: str = "  ", folded: bool = False) -> str:
@@ -502,7 +514,7 @@ def _indented(text: str, indent: str = "  ") -> str:
 
 def _field(value: object) -> str:
     if type(value) is str and value.isascii() and value.isprintable():
-        return value
+        return value[:MOST_MESSAGE_CHARACTERS]
     if isinstance(value, float):
         return f"{value:.3f}".rstrip("0").rstrip(".")
     return _one_line(shown(value))

@@ -684,3 +684,18 @@ def test_a_blocked_reader_gets_the_number_of_dropped_lines(monkeypatch):
     dropped = last["ctx"]["dropped_lines"]
     assert last["msg"] == f"{dropped} lines of the log dropped: the reader was blocked"
     assert len(lines) + dropped == 12_000
+
+
+@pytest.mark.parametrize("style", ["plain", "json", "structured"])
+def test_no_text_of_a_job_makes_a_line_longer_than_its_bound(style):
+    stream, text = log_to(style), "H" * 1_000_000
+    job = JobContext({"class": "J", "jid": "a" * 24, "args": []}, "default")
+    job.log["x"] = text
+    with running(job):
+        write_info("done", {"duration": 1.0})
+        logger.warning("said %s", text)
+    for handler in logger.handlers:
+        handler.close()
+    lines = stream.getvalue().splitlines()
+    assert ["done" in lines[0], "said HHH" in lines[1], len(lines)] == [True, True, 2]
+    assert max(map(len, lines)) < 70_000
