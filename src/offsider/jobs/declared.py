@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import logging
 import weakref
@@ -33,6 +34,8 @@ ONLY_DECLARED = frozenset(
         *FUNCTIONS,
     }
 )
+
+_CACHE = type(functools.cache(len))
 
 
 class Declared:
@@ -100,6 +103,12 @@ class Declared:
             raise InvalidJob(
                 f"{self.name} contains yield, so it is a generator, and a worker would never run its body; remove the "
                 f"yield, or enqueue a job for each step ({self.place})"
+            )
+        cache = inspect.unwrap(run, stop=lambda each: isinstance(each, _CACHE))
+        if cache is not inner and inspect.iscoroutinefunction(inner):
+            raise InvalidJob(
+                f"{self.name}: functools.lru_cache keeps the coroutine of the first run, which no other run can await; "
+                f"cache the result inside of the job ({self.place})"
             )
         if make is None:
             self._refuse_what_needs_an_object()

@@ -59,8 +59,8 @@ def job(
 
     Raises:
         InvalidOptions: another job has this name; keyword-only parameters with ``shared_with_ruby``.
-        InvalidJob: it is not a function, but a generator, a class or a method, or an option was passed without its
-            name.
+        InvalidJob: it is a generator, a class, a method in the body of its class or an object without a name; a cache
+            keeps the coroutine of its first run; or an option was passed without its name.
     """
     if isinstance(function, str):
         raise InvalidJob(f"@job takes options by name, got {function!r}: write @job(queue={function!r})")

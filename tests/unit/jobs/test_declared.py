@@ -164,6 +164,24 @@ class TestGenerators:
                 yield 1
 
 
+@pytest.mark.parametrize("decorate", [lambda run: run, lambda run: functools.wraps(run)(functools.partial(run))])
+def test_a_cache_of_coroutines_is_refused(decorate):
+    with pytest.raises(InvalidJob, match=r"cached: functools\.lru_cache keeps the coroutine of the first run"):
+
+        @job(name="cached")
+        @decorate
+        @functools.cache
+        async def cached(): ...
+
+
+def test_a_cache_of_results_and_a_bound_method_are_accepted():
+    class Plain:
+        def run(self): ...
+
+    job(name="cached")(functools.cache(lambda: 1))
+    job(name="bound")(Plain().run)
+
+
 class TestCharacteristics:
     def test_they_are_kept_and_never_stored(self, declare, stored):
         add = declare(urgency="high", resource_boundary="unknown", weight=2, idempotent=True, tags=["a"])
