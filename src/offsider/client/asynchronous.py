@@ -122,13 +122,13 @@ class AsyncClient(BaseClient):
             return ()
         server = jobs[0].server  # all jobs of a batch have one server
         redis = self.installation.for_server(server).async_redis if server else self.redis
-        await redis.check_server(self._deadline(wait_replicas))
+        seconds = self._limit_seconds(wait_replicas)
+        await redis.check_server(seconds)
         keys = redis.keys
         also = self._registry.commands(keys, server)
         delivery = Delivery(keys, jobs, wait_replicas, guard=self.config.push_guard, also=also)
         while delivery.commands:
-            deadline = self._deadline(wait_replicas)  # the wait for a free connection is not part of it
-            delivery.take(await redis.pipeline(delivery.commands, raise_errors=False, deadline=deadline))
+            delivery.take(await redis.pipeline(delivery.commands, raise_errors=False, seconds=seconds))
         return delivery.stopped
 
 

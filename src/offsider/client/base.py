@@ -21,7 +21,6 @@ from offsider.core.job_id import JobId
 from offsider.core.options import check_known
 from offsider.core.payload import JobPayload
 from offsider.runtime.middleware import ClientChain, Push
-from offsider.storage.redis import deadline_after
 
 AfterCommit: TypeAlias = Callable[[Callable[[], None]], None]
 
@@ -127,10 +126,10 @@ class BaseClient:
             )
         return payload, hook
 
-    def _deadline(self, wait_replicas: int) -> float:
-        """Return the time until which a push may take, in monotonic seconds."""
+    def _limit_seconds(self, wait_replicas: int) -> float:
+        """Return the duration that a push may take."""
         limit = self._timeout_seconds or self.config.client.push_timeout_seconds
-        return deadline_after(limit + (WAIT_TIMEOUT_MS / 1000 if wait_replicas else 0))
+        return limit + (WAIT_TIMEOUT_MS / 1000 if wait_replicas else 0)
 
     def _deferred(self, client: StoresPushes, pushes: Pushes, wait_replicas: int) -> Deferred:
         """Return pushes for later: after the commit, for the outbox or a collector. Invalid arguments raise now."""

@@ -18,7 +18,7 @@ from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.job_id import JobId
 from offsider.runtime.middleware import ClientChain, Push
-from offsider.storage.redis import Redis
+from offsider.storage.redis import Redis, deadline_after
 
 
 class Client(BaseClient):
@@ -162,7 +162,7 @@ class Client(BaseClient):
             return ()
         server = jobs[0].server  # all jobs of a batch have one server
         redis = self.installation.for_server(server).redis if server else self.redis
-        deadline = self._deadline(wait_replicas)
+        deadline = deadline_after(self._limit_seconds(wait_replicas))
         redis.check_server(deadline)
         keys = redis.keys
         also = self._registry.commands(keys, server)

@@ -20,7 +20,6 @@ from offsider.storage.redis import (
     pool_exhausted,
     pool_of,
     sentinel_clients,
-    time_left,
 )
 from offsider.storage.redis_errors import CLUSTER_QUESTION, REROUTE
 from offsider.storage.scripts import Argument, Command
@@ -120,31 +119,39 @@ class AsyncRedis:
     async def call(self, *command: Argument) -> Any:
         return (await self.pipeline([command]))[0]
 
-    async def check_server(self, deadline: float | None = None) -> None:
+    async def check_server(self, seconds: float | None = None) -> None:
         """See ``storage.redis.Redis.check_server``."""
         if self._is_checked:
             return
         try:
-            (reply,) = await self.pipeline([CLUSTER_QUESTION], raise_errors=False, deadline=deadline)
+            (reply,) = await self.pipeline([CLUSTER_QUESTION], raise_errors=False, seconds=seconds)
             if isinstance(reply, RedisRefused):
-                (reply,) = await self.pipeline([VERSION_QUESTION], raise_errors=False, deadline=deadline)
+                (reply,) = await self.pipeline([VERSION_QUESTION], raise_errors=False, seconds=seconds)
         except RedisUnavailable as error:
             raise RedisUnavailable(str(error), ambiguous=False) from error  # nothing was pushed yet
         check_kind(reply, self.settings)
         self._is_checked = True
 
     async def pipeline(
-        self, commands: Sequence[Command], *, raise_errors: bool = True, deadline: float | None = None
+        self, commands: Sequence[Command], *, raise_errors: bool = True, seconds: float | None = None
     ) -> list[Any]:
-        """Run several commands in one round trip; see ``storage.redis.Redis.pipeline``."""
+        """Run several commands in one round trip; see ``storage.redis.Redis.pipeline``.
+
+        Args:
+            commands, raise_errors: as there.
+            seconds: duration that connecting and the replies may take, and before it the wait for a connection;
+                default: the timeouts of the settings.
+        """
         pool = self._pools.get(asyncio.get_running_loop()) or self._add_pool()
         if pool.free:
             wire = pool.free.pop()
         else:
-            wire, deadline = await self._wait(pool, deadline)
+            wire, seconds = await self._wait(pool, seconds)
         try:
             if wire is None:
                 wire = AsyncWire(pool.factory.make_connection, self.settings)
+            # Not earlier: a busy loop may take longer than the limit until here.
+            deadline = None if seconds is None else time.monotonic() + seconds
             replies = await wire.exchange(commands, deadline)
             pool.replies += 1
             for reply in replies:
@@ -161,17 +168,17 @@ class AsyncRedis:
                     raise reply
         return replies
 
-    async def _wait(self, pool: _LoopPool, deadline: float | None) -> tuple[AsyncWire | None, float | None]:
-        """Wait for a connection; return it, and the deadline, which moves by the wait if the server answers others."""
-        seconds = self.settings.pool_wait_seconds if deadline is None else time_left(deadline)
+    async def _wait(self, pool: _LoopPool, seconds: float | None) -> tuple[AsyncWire | None, float | None]:
+        """Wait for a connection; return it, and the seconds left: all of them if the server answered others."""
+        limit = self.settings.pool_wait_seconds if seconds is None else seconds
         began, before = time.monotonic(), pool.replies
         try:
-            wire = await pool.wait(seconds)
+            wire = await pool.wait(limit)
         except TimeoutError:
-            raise pool_exhausted(self.settings, self.size, seconds, "tasks") from None
-        if deadline is not None and pool.replies != before:
-            deadline += time.monotonic() - began
-        return wire, deadline
+            raise pool_exhausted(self.settings, self.size, limit, "tasks") from None
+        if seconds is not None and pool.replies == before:
+            seconds -= time.monotonic() - began
+        return wire, seconds
 
     async def _reroute(
         self, wire: AsyncWire, commands: Sequence[Command], replies: list[Any], deadline: float | None

@@ -20,6 +20,7 @@ from offsider.config.installation import Installation
 from offsider.core.errors import NotReplicated, RedisUnavailable
 from offsider.jobs import registry
 from offsider.jobs.clients import Clients, pushing_with
+from offsider.storage.async_redis import AsyncRedis
 from offsider.storage.redis import NEARLY_SECONDS
 from tests.faults import FaultProxy
 from tests.redis.client.clients import config_for
@@ -113,6 +114,34 @@ def test_pushes_that_start_together_do_not_share_one_limit(redis_url, raw_redis,
 
     asyncio.run(push_many())
     assert raw_redis.llen("queue:default") == (50 if warm else 40)
+
+
+def test_a_pause_before_the_wait_for_a_connection_does_not_count(redis_url, raw_redis, monkeypatch):
+    """Such as a garbage collection among thousands of tasks."""
+    pipeline = AsyncRedis.pipeline
+
+    def late(*args, **options):
+        time.sleep(1.5 * LIMIT_SECONDS)
+        return pipeline(*args, **options)
+
+    async def push() -> None:
+        config = impatient(redis_url)
+        config.redis.client_pool_size = 1
+        client = AsyncClient(config)
+        await client.push(ITEM)
+        blocking = asyncio.ensure_future(client.redis.call("BLPOP", "never", 25))
+        await asyncio.sleep(0)
+        monkeypatch.setattr(AsyncRedis, "pipeline", late)
+        pushing = asyncio.ensure_future(client.push(ITEM))
+        await asyncio.sleep(0)
+        await asyncio.wait([pushing], timeout=LIMIT_SECONDS / 8)
+        raw_redis.rpush("never", 1)
+        assert await pushing
+        await blocking
+        await client.close()
+
+    asyncio.run(push())
+    assert raw_redis.llen("queue:default") == 2
 
 
 def test_a_cancelled_push_that_waits_for_a_connection_is_not_stored(redis_url, raw_redis):

@@ -528,10 +528,9 @@ def test_a_node_that_never_replies_fails_one_call_with_a_deadline(cluster, run_a
 
         async def use(pool):
             async def ping(seconds):
-                given = {"deadline": time.monotonic() + seconds}
                 if kind == "async":
-                    return await pool.pipeline([("PING",)], **given)
-                return await asyncio.to_thread(blocking.pipeline, [("PING",)], **given)
+                    return await pool.pipeline([("PING",)], seconds=seconds)
+                return await asyncio.to_thread(blocking.pipeline, [("PING",)], deadline=time.monotonic() + seconds)
 
             for _ in (first, second):
                 with pytest.raises(RedisUnavailable) as failure:

@@ -28,7 +28,6 @@ from offsider.inspector.work import WorkSet
 from offsider.logs.structured import about_here
 from offsider.runtime.context import current_job_or_none
 from offsider.storage import owners
-from offsider.storage.redis import deadline_after
 
 if TYPE_CHECKING:
     from offsider.config.installation import Installation
@@ -173,12 +172,11 @@ class Reader:
         if test_mode.current() is not None:
             return store.in_memory(jid)
         redis = self._here.async_redis
-        deadline = None if within_seconds is None else deadline_after(within_seconds)
-        (reply,) = await redis.pipeline([store.read_command(redis.keys, jid)], deadline=deadline)
+        (reply,) = await redis.pipeline([store.read_command(redis.keys, jid)], seconds=within_seconds)
         stored = store.parsed(jid, reply)
         if stored.info.state != "running":
             return stored
-        (alive,) = await redis.pipeline([("EXISTS", *self._alive_keys(stored.info.process))], deadline=deadline)
+        (alive,) = await redis.pipeline([("EXISTS", *self._alive_keys(stored.info.process))], seconds=within_seconds)
         return stored if alive else _without_worker(stored)
 
     def _alive_keys(self, process: str) -> list[str]:
