@@ -46,6 +46,7 @@ class _LoopPool:
         free: connections that are not in use; None for each that may still be opened. It is empty while a task
             waits. A semaphore would cost each push 3 us.
         replies: number of calls that the server has answered.
+        checks: the running checks of the server, by their limit in seconds.
         is_closed: whether the pool was dropped by `AsyncRedis.close`; a connection in use is then closed after it.
     """
 
@@ -53,6 +54,7 @@ class _LoopPool:
         self.factory = factory
         self.free: list[AsyncWire | None] = [None] * size
         self.replies = 0
+        self.checks: dict[float | None, asyncio.Task[None]] = {}
         self.is_closed = False
         self._waiting: deque[_Waiter] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -120,9 +122,16 @@ class AsyncRedis:
         return (await self.pipeline([command]))[0]
 
     async def check_server(self, seconds: float | None = None) -> None:
-        """See ``storage.redis.Redis.check_server``."""
+        """See ``storage.redis.Redis.check_server``. Tasks that start together share one check."""
         if self._is_checked:
             return
+        checks = self._pool().checks
+        if seconds not in checks:
+            checks[seconds] = asyncio.create_task(self._check_server(seconds))
+            checks[seconds].add_done_callback(lambda _: checks.pop(seconds))
+        await asyncio.shield(checks[seconds])  # the others go on if this task is cancelled
+
+    async def _check_server(self, seconds: float | None) -> None:
         try:
             (reply,) = await self.pipeline([CLUSTER_QUESTION], raise_errors=False, seconds=seconds)
             if isinstance(reply, RedisRefused):
@@ -142,7 +151,7 @@ class AsyncRedis:
             seconds: duration that connecting and the replies may take, and before it the wait for a connection;
                 default: the timeouts of the settings.
         """
-        pool = self._pools.get(asyncio.get_running_loop()) or self._add_pool()
+        pool = self._pool()
         if pool.free:
             wire = pool.free.pop()
         else:
@@ -201,6 +210,9 @@ class AsyncRedis:
                 replies[place] = reply
             if any(isinstance(reply, RedisFailure) and reply.code in REROUTE for reply in new):
                 await wire.disconnect()
+
+    def _pool(self) -> _LoopPool:
+        return self._pools.get(asyncio.get_running_loop()) or self._add_pool()
 
     def _add_pool(self) -> _LoopPool:
         pool = _LoopPool(self._factory(), self.size)

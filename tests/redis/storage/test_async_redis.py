@@ -254,6 +254,44 @@ def test_a_connection_in_use_is_closed_after_its_call_if_the_pool_was_closed(red
     asyncio.run(use())
 
 
+def hellos(raw_redis):
+    return raw_redis.info("commandstats").get("cmdstat_hello", {"calls": 0})["calls"]
+
+
+def test_tasks_that_start_together_ask_once_for_the_kind_of_the_server(redis_url, raw_redis):
+    before = hellos(raw_redis)
+    run(redis_url, lambda redis: asyncio.gather(*(redis.check_server() for _ in range(20))))
+    assert hellos(raw_redis) == before + 1
+
+
+def test_a_cancelled_task_does_not_end_the_check_of_the_others(proxy, raw_redis):
+    async def use(redis):
+        await redis.call("PING")
+        proxy.hold()
+        first, second = (asyncio.ensure_future(redis.check_server()) for _ in range(2))
+        await asyncio.to_thread(proxy.holding.wait)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        proxy.release()
+        await second
+
+    before = hellos(raw_redis)
+    run(proxy.url, use)
+    assert hellos(raw_redis) == before + 1
+
+
+def test_a_failed_check_fails_for_all_and_is_repeated_by_the_next(proxy):
+    async def use(redis):
+        proxy.refuse()
+        errors = await asyncio.gather(*(redis.check_server() for _ in range(3)), return_exceptions=True)
+        assert [(type(error), error.ambiguous) for error in errors] == [(RedisUnavailable, False)] * 3
+        proxy.accept()
+        await redis.check_server()
+
+    run(proxy.url, use)
+
+
 def test_the_asynchronous_facade_needs_the_same_settings(redis_url):
     sync = Redis(RedisSettings(url=redis_url, key_prefix="{p}:"), size=1)
     assert AsyncRedis(RedisSettings(url=redis_url, key_prefix="{p}:"), size=1).keys.queues == sync.keys.queues
