@@ -205,3 +205,19 @@ def test_a_check_that_hangs_is_cancelled_at_its_deadline(monkeypatch):
     assert restart.pid == 0
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     assert log.getvalue() == "restart failed, the workers continue: the check took more than 60 s\n"
+
+
+@pytest.mark.parametrize("named, warns", [(None, True), ("/", True), ("link", False)])
+def test_a_start_folder_that_follows_no_link_is_reported(monkeypatch, tmp_path, named, warns):
+    log = io.StringIO()
+    monkeypatch.setattr(logging.getLogger("offsider"), "handlers", [logging.StreamHandler(log)])
+    (tmp_path / "1").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "1")
+    monkeypatch.chdir(tmp_path / "1")
+    if named is None:
+        monkeypatch.delenv("PWD", raising=False)
+    else:
+        monkeypatch.setenv("PWD", str(tmp_path / named))
+    Restart()
+    expected = f"$PWD does not name the current folder: USR2 follows no symbolic link from {tmp_path / '1'}\n"
+    assert log.getvalue() == (expected if warns else "")

@@ -46,6 +46,8 @@ class Restart:
 
     def __init__(self) -> None:
         self.folder = start_folder()
+        if self.folder != os.environ.get("PWD") and os.getpid() != 1:  # a container is replaced, not deployed into
+            logger.warning("$PWD does not name the current folder: USR2 follows no symbolic link from %s", self.folder)
         self._words = command()
         self._checking: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
