@@ -69,6 +69,7 @@ class Reloader:
             for name in signals.wait(PAUSE_SECONDS):
                 self._forward(name)
             code = self._child.poll() if self._child else None
+            reap_orphans(self._child)
             if code is not None and (code == 0 or self._stopping):
                 return max(0, code)
             now = times(folders)
@@ -96,6 +97,18 @@ class Reloader:
         if self._child is not None and self._child.poll() is None:
             # A terminal sends INT to the child too: a forwarded one would be the second, which stops it at once.
             self._child.send_signal(getattr(signal, f"SIG{'TERM' if first and name == 'INT' else name}"))
+
+
+def reap_orphans(child: subprocess.Popen[bytes] | None) -> None:
+    """As PID 1, reap the processes whose parents have exited, but not the worker."""
+    while os.getpid() == 1:
+        try:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if ended is None or (child is not None and ended.si_pid == child.pid):
+            return
+        os.waitpid(ended.si_pid, 0)
 
 
 def arguments(words: Sequence[str]) -> list[str]:

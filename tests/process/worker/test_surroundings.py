@@ -148,10 +148,12 @@ ORPHAN = """
 """
 
 
-def test_as_pid_1_of_a_container_it_reaps_what_jobs_leave_behind(workers, stored, ledger):
+@pytest.mark.parametrize("options", [(), ("--no-keeper",), ("--reload",)], ids=["default", "no keeper", "reload"])
+def test_as_pid_1_of_a_container_it_reaps_what_jobs_leave_behind(workers, stored, ledger, options):
     if not may_unshare():
         pytest.skip("needs the right to make a PID namespace: run as root")
-    worker = workers.start(text=ORPHAN, command=("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *MODULE))
+    command = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *MODULE)
+    worker = workers.start(*options, text=ORPHAN, command=command)
     push(stored, "Orphan")
     orphan = wait_for(lambda: ledger.notes("orphan"))[0].pid
     (init,) = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
