@@ -25,6 +25,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -57,6 +58,11 @@ with registry.isolated():
 # The duration of an example depends on the load of the machine.
 settings.register_profile("offsider", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("offsider")
+
+# A shell's background process ignores these signals, and so would all processes that the tests start.
+for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
 IN_CI = os.environ.get("CI", "").lower() == "true"
 #: `dev.py test` without arguments names both.

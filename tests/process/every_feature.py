@@ -1,19 +1,12 @@
-"""An application that uses every feature which stores something, and what pushes its jobs."""
+"""An application that uses every feature which stores something. Tests start it in other processes only."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from datetime import timedelta
-from pathlib import Path
-
-import redis
 
 from offsider import Client, Config, configure_client, current_job, job
 from offsider.config.default import default_config
-from offsider.config.installation import Installation
 from offsider.ext.batches import RESULT, Batch, Batches, chain
 from offsider.ext.concurrency_limits import ConcurrencyLimits
 from offsider.ext.limiters import Limiter, Limiters
@@ -21,7 +14,6 @@ from offsider.ext.periodic import Periodic
 from offsider.ext.results import Results
 from offsider.ext.unique import Unique
 
-ROOT = Path(__file__).resolve().parents[2]
 LIMITERS = (
     Limiter.concurrent("pool", 3),
     Limiter.bucket("calendar", 100, "day"),
@@ -130,27 +122,3 @@ def push_all() -> None:
         plain.enqueue(3)
     chain(plain.call(4), tracked.call(RESULT)).enqueue()
     Client(default_config()).push({"class": "every.unknown", "args": [1]})
-
-
-def push_from_a_process(url: str) -> None:
-    """Push all jobs from another process, which has the application's configuration."""
-    subprocess.run(
-        [sys.executable, "-c", "from tests.process.every_feature import push_all; push_all()"],
-        env={**os.environ, "REDIS_URL": url, "PYTHONPATH": str(ROOT)},
-        check=True,
-        timeout=60,
-    )
-
-
-def settled(stored: redis.Redis) -> bool:
-    """Whether the worker has nothing to do now, apart from the jobs that run until they are cancelled."""
-    kept = sum(stored.llen(key) for key in stored.scan_iter("offsider:working:*"))
-    return stored.llen("queue:default") == 0 and kept <= 1
-
-
-def here(url: str) -> Installation:
-    """Return an installation with every extension."""
-    config = Config()
-    config.redis.url = url
-    configure(config)
-    return Installation.of(config)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from offsider.ext.concurrency_limits import Limits
 from offsider.inspector import DeadSet, RetrySet, ScheduledSet, Switches
-from tests.process import every_feature
+from tests.process import every_feature_used as every_feature
 from tests.process.stored import private
 from tests.waiting import wait_for
 

@@ -15,7 +15,7 @@ import redis
 from offsider.web.app import WebApp
 from offsider.web.options import WebOptions
 from offsider.web.request import Request, Response
-from tests.process import every_feature
+from tests.process import every_feature_used as every_feature
 from tests.process.cli.commands import offsider
 from tests.process.web_process import WebProcess
 from tests.visitor import Visitor

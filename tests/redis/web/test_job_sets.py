@@ -74,7 +74,8 @@ def test_jobs_are_filtered_by_content_class_argument_error_tag_and_caller(read, 
 
 
 def test_jobs_are_filtered_by_age(read, raw_redis, look):
-    fill(raw_redis, "retry", failed(1, created_at=1_000_000), failed(2, created_at=int((WHEN + 1e8) * 1000)))
+    ended = {key: int((WHEN + 1e8) * 1000) for key in ("failed_at", "retried_at")}
+    fill(raw_redis, "retry", failed(1, failed_at=1_000_000, retried_at=1_000_000), failed(2, **ended))
     assert numbers(look("/retries", "older=86400")) == [1]
     assert numbers(look("/retries", "newer=86400")) == [2]
 
