@@ -119,6 +119,7 @@ class Loop:
             return self._ticked.wait_for(lambda: self._ticks >= number, timeout_seconds)
 
     def _run(self) -> None:
+        self._thread = threading.current_thread()
         try:
             while not self._stopping.is_set():
                 pause_seconds = self._tick_safely()

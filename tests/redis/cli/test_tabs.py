@@ -37,7 +37,9 @@ def test_the_rate_is_the_one_that_the_processes_report(config, raw_redis):
     assert home.read(View()).samples == (0.0,)
     raw_redis.sadd("processes", "web-1:7:0123456789ab")
     raw_redis.hset("web-1:7:0123456789ab", mapping={"info": "{}", "busy": 1})
-    report(Installation.of(config).make_redis(1), "web-1:7:0123456789ab", Activity(429.84, 2.0), busy=1)
+    identity = "web-1:7:0123456789ab"
+    pool = Installation.of(config).make_redis(1)
+    report(pool, identity, Activity(429.84, 2.0), busy=1, work_key=f"{identity}:work", ended=())
     sheet = home.read(View())
     assert sheet.samples == (0.0, 429.84)
     assert sheet.rows[0].cells[1] == "0  429.8 / s"

@@ -64,8 +64,8 @@ def test_the_rate_is_the_sum_over_all_processes(config, raw_redis):
     for identity in ("one:1:ab", "two:2:cd", "ruby:3:ef"):
         raw_redis.sadd("processes", identity)
         raw_redis.hset(identity, mapping={"info": "{}", "busy": 1})
-    report(Installation.of(config).make_redis(1), "one:1:ab", Activity(400.0, 20.0), busy=5)
-    report(Installation.of(config).make_redis(1), "two:2:cd", Activity(30.5, 0.5), busy=0)
+    report(Installation.of(config).make_redis(1), "one:1:ab", Activity(400.0, 20.0), busy=5, work_key="one:1:ab:work")
+    report(Installation.of(config).make_redis(1), "two:2:cd", Activity(30.5, 0.5), busy=0, work_key="two:2:cd:work")
     read = Stats.read(config)
     assert (read.processed_per_second, read.failed_per_second) == (430.5, 20.5)
     assert (read.busy, read.processes, read.silent_processes) == (6, 3, 1)

@@ -103,7 +103,8 @@ def reported(config, raw_redis):
             f"t{number}": RunningJob("default", "low", digest_of(raw), seconds)
             for raw, (number, seconds) in zip(raws, elapsed.items(), strict=True)
         }
-        report(Installation.of(config).make_redis(1), identity, Activity(running=running), len(elapsed))
+        pool, key = Installation.of(config).make_redis(1), f"{identity}:work"
+        report(pool, identity, Activity(running=running), len(elapsed), work_key=key, ended=())
         return raws
 
     return reported
@@ -141,7 +142,8 @@ def test_equal_payloads_that_run_twice_are_both_shown(config, raw_redis, reporte
     [raw] = reported({1: 5.0})
     raw_redis.lpush(f"offsider:working:{OURS}:default:low", raw)
     job = RunningJob("default", "low", digest_of(raw), 5.0)
-    report(Installation.of(config).make_redis(1), OURS, Activity(running={"t1": job, "t2": job}), 2)
+    activity, key = Activity(running={"t1": job, "t2": job}), f"{OURS}:work"
+    report(Installation.of(config).make_redis(1), OURS, activity, 2, work_key=key, ended=())
     assert len(WorkSet(config)) == 2
 
 

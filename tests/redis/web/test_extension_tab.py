@@ -127,7 +127,7 @@ def test_an_action_without_a_message_shows_the_tabs_title(config, ask_with, capl
     caplog.set_level(logging.INFO, "offsider.web")
     config.add_web_tab(WebTab("mute", "Mute", "/mute", actions={"/go": lambda request: None}))
     assert ask_with()("/mute/go", method="POST").status == 303
-    assert caplog.records[-1].getMessage() == "mute.go: Mute"
+    assert caplog.records[-1].getMessage() == "mute.go who=unknown client= server=main target=/mute/go: Mute"
 
 
 def test_the_assets_are_only_on_its_pages(customers, ask):

@@ -57,7 +57,8 @@ def test_dropping_a_class_asks_for_confirmation(ask, config, caplog):
         "broken",
         switch.since + 7200,
     )
-    assert "switch.drop: Kill switch set. Workers drop jobs of HardJob." in caplog.text
+    assert "switch.drop who=unknown " in caplog.text
+    assert ": Kill switch set. Workers drop jobs of HardJob." in caplog.text
 
 
 def test_programs_set_and_clear_switches(ask, config):

@@ -36,8 +36,16 @@ def ran():
 
 
 @pytest.fixture
-def client(config, ran):
-    job(name="Report", retry=1)(ran.append)
+def report(ran):
+    def report(argument):
+        ran.append(argument)
+
+    return report
+
+
+@pytest.fixture
+def client(config, report):
+    job(name="Report", retry=1)(report)
     return Client(config)
 
 
@@ -79,9 +87,9 @@ def test_a_job_of_rubys_free_client_expires_after_its_creation(config, client, r
     assert ran == []
 
 
-def test_an_expired_unique_job_frees_its_lock(config, ran, raw_redis):
+def test_an_expired_unique_job_frees_its_lock(config, ran, report, raw_redis):
     config.use(Unique())
-    job(name="Report", extra={"unique_for": 600})(ran.append)
+    job(name="Report", extra={"unique_for": 600})(report)
     client = Client(config)
     push = {"class": "Report", "args": ["same"], "unique_for": 600, **PAST}
     assert client.push(push)

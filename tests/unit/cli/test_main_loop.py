@@ -100,9 +100,8 @@ def log(caplog):
 
 def test_a_life_quiet_dump_stop_and_a_dump_while_stopping(reported, log):
     launcher = FakeLauncher()
-    signals = FakeSignals(
-        ["TSTP"], lambda: launcher.quieted.wait(10) and None, ["TERM", "INT"], ["TTIN", "USR1"], launcher.may_stop.set
-    )
+    quiet, begun = (lambda: launcher.quieted.wait(10) and None), (lambda: launcher.begun.wait(10) and None)
+    signals = FakeSignals(["TSTP"], quiet, ["TERM", "INT"], begun, ["TTIN", "USR1"], launcher.may_stop.set)
     running = MainLoop(launcher, signals)
     assert running.until_stopped() == 0
     assert launcher.calls == ["quiet", "stop", "dump"]
