@@ -11,6 +11,7 @@ from offsider.config.application import Application, set_application
 from offsider.config.config import Config
 from offsider.config.default import (
     application_config,
+    configure_as_default,
     configure_client,
     default_config,
     set_default_config,
@@ -49,6 +50,15 @@ def test_a_client_is_configured_at_once():
 
     assert default_config().redis.url == "redis://elsewhere"
     assert callable(configure)
+
+
+def test_each_function_configures_a_configuration_once():
+    called = []
+    configure_client(called.append)
+    other = Config()
+    for _ in range(2):
+        configure_as_default(other)
+    assert called == [default_config(), other]
 
 
 def test_the_application_configures_each_new_configuration(tmp_path):

@@ -177,6 +177,15 @@ def test_variables_are_filled_in(load):
     assert (config.redis.username, config.worker.timeout_seconds, config.redis.key_prefix) == ("${TAG}", 3.0, "")
 
 
+def test_variables_are_filled_in_inside_of_the_table_of_a_periodic_job(load):
+    config = load(
+        '[periodic]\nping = { every = "${EVERY}", job = "app.${JOB}", kwargs = { to = "${JOB}" } }',
+        EVERY="5",
+        JOB="ping",
+    )
+    assert config.periodic["ping"] == {"every": "5", "job": "app.ping", "kwargs": {"to": "ping"}}
+
+
 def test_an_unset_variable_is_named(load):
     with pytest.raises(ConfigurationError, match=r"offsider\.toml: the environment variable TAG is not set"):
         load('tag = "${TAG}"')

@@ -118,6 +118,13 @@ def test_a_worker_that_would_serve_nothing_is_refused_with_the_reason(load, shar
         served(config, *queries, negate=negate)
 
 
+def test_queues_of_shards_of_this_server_are_left_to_them(tmp_path):
+    path = tmp_path / "shards.toml"
+    shards = '[shards.here]\nqueues = ["urgent"]\n\n[shards.there]\nserver = "bulk"\nqueues = ["default"]\n'
+    path.write_text(FILE.partition("[shards.fast]")[0] + shards)
+    assert served(Config.load(path, environ={}))[0] == ["default"]
+
+
 def test_an_application_without_jobs_is_refused(load, monkeypatch):
     monkeypatch.setattr(registry, "_jobs", {})
     with pytest.raises(ConfigurationError, match="the application declares no jobs; pass the modules that do with -r"):
