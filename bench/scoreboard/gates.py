@@ -134,7 +134,7 @@ class Asking:
         target = web_parts.target_of(route, furniture)
         if route.method == "POST":
             body = urlencode(fields_for(route, furniture)).encode()
-            reply = self._visits.send(Asked("POST", target, {**JSON, **FORM, **headers}, body))
+            reply = self._visits.send(Asked("POST", target, {**JSON, **(FORM if body else {}), **headers}, body))
         else:
             reply = self._visits.send(Asked("GET", target, {**JSON, **headers}))
         after = everything(self._raw)
@@ -165,16 +165,17 @@ def everything(raw: Any) -> dict[str, Any]:
 
 
 def fields_for(route: Route, furniture: Furniture) -> list[tuple[str, str]]:
-    """Return a form with the fields of all actions."""
+    """Return the form of an action: of these fields, those that it takes."""
     name = route.path.split("/")[1]
     keys = furniture.keys.get(web_parts.SETS.get(name, ""), [])
     if name == "queues":
         keys = [f"{position}|{jid}" for position, jid in enumerate(furniture.jids)]
-    return [
+    fields = [
         *(("key", key) for key in keys[:3]),
         *((("name", furniture.name),) if name == "switches" else ()),
-        ("identity", furniture.identity),
         ("at", "2030-01-01T00:00:00Z"),
+        ("every", "yes"),
         ("locale", "de"),
         ("theme", "dark"),
     ]
+    return [(field, value) for field, value in fields if field in route.fields]
