@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from offsider.core.errors import MalformedPayload, RescheduleCounter
 
@@ -21,6 +22,16 @@ class Failed:
 
     error: BaseException
     name = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Deadly(Failed):
+    """The job ended several threads that ran it, the last one by this error.
+
+    ``effects``: what extensions add to its removal (`storage.effects`).
+    """
+
+    effects: Sequence[Any] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from offsider.config.installation import Installation
 from offsider.core.errors import MalformedPayload
 from offsider.core.malformed import wrap
 from offsider.core.outcome import (
+    Deadly,
     Deferred,
     Discarded,
     Dropped,
@@ -94,13 +95,13 @@ class Settlement:
         """Move a job to the dead set because its threads died of ``error``. Raises RedisFailure."""
         here = Installation.of(self._config)
         effects = removal.effects_of(here, JobRemoved(unit.raw, f"queue:{unit.queue}", "kill", here.server, error))
+        job: JobContext | None = None
+        outcome: Outcome = Deadly(error, effects)
         try:
             job = JobContext(decode(unit.raw), unit.queue, unit.raw)
         except MalformedPayload as malformed:
-            self.settle(unit, Run(None, Malformed(malformed), self._config.clock.now(), 0.0, None))
-            return
-        unit.run = Run(job, Failed(error), self._config.clock.now(), 0.0, None)
-        self._fetcher.settle(unit, replace(self._retrier.bury(job, error), effects=effects))
+            outcome = Malformed(malformed)
+        self.settle(unit, Run(job, outcome, self._config.clock.now(), 0.0, None))
 
     def _with_effects(self, disposition: Disposition, effects: Sequence[Effect], outcome: Outcome) -> Disposition:
         """Add the effects that apply to this outcome. A void run has none."""
@@ -125,6 +126,8 @@ class Settlement:
         match run.outcome:
             case Succeeded() | Skipped() | Expired():
                 return _DONE
+            case Deadly(error, effects):
+                return replace(self._retrier.bury(_job(run), error), effects=effects)
             case Failed(error):
                 return self._retrier.decide(_job(run), error)
             case Discarded():
