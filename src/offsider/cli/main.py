@@ -17,6 +17,7 @@ from offsider.cli.start_folder import leave_removed_folder
 from offsider.cli.streams import finish_streams, prepare_streams
 from offsider.cli.text import say
 from offsider.core.errors import OffsiderError
+from offsider.core.removed import message
 from offsider.core.suggestions import suggest
 
 # subcommand -> module in offsider.cli that defines the click command of the same name
@@ -64,6 +65,17 @@ def _explaining_usage() -> Generator[None]:
         raise
 
 
+def _refuse_removed(ctx: click.Context, args: list[str]) -> None:
+    """Fail for a removed command, or for a removed option of a command."""
+    words = [word for word in args if not word.startswith("-")]
+    options = [word.partition("=")[0] for word in args if word.startswith("-")]
+    for count in range(1, len(words) + 1):
+        command = " ".join(words[:count])
+        names = [message("command", command), *(message("command option", f"{command} {each}") for each in options)]
+        if gone := next(filter(None, names), ""):
+            ctx.fail(gone)
+
+
 class LazyGroup(click.Group):
     """Imports a subcommand only when it is called, so that it does not pay for the imports of the others."""
 
@@ -95,6 +107,7 @@ class LazyGroup(click.Group):
         return super().make_context(*args, **extra)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        _refuse_removed(ctx, args)
         with _explaining_usage():
             return super().parse_args(ctx, args)
 

@@ -9,6 +9,7 @@ from offsider.config.files import Assignment
 from offsider.config.job_defaults import TEXTUAL, from_text
 from offsider.config.settings import JOBS, PREFIX, CapsuleSection, Setting, by_name, declared_in, every_setting
 from offsider.core.errors import ConfigurationError
+from offsider.core.removed import SETTINGS, setting_message
 from offsider.core.suggestions import nearest
 
 DEFAULT_ENVIRONMENT = "development"
@@ -38,6 +39,9 @@ def from_environ(environ: Mapping[str, str], *, for_worker: bool = False) -> Ite
     Raises:
         ConfigurationError: a variable uses a name from an earlier release.
     """
+    for path in SETTINGS:
+        if (variable := f"{PREFIX}{path.replace('.', '_')}".upper()) in environ:
+            raise ConfigurationError(f"{variable}: {setting_message(path)}")
     for variable in sorted(environ):
         if variable in _FORMER:
             raise ConfigurationError(

@@ -29,6 +29,7 @@ from offsider.config.settings import (
     ShardSection,
     by_name,
     declared_in,
+    unknown_setting,
 )
 from offsider.config.sidekiq_yml import read_sidekiq_yml
 from offsider.core.errors import ConfigurationError
@@ -191,7 +192,7 @@ def _setting(section: str, key: str, origin: str) -> tuple[tuple[str, str], Call
     if group in _NAMED:
         declared = declared_in(_NAMED[group])
         if key not in declared:
-            raise ConfigurationError(f"{origin}: there is no setting {section}.{key}{suggest(key, declared)}")
+            raise unknown_setting(f"{section}.{key}", suggest(key, declared), origin)
         return (section, key), declared[key].kind.parse
     setting = _known(f"{section}.{key}" if section else key, key, origin)
     return (setting.section, setting.key), setting.kind.parse
@@ -203,10 +204,10 @@ def _known(path: str, key: str, origin: str) -> Setting:
         return setting
     elsewhere = by_name().get(key)
     if elsewhere is not None:
-        raise ConfigurationError(f"{origin}: there is no setting {path} (did you mean {elsewhere.path!r}?)")
+        raise unknown_setting(path, f" (did you mean {elsewhere.path!r}?)", origin)
     section = path.rpartition(".")[0]
     pool = [name for name in by_name() if name.startswith(f"{section}.")] if section else [*by_name(), *GROUPS]
-    raise ConfigurationError(f"{origin}: there is no setting {path}{suggest(path, pool)}")
+    raise unknown_setting(path, suggest(path, pool), origin)
 
 
 def _table(value: object, origin: str, name: str) -> Mapping[str, object]:

@@ -20,7 +20,7 @@ from offsider.config.environment import (
 )
 from offsider.config.files import Assignment, Document, find, from_document, from_tree
 from offsider.config.routing import MAIN
-from offsider.config.settings import SHARDS, RedisSection, ShardSection, by_name
+from offsider.config.settings import SHARDS, RedisSection, ShardSection, by_name, unknown_setting
 from offsider.core.errors import ConfigurationError
 from offsider.core.suggestions import suggest
 
@@ -95,7 +95,7 @@ def of_shard(name: str, shards: Mapping[str, ShardSection]) -> Iterator[Assignme
 def _override(name: str, value: object) -> Assignment:
     setting = by_name().get(name)
     if setting is None:
-        raise ConfigurationError(f"there is no setting {name}{suggest(name, by_name())}")
+        raise unknown_setting(name, suggest(name, by_name()))
     return Assignment(setting.section, setting.key, value, setting.option or "command line")
 
 

@@ -20,6 +20,7 @@ from offsider.config.routing import MAIN, NO_RULES, Rules
 from offsider.config.validators import Kind
 from offsider.core.compression import SMALL_BYTES
 from offsider.core.errors import ConfigurationError
+from offsider.core.removed import setting_message
 from offsider.core.slo import Target
 from offsider.core.suggestions import suggest
 from offsider.storage.redis import RedisSettings
@@ -114,6 +115,12 @@ def setting(
     return field(default=default, metadata=metadata)
 
 
+def unknown_setting(path: str, hint: str, origin: str = "") -> ConfigurationError:
+    """Return the error for a setting that does not exist, or was removed."""
+    where = f"{origin}: " if origin else ""
+    return ConfigurationError(where + (setting_message(path) or f"there is no setting {path}{hint}"))
+
+
 class Section:
     """A group of settings as attributes. Each assignment is validated; after `freeze` it raises an error."""
 
@@ -144,7 +151,7 @@ class Section:
             raise frozen_error(f"{self.section}.{name}")
         declared = declared_in(type(self))
         if name not in declared:
-            raise ConfigurationError(f"there is no setting {self.section}.{name}{suggest(name, declared)}")
+            raise unknown_setting(f"{self.section}.{name}", suggest(name, declared), origin)
         object.__setattr__(self, name, declared[name].checked(value, origin=origin, path=f"{self.section}.{name}"))
 
     def freeze(self) -> None:
@@ -634,7 +641,7 @@ class LogSection(Section):
 
     format: str = setting(
         "pretty",
-        validators.choice("pretty", "plain", "without_timestamp", "json", "structured"),
+        validators.log_format("pretty", "plain", "without_timestamp", "json", "structured"),
         help="`pretty` has colors on a terminal, `plain` never; `without_timestamp` is for platforms that add "
         "timestamps (the default on Heroku); `json` is Sidekiq's one object per line; `structured` is one flat "
         "object per line with GitLab's field names and all timings.",

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 from offsider.config.queue_spec import parse_all
 from offsider.config.routing import Rules
 from offsider.core.arguments import is_unicode
+from offsider.core.removed import message
 from offsider.core.routing_grammar import Query
 from offsider.storage.cluster import SCHEMES, plain_urls
 
@@ -146,6 +147,18 @@ def choice(*words: str, synonyms: dict[str, str] | None = None) -> Kind:
         lambda value: isinstance(value, str) and value.lower() in meanings,
         final=lambda word: meanings[word.lower()],
     )
+
+
+def log_format(*names: str) -> Kind:
+    """One of the log formats; the message about a removed one names its replacement."""
+    kind = choice(*names)
+
+    def check(value: object) -> Any:
+        if isinstance(value, str) and (gone := message("log format", value)):
+            raise _refuse(gone)
+        return kind.check(value)
+
+    return Kind(kind.expects, check)
 
 
 def number_of(*numbers: int) -> Kind:

@@ -10,6 +10,7 @@ from offsider.core.arguments import is_unicode
 from offsider.core.clock import MAX_SECONDS
 from offsider.core.errors import InvalidOptions
 from offsider.core.payload import JobPayload
+from offsider.core.removed import message
 from offsider.core.suggestions import suggest
 from offsider.core.wording import shown
 
@@ -277,6 +278,8 @@ def _check_option(key: str, value: Any, known_extra: Collection[str]) -> None:
     check = _CHECKS.get(key)
     if check:
         check(key, value)
+    elif gone := message("option", key):
+        raise InvalidOptions(gone)
     elif key == "extra":
         _check_extra(value, known_extra)
     elif key not in TRANSIENT and (key not in known_extra or key in RESERVED):

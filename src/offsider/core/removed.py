@@ -1,0 +1,44 @@
+"""Settings, job options, commands, command options and log formats that were removed, each with its replacement.
+
+The text completes "the setting worker.example was removed: ...", so it says what to do.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+Kind: TypeAlias = Literal["setting", "option", "command", "command option", "log format"]
+
+#: By ``section.key``; in a named table ``servers.NAME.key``.
+SETTINGS: dict[str, str] = {}
+#: Options of ``@job`` and of ``using``.
+JOB_OPTIONS: dict[str, str] = {}
+#: Without ``offsider``: ``"queues example"``.
+COMMANDS: dict[str, str] = {}
+#: With its command: ``"worker --example"``.
+COMMAND_OPTIONS: dict[str, str] = {}
+LOG_FORMATS: dict[str, str] = {}
+
+_TABLES: dict[Kind, dict[str, str]] = {
+    "setting": SETTINGS,
+    "option": JOB_OPTIONS,
+    "command": COMMANDS,
+    "command option": COMMAND_OPTIONS,
+    "log format": LOG_FORMATS,
+}
+
+
+def message(kind: Kind, name: str) -> str:
+    """Return the message about something removed; empty if ``name`` was not removed."""
+    instead = _TABLES[kind].get(name)
+    return f"the {kind} {name} was removed: {instead}" if instead else ""
+
+
+def setting_message(name: str) -> str:
+    """Return the message about a removed setting, by ``section.key``, ``table.NAME.key`` or key alone."""
+    section, _, key = name.rpartition(".")
+    group, _, named = section.partition(".")
+    if named:
+        return message("setting", f"{group}.NAME.{key}").replace(f"{group}.NAME.{key}", name)
+    found = name if section else next((each for each in SETTINGS if each.rpartition(".")[2] == key), name)
+    return message("setting", found)
