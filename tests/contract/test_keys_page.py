@@ -53,7 +53,6 @@ EVERY_KEY = {
     "lease": "offsider:turn:<name>",
     "switches": "offsider:switches",
     "switches_acted": "offsider:switches:acted",
-    "parked": "offsider:parked",
     "stranded": "offsider:stranded",
     "expired": "offsider:expired",
     "stranded_counts": "offsider:stranded:counts",

@@ -45,16 +45,12 @@ OF_DJANGO = {
     "offsider.django.task_backend.TaskBackend.supports_get_result",
     "offsider.django.task_backend.TaskBackend.supports_priority",
 }
-# Former names of things that have another place now: they raise a warning, and no page shows them.
-FORMER = {"for_server", "make_redis", "shared_redis", "leads", "close"}
 PAGES = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
 LISTED = re.findall(r"^::: (offsider\.\S+)$", PAGES, re.MULTILINE)
 # The pages of the documentation, apart from those that explain the code
 SHOWN = [ROOT / "README.md", *(page for page in (ROOT / "docs").rglob("*.md") if "internals" not in page.parts)]
 SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"`(offsider(?:\.\w+)+\.[A-Z]\w+)`")
-# Former modules, which the changelog and Upgrading name
-GONE = "offsider.wiring"
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +79,7 @@ def test_every_public_name_has_a_place_in_the_reference(module):
 
 def test_names_that_the_pages_import_have_a_place_in_the_reference(package):
     pages = [page.read_text() for page in SHOWN]
-    used = {path for page in pages for path in (*imported(page), *NAMED.findall(page)) if not path.startswith(GONE)}
+    used = {path for page in pages for path in (*imported(page), *NAMED.findall(page))}
     places = {found(package, path).path for path in LISTED}
     items = {path: found(package, path) for path in used}
     assert len(used) > 50
@@ -131,12 +127,7 @@ def lacking(package, path):
         described |= {word for text in texts for word in re.findall(r"\w+", text)} - {
             name for name, member in item.all_members.items() if member.is_function or "property" in member.labels
         }
-    former = {
-        name
-        for name, member in item.all_members.items()
-        if member.is_attribute and str(member.value).startswith("FormerName(")
-    }
-    return {name for name in item.all_members if not name.startswith("_")} - described - former
+    return {name for name in item.all_members if not name.startswith("_")} - described
 
 
 def test_every_attribute_of_the_public_classes_is_described(package):
@@ -144,4 +135,4 @@ def test_every_attribute_of_the_public_classes_is_described(package):
     assert len(classes) > 100
     assert {*CENTRAL} <= {*classes}
     lack = {f"{path}.{name}" for path in classes for name in lacking(package, path)}
-    assert sorted(lack - OF_DJANGO - {f"offsider.Config.{name}" for name in FORMER}) == []
+    assert sorted(lack - OF_DJANGO) == []

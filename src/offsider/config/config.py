@@ -10,10 +10,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from offsider.config.application import Application
 from offsider.config.capsule import Capsule
@@ -51,7 +49,6 @@ from offsider.config.settings import (
 )
 from offsider.core.error_text import describe
 from offsider.core.errors import ConfigurationError
-from offsider.core.former_names import FormerName
 from offsider.logs.setup import logger
 from offsider.logs.structured import loggable
 
@@ -60,11 +57,6 @@ DEFAULT = "default"
 #: job next.
 DOING = "context"
 NEXT = "next"
-
-
-def _installation(config: Config) -> Any:
-    # By name: a configuration knows no installations, except for former names.
-    return import_module("offsider.config.installation").Installation.of(config)
 
 
 class Config(Hooks):
@@ -85,12 +77,6 @@ class Config(Hooks):
         configured_by: the functions that `configure_client` has called with it.
         warnings: problems that are not errors; the command line logs them.
     """
-
-    for_server = FormerName("Installation.of(config, NAME)", lambda config: _installation(config).for_server)
-    make_redis = FormerName("Installation.of(config).make_redis", lambda config: _installation(config).make_redis)
-    shared_redis = FormerName("Installation.of(config).redis", lambda config: lambda: _installation(config).redis)
-    leads = FormerName("Installation.of(config).is_leader", lambda config: _installation(config).is_leader)
-    close = FormerName("Installation.of(config).close", lambda config: _installation(config).close)
 
     def __init__(self) -> None:
         super().__init__()

@@ -19,12 +19,6 @@ RELOAD_BY_DEFAULT = "DJANGO_OFFSIDER_RELOAD"
 OTHER_VARIABLES = frozenset({"OFFSIDER_VALKEY_SERVER", "OFFSIDER_WEB_USER", "OFFSIDER_WEB_PASSWORD"})
 _OPTION = {f"{PREFIX}JOBS_{option.upper()}": option for option in TEXTUAL}
 _KNOWN = frozenset(variable for setting in every_setting() for variable in setting.variables) | frozenset(_OPTION)
-# Names from earlier releases. They raise an error: otherwise a process could use the wrong server or queues.
-_FORMER = {
-    variable: setting.variables[0]
-    for name, setting in by_name().items()
-    if (variable := f"{PREFIX}{name.replace('.', '_')}".upper()) not in _KNOWN
-}
 _CAPSULE_VARIABLE = re.compile(f"{PREFIX}CAPSULES_.+_({'|'.join(declared_in(CapsuleSection)).upper()})")
 
 
@@ -37,16 +31,12 @@ def from_environ(environ: Mapping[str, str], *, for_worker: bool = False) -> Ite
             environment.
 
     Raises:
-        ConfigurationError: a variable uses a name from an earlier release.
+        ConfigurationError: a variable sets a capsule.
     """
     for path in SETTINGS:
         if (variable := f"{PREFIX}{path.replace('.', '_')}".upper()) in environ:
             raise ConfigurationError(f"{variable}: {setting_message(path)}")
     for variable in sorted(environ):
-        if variable in _FORMER:
-            raise ConfigurationError(
-                f"the environment variable {variable} is no longer supported: set {_FORMER[variable]} instead"
-            )
         if _CAPSULE_VARIABLE.fullmatch(variable):
             raise ConfigurationError(
                 f"capsules cannot be set with environment variables: rename {variable}, and use ${{NEW_NAME}} in the "

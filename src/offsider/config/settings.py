@@ -349,7 +349,6 @@ class WorkerSection(CapsuleSection):
         validators.whole(0),
         help="Days that a stranded job waits before it moves to the dead set. 0: such a job is not handed over either; "
         "it fails and is retried.",
-        aliases=("park_days",),
     )
     max_retries: int = setting(25, validators.whole(0), help="Maximum number of retries of a job with `retry = true`.")
     dead_max_jobs: int = setting(
@@ -540,7 +539,6 @@ class ClientSection(Section):
         1_000_000,
         validators.whole(SMALL_BYTES),
         help="Stored size above which a push logs a warning.",
-        aliases=("large_argument_bytes",),
     )
     compress_bytes: int = setting(
         100_000,

@@ -17,8 +17,8 @@ MAX_NESTING = 100
 # limit gives the same result everywhere.
 _MAX_READ_NESTING = 500
 
-#: Bytes in the payload of every stranded job, and of few others. Earlier revisions wrote ``parked_at``.
-_STRANDED = (b'"stranded_at"', b'"parked_at"')
+#: Bytes in the payload of every stranded job, and of few others.
+_STRANDED = b'"stranded_at"'
 
 #: Class of the wrapper that `malformed` creates for the dead set.
 MALFORMED_CLASS = "offsider.MalformedPayload"
@@ -316,7 +316,7 @@ def _counted(raw: bytes, key: Literal["interrupted_count", "rescheduled_count", 
 
 def is_stranded(raw: bytes) -> bool:
     """Whether the bytes might be a stranded job; decode them to be sure."""
-    return any(mark in raw for mark in _STRANDED)
+    return _STRANDED in raw
 
 
 def not_stranded(raw: bytes) -> bytes:
@@ -330,6 +330,4 @@ def not_stranded(raw: bytes) -> bytes:
 
 def forget_stranded(payload: JobPayload) -> None:
     """Remove the stranded mark from a decoded payload."""
-    stored = cast("dict[str, object]", payload)
-    for key in ("stranded_at", "parked_at", "parked_count"):
-        stored.pop(key, None)
+    cast("dict[str, object]", payload).pop("stranded_at", None)

@@ -6,8 +6,6 @@ The names are found at first use (PEP 562): a worker needs only the processes, a
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from offsider.core import former_names
-
 if TYPE_CHECKING:
     from offsider.inspector.counted import Counted
     from offsider.inspector.failures import Attempt, Attempts, ErrorGroup, ErrorGroups
@@ -131,12 +129,11 @@ _NAMES = {
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-if not TYPE_CHECKING:  # type checkers report a former name
-    _former = former_names.of_module(__name__, {"parked_jobs": "offsider.inspector.stranded_jobs"})
+if not TYPE_CHECKING:  # type checkers report an unknown name
 
     def __getattr__(name: str) -> object:
         if name not in _MODULES:
-            return _former(name)
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
         globals()[name] = found
         return found

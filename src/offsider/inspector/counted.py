@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from offsider.config.installation import Installation
-from offsider.core.former_names import FormerName
 from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.scan import Chunk, deadline
 from offsider.storage import counted as stored
@@ -43,8 +42,6 @@ class Counted:
         done: number of jobs changed by the action so far.
         refused: number of jobs that the action cannot change.
     """
-
-    matched = FormerName("len(counted)", len)
 
     def __init__(self, wanted: JobFilter, *, once: bool, at: float = 0.0) -> None:
         self.wanted = wanted

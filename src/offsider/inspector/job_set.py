@@ -13,7 +13,6 @@ from offsider.config.installation import Installation
 from offsider.core.clock import END_OF_TIME
 from offsider.core.compression import readable
 from offsider.core.errors import InvalidOptions, JobKilled, MalformedPayload, RedisRefused
-from offsider.core.former_names import FormerName
 from offsider.core.malformed import listable
 from offsider.core.normalize import normalize
 from offsider.core.payload import JobPayload, decode, stamp
@@ -247,7 +246,6 @@ class JobSet(CountedByScan):
     """
 
     name = ""
-    preview = FormerName("count")
 
     def __init__(self, config: Config | Installation | None = None) -> None:
         self._here = Installation.of(config)

@@ -11,7 +11,6 @@ from itertools import islice
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
-from offsider.core.former_names import FormerName
 from offsider.inspector.counted import Counted, CountedByScan
 from offsider.inspector.job_filter import JobFilter, refuse_empty
 from offsider.inspector.job_record import JobRecord
@@ -174,7 +173,6 @@ class Queue(_JobList, CountedByScan):
         config: selects the server; default: the configuration of this process.
     """
 
-    preview = FormerName("count")
     _once = False
 
     def __init__(self, name: str, config: Config | Installation | None = None) -> None:

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar, overload
 
 from offsider.config.containers import frozen_error
-from offsider.core import former_names
 from offsider.core.errors import ConfigurationError
 from offsider.core.suggestions import suggest
 from offsider.runtime import forks
@@ -31,7 +30,6 @@ NEWS = (
     "lost_ownership",
 )
 NAMES = LIFECYCLE + NEWS
-FORMER = {"job_parked": "job_stranded"}
 # Handlers run in reverse order of registration: the last one that started stops first.
 REVERSED = frozenset({"quiet", "shutdown", "exit"})
 
@@ -232,9 +230,6 @@ class Events:
         Raises:
             ConfigurationError: the event is unknown, or the worker has been launched.
         """
-        if name in FORMER:
-            former_names.warn(f"the event {name}", FORMER[name])
-            name = FORMER[name]
         _check_name(name)
         if handler is None:
             return partial(self.on, name)

@@ -58,7 +58,6 @@ key                                            type    written by               
 ``offsider:stranded``                          hash    worker (stranded jobs)             15 min
 ``offsider:stranded:counts``                   hash    worker (class -> count)            never (500 classes)
 ``offsider:expired``                           hash    worker (class -> count)            never (its classes)
-``offsider:parked``                            hash    workers of earlier revisions       15 min
 ``offsider:handed-on:<jid>:<retry>``           string  hand-overs of a job (count)        1 h
 ``offsider:turn:<name>``                       string  history of metrics (its lease)     3 intervals
 ``offsider:switches``                          hash    switches (class -> action)         never
@@ -122,7 +121,6 @@ class Keys:
         self.switches = prefix + "offsider:switches"
         self.switches_acted = prefix + "offsider:switches:acted"
         self.clients = prefix + "offsider:clients"
-        self.parked = prefix + "offsider:parked"
         self.stranded = prefix + "offsider:stranded"
         self.expired = prefix + "offsider:expired"
         self.stranded_counts = prefix + "offsider:stranded:counts"

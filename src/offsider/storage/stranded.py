@@ -2,8 +2,6 @@
 
 ``offsider:stranded`` stores a reason per class, and exists only while jobs are stranded: a starting worker then scans
 for them. ``offsider:stranded:counts`` is a counter per class. The jobs themselves are due within `LONGEST_SECONDS`.
-
-Earlier revisions wrote ``parked_at`` and ``offsider:parked``; both are still read.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ def note(redis: Redis, name: str, reason: str) -> None:
 
 def is_any(redis: Redis) -> bool:
     """Whether a job was stranded within the last 15 minutes."""
-    return bool(redis.call("EXISTS", redis.keys.stranded) or redis.call("EXISTS", redis.keys.parked))
+    return bool(redis.call("EXISTS", redis.keys.stranded))
 
 
 def reasons(redis: Redis) -> dict[str, str]:
@@ -65,7 +63,7 @@ def count_hand_over(redis: Redis, jid: str, retry: int) -> tuple[int, float]:
 
 def stranded_since(payload: JobPayload) -> float | None:
     """When a job was first stranded, in epoch seconds; None if it is not stranded, or has run since."""
-    since = read_stamp(payload.get("stranded_at", payload.get("parked_at")))
+    since = read_stamp(payload.get("stranded_at"))
     ran_at = read_stamp(payload.get("retried_at", payload.get("failed_at")))
     return None if since is None or (ran_at is not None and ran_at > since) else since
 

@@ -58,14 +58,6 @@ def test_stranded_jobs_are_grouped_by_class_and_signature(config, raw_redis, str
     assert stranded_counts(config) == {"Crop": 1, "Resize": 3}
 
 
-def test_jobs_parked_by_an_earlier_revision_are_reported(config, raw_redis):
-    parked = {"class": "Crop", "args": [], "jid": "a", "parked_at": int(SINCE * 1000), "parked_count": 3}
-    raw_redis.zadd("schedule", {encode(parked): time.time() + 100})
-    raw_redis.hset("offsider:parked", '["Crop",""]', '[1795216780,"media","not declared"]')
-    (crop,) = stranded_jobs(config)
-    assert (crop.count, crop.queues, crop.since, crop.reason) == (1, ("default",), SINCE, "")
-
-
 def test_very_many_jobs_are_sampled(config, strand, monkeypatch):
     monkeypatch.setattr(module, "MOST", 2)
     for jid in "abc":

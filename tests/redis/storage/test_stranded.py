@@ -30,11 +30,6 @@ def test_reasons_expire_after_a_quarter_of_an_hour_and_counts_never(pool, raw_re
     assert raw_redis.ttl("offsider:stranded:counts") == -1
 
 
-def test_the_note_of_an_earlier_revision_counts_as_well(pool, raw_redis):
-    raw_redis.hset("offsider:parked", '["New",""]', '[1795216780,"media","not declared"]')
-    assert stranded.is_any(pool)
-
-
 def test_classes_are_bounded(pool, monkeypatch):
     monkeypatch.setattr(stranded, "_MOST", 2)
     for name in ("a", "b", "c", "a"):
@@ -56,7 +51,7 @@ def test_hand_overs_are_counted_by_attempt_for_an_hour_from_the_first_on(pool, r
 
 def test_only_jobs_due_within_the_longest_wait_are_read(pool, raw_redis):
     now = time.time()
-    one, old, far, none = job("a", stranded_at=1), job("b", parked_at=2), job("c", stranded_at=3), job("d")
+    one, old, far, none = job("a", stranded_at=1), job("b", stranded_at=2), job("c", stranded_at=3), job("d")
     raw_redis.zadd(
         "schedule", {none: now - 5, old: now + LONGEST_SECONDS, one: now - 1, far: now + 2 * LONGEST_SECONDS}
     )
@@ -70,8 +65,6 @@ def test_only_jobs_due_within_the_longest_wait_are_read(pool, raw_redis):
     "fields, since",
     [
         ({"stranded_at": 1_500}, 1.5),
-        ({"parked_at": 1_500, "parked_count": 3}, 1.5),
-        ({"stranded_at": 2_500, "parked_at": 1_500}, 2.5),
         ({"stranded_at": 1_500, "failed_at": 1_000}, 1.5),
         ({"stranded_at": 1_500, "failed_at": 1_600}, None),
         ({"stranded_at": 1_500, "failed_at": 1_000, "retried_at": 1_600}, None),
@@ -84,7 +77,7 @@ def test_a_payload_has_its_stranded_time_unless_it_has_run_since(fields, since):
 
 
 def test_only_the_mark_is_removed():
-    payload = decode(job("a", stranded_at=1, parked_at=2, parked_count=3, custom=4))
+    payload = decode(job("a", stranded_at=1, custom=4))
     forget_stranded(payload)
     assert payload == decode(job("a", custom=4))
 

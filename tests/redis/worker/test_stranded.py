@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from offsider import Config, JobContext, NoCapableWorker, job
+from offsider import JobContext, NoCapableWorker, job
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
 from offsider.core.outcome import Failed, Stranded
@@ -285,31 +285,19 @@ def test_the_rest_of_the_payload_is_unchanged_and_no_retry_is_used(jobs):
     assert not_stranded(job.raw) is job.raw
 
 
-def test_the_mark_of_an_earlier_revision_counts_and_is_replaced(jobs):
-    outcome = judge(jobs, context("Unknown", parked_at=NOW_MS - 60_000, parked_count=9))
-    assert outcome.since == NOW_MS / 1000 - 60
-    assert decode(outcome.payload) == {**context("Unknown").payload, "stranded_at": NOW_MS - 60_000}
-
-
 def test_a_stranded_job_returns_to_its_original_queue(jobs):
     outcome = judge(jobs, stored(encode({"class": "Unknown", "args": [], "queue": "other"})))
     assert decode(outcome.payload)["queue"] == "media"
 
 
-@pytest.mark.parametrize("mark", ["stranded_at", "parked_at"])
-def test_after_stranded_days_it_is_moved_to_the_dead_set(jobs, worker_config, mark):
+def test_after_stranded_days_it_is_moved_to_the_dead_set(jobs, worker_config):
     worker_config.worker.stranded_days = 7
-    assert isinstance(judge(jobs, context("Unknown", **{mark: NOW_MS - 7 * DAY * 1000})), Stranded)
-    given_up = judge(jobs, context("Unknown", **{mark: NOW_MS - 7 * DAY * 1000 - 1}))
+    assert isinstance(judge(jobs, context("Unknown", stranded_at=NOW_MS - 7 * DAY * 1000)), Stranded)
+    given_up = judge(jobs, context("Unknown", stranded_at=NOW_MS - 7 * DAY * 1000 - 1))
     assert isinstance(given_up, Failed)
     assert isinstance(given_up.error, NoCapableWorker)
     assert str(given_up.error).startswith("Unknown is not declared in this worker")
     assert str(given_up.error).endswith("can run it, for 7 days")
-
-
-def test_the_old_name_of_the_setting_still_works_in_files(tmp_path):
-    (tmp_path / "offsider.toml").write_text("[worker]\npark_days = 9\n")
-    assert Config.load(environ={}, cwd=tmp_path).worker.stranded_days == 9
 
 
 # ------------------------------------------------------------------------------------ reporting

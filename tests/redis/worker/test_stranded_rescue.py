@@ -38,8 +38,7 @@ class Waking:
         return StrandedRescue(self.config, self.redis, quiet=lambda: self.quiet)
 
     def strand(self, jid: str, name: str = "New", *args: object, queue: str = "default", **fields: object) -> None:
-        mark = {} if "parked_at" in fields else {"stranded_at": 1}
-        raw = encode({"class": name, "args": args, "jid": jid, "queue": queue, **mark, **fields})
+        raw = encode({"class": name, "args": args, "jid": jid, "queue": queue, "stranded_at": 1, **fields})
         self.client.zadd("schedule", {raw: time.time() + 300})
         stranded.note(self.redis, name, "not declared")
 
@@ -83,14 +82,6 @@ def test_jobs_that_this_worker_can_run_are_due_at_once_and_no_others_move(waking
     assert waking.due() == {"mine"}
     assert waking.client.zcard("schedule") == 5
     assert "rescheduled 1 stranded job that this worker can run: due now" in caplog.text
-
-
-def test_jobs_that_an_earlier_revision_has_parked_are_found(waking):
-    raw = encode({"class": "New", "args": [], "jid": "old", "queue": "default", "parked_at": 1, "parked_count": 5})
-    waking.client.zadd("schedule", {raw: time.time() + 300})
-    waking.client.hset("offsider:parked", '["New",""]', f'[{time.time()},"default","not declared"]')
-    waking.look()
-    assert waking.due() == {"old"}
 
 
 def test_more_than_one_batch_is_moved(waking, monkeypatch):

@@ -25,23 +25,6 @@ def test_a_variable_has_the_section_and_the_key_in_its_name(tmp_path):
     assert config.warnings == []
 
 
-@pytest.mark.parametrize(
-    "variable, meant",
-    [
-        ("OFFSIDER_CONCURRENCY", "OFFSIDER_WORKER_CONCURRENCY"),
-        ("OFFSIDER_URL", "OFFSIDER_REDIS_URL"),
-        ("OFFSIDER_TIMEOUT", "OFFSIDER_WORKER_TIMEOUT_SECONDS"),
-        ("OFFSIDER_SHARD", "OFFSIDER_WORKER_SHARD"),
-        ("OFFSIDER_PARK_DAYS", "OFFSIDER_WORKER_STRANDED_DAYS"),
-        ("OFFSIDER_WORKER_PARK_DAYS", "OFFSIDER_WORKER_STRANDED_DAYS"),
-    ],
-)
-def test_a_variable_of_an_earlier_release_is_refused_with_its_new_name(tmp_path, variable, meant):
-    """A client that ignored its prefix, or a worker its queues, would lose sight of jobs."""
-    with pytest.raises(ConfigurationError, match=f"{variable} is no longer supported: set {meant} instead"):
-        load(tmp_path, **{variable: "9"})
-
-
 def test_a_variable_of_a_capsule_is_refused(tmp_path):
     with pytest.raises(ConfigurationError, match=r"rename OFFSIDER_CAPSULES_X_MODE, and use"):
         load(tmp_path, OFFSIDER_CAPSULES_X_MODE="random")

@@ -57,7 +57,6 @@ EXPECTED = {
     "every_queue": "queue:*",
     "every_working": "offsider:working:*",
     "attempts": "offsider:attempts:b4a577edbccf1d805744efa9",
-    "parked": "offsider:parked",
     "stranded": "offsider:stranded",
     "expired": "offsider:expired",
     "stranded_counts": "offsider:stranded:counts",

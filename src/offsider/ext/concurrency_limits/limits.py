@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from offsider.config.installation import Installation
 from offsider.core.errors import InvalidOptions, RedisFailure, RedisUnavailable
-from offsider.core.former_names import FormerName
 from offsider.ext.concurrency_limits import rules, store
 from offsider.ext.concurrency_limits.table import effective
 from offsider.inspector.job_record import JobRecord
@@ -54,7 +53,6 @@ class Limit:
     server: str = "main"
     rate: str = ""
     keys: int = 0
-    parked = FormerName("held")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +88,6 @@ class Limits:
 
     A change raises RedisFailure if a server rejects it or is unreachable; the other servers are changed.
     """
-
-    parked = FormerName("held")
 
     def __init__(self, config: Config | Installation | None = None, *, everywhere: bool = True) -> None:
         self._here = Installation.of(config)

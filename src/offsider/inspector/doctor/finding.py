@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from offsider.core.former_names import FormerName
-
 
 class Severity(IntEnum):
     """Severity of a finding; the number is the exit code of ``offsider doctor``."""
@@ -37,7 +35,6 @@ class Finding:
     why: str = ""
     fix: str = ""
     servers: tuple[str, ...] = ()
-    way_out = FormerName("fix")
     fatal: bool = False
 
     @property

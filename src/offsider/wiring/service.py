@@ -1,3 +1,0 @@
-"""Former name of `offsider.runtime.service`."""
-
-from offsider.runtime.service import *  # noqa: F403
