@@ -5,7 +5,7 @@ Fixtures
     stored    a plain redis-py client of it
     workers   starts worker processes; ledger is what their jobs noted
     web       `offsider web` over that server: .url, .output
-    open_     open_(path, width=1300, dark=False, script=True, locale="en") opens a page of `web` and answers it
+    open_     open_(path, width=1300, dark=False, script=True) opens a page of `web` and answers it
 
 Whatever the browser complains about while a test looks at pages (an error in a script, a report of the Content Security
 Policy, a file that is missing, a response of 500 and above) fails that test.
@@ -94,14 +94,13 @@ def open_(chromium: Browser, web: WebProcess, complaints: Complaints) -> Iterato
         width: int = 1300,
         dark: bool = False,
         script: bool = True,
-        locale: str = "en-GB",
         height: int = 900,
     ) -> Page:
         context = chromium.new_context(
             viewport={"width": width, "height": 900},
             color_scheme="dark" if dark else "light",
             java_script_enabled=script,
-            locale=locale,
+            locale="en-GB",
             reduced_motion="reduce",
         )
         context.add_init_script(LISTENER)

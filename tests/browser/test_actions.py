@@ -176,7 +176,7 @@ def test_a_worker_shows_its_jobs_becomes_quiet_and_stops(stored, workers, open_)
     expect(page.get_by_text("No worker processes are running.")).to_be_visible()
 
 
-def test_errors_are_forgotten_and_colours_and_language_are_kept(stored, open_):
+def test_errors_are_forgotten_and_colors_are_kept(stored, open_):
     furnish(stored, lambda field: field)
     page = open_("/errors")
     press(page, "Remove all…" if page.get_by_text("Remove all…").count() else "Delete all", yes=True)
@@ -184,11 +184,8 @@ def test_errors_are_forgotten_and_colours_and_language_are_kept(stored, open_):
 
     page.get_by_label("Theme").select_option("dark")
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-    page.get_by_label("Language").select_option("de")
-    expect(page.locator("html")).to_have_attribute("lang", "de")
     page.reload()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-    expect(page.get_by_role("link", name="Übersicht")).to_be_visible()
 
 
 def test_without_a_script_every_step_is_a_page(stored, workers, web, open_):
@@ -211,9 +208,9 @@ def test_without_a_script_every_step_is_a_page(stored, workers, web, open_):
     press(page, "Stop")
     press(page, "Confirm")
     assert worker.ended() == 0
-    page.get_by_label("Language").select_option("fr")
-    page.locator("form", has=page.get_by_label("Language")).get_by_role("button").click()
-    expect(page.locator("html")).to_have_attribute("lang", "fr")
+    page.get_by_label("Theme").select_option("dark")
+    page.locator("form", has=page.get_by_label("Theme")).get_by_role("button").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
 
 
 @pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])

@@ -27,7 +27,7 @@ from offsider.web.csrf import is_same_origin
 from offsider.web.extension_tabs import tab_assets, tab_routes
 from offsider.web.layout import tab_of
 from offsider.web.options import WebOptions
-from offsider.web.page_request import AUTO, LOCALE_COOKIE, QUESTION, THEME_COOKIE, THEMES, PageRequest
+from offsider.web.page_request import AUTO, QUESTION, THEME_COOKIE, THEMES, PageRequest
 from offsider.web.pages import routes
 from offsider.web.request import ALWAYS, FOR_EVER, Fields, Request, Response, form_fields, query_fields
 from offsider.web.results import (
@@ -44,7 +44,7 @@ from offsider.web.results import (
 )
 from offsider.web.routing import Match, Router
 from offsider.web.segments import from_segment
-from offsider.web.translation import preferred
+from offsider.web.translation import english
 
 #: Messages before authentication are in English: they are for the operator.
 _ONLY_LOCAL = (
@@ -164,7 +164,7 @@ class WebApp:
             location=location,
             query=query_fields(request.query),
             form=form_fields(request) if request.method == "POST" else Fields(),
-            locale=preferred(cookies.get(LOCALE_COOKIE, ""), request.header("accept-language")),
+            locale=english(),
             who=who,
             theme=theme if theme in THEMES else AUTO,
         )

@@ -12,7 +12,6 @@ from offsider.web import flash
 from offsider.web.assets import own_assets
 from offsider.web.extension_tabs import current_tab, names_of_assets
 from offsider.web.page_request import THEMES, server_path
-from offsider.web.translation import locales
 
 if TYPE_CHECKING:
     from offsider.web.page_request import PageRequest
@@ -81,7 +80,6 @@ def layout_of(request: PageRequest, page: Page, stats: Stats | None) -> dict[str
             for name, title, path in COUNTERS
         ],
         "locale": request.locale,
-        "languages": list(locales().values()),
         "theme": request.theme,
         "themes": THEMES,
         "read_only": request.read_only,

@@ -30,7 +30,6 @@ THEMES = (AUTO, "light", "dark")
 #: Rows on a page of a list.
 PAGE = 25
 MOST_PAGES = 1_000_000
-LOCALE_COOKIE = "offsider_locale"
 THEME_COOKIE = "offsider_theme"
 
 

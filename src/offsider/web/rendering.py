@@ -15,11 +15,9 @@ from offsider.logs.setup import web_logger
 from offsider.web import audit, flash
 from offsider.web.counters import counters
 from offsider.web.layout import layout_of
-from offsider.web.page_request import LOCALE_COOKIE
 from offsider.web.request import NO_STORE, Request, Response
 from offsider.web.results import Answer, Done, Message, NotAllowed, Page, Text, WebError
 from offsider.web.templates import render
-from offsider.web.translation import preferred
 
 if TYPE_CHECKING:
     from offsider.web.page_request import PageRequest
@@ -111,8 +109,7 @@ def _written(page_request: PageRequest, answer: Answer) -> Response:
 def _plain(error: WebError, request: Request, status: int) -> Response:
     if request.wants_json:
         return _json(status, {"error": str(error), "status": status}, "")
-    locale = preferred(request.cookies.get(LOCALE_COOKIE, ""), request.header("accept-language"))
-    return Response(status, f"{error.message.text(locale.translate)}\n".encode(errors="replace"), (PLAIN, NO_STORE))
+    return Response(status, f"{error.message}\n".encode(errors="replace"), (PLAIN, NO_STORE))
 
 
 def _logged(error: Exception, request: Request) -> Message:

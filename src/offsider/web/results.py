@@ -1,7 +1,7 @@
 """Results of pages, the errors that pages raise, and the messages about both.
 
 Messages are translated for users, and in English for programs and the log. The texts of all pages are in
-``locales/*.po``.
+``locales/en.po``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from offsider.core.errors import OffsiderError
-from offsider.web.translation import ENGLISH, locales
+from offsider.web.translation import english
 
 #: Translates a message and inserts its values, like `offsider.web.page_request.PageRequest.t`.
 Translate = Callable[..., str]
@@ -150,7 +150,7 @@ class Message:
         return both
 
     def __str__(self) -> str:
-        return self.text(locales()[ENGLISH].translate)
+        return self.text(english().translate)
 
     def text(self, t: Translate) -> str:
         """Return the text in the language of ``t``."""

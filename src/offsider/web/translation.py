@@ -1,15 +1,10 @@
-"""Languages of the web UI.
-
-``locales/<code>.po`` is the catalog of a language: message ids and texts in gettext's format. Messages missing in a
-language are shown in English.
-"""
+"""The texts of the web UI: ``locales/en.po`` is their catalog, message ids and texts in gettext's format."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
@@ -19,7 +14,6 @@ from pathlib import Path
 from struct import pack
 
 FOLDER = Path(__file__).with_name("locales")
-ENGLISH = "en"
 #: Minimum value and message id of each short form.
 _LARGE = ((1_000_000_000, "number.billions"), (1_000_000, "number.millions"))
 #: Larger numbers are written as 1.23e+400.
@@ -27,8 +21,6 @@ _GROUPED_BELOW = 10**18
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _FIELD = re.compile(r'^(msgid|msgstr)(?:_plural|\[\d\])? ((?:".*"\n?)+)', re.MULTILINE)
 _MO_MAGIC, _MO_HEADER_BYTES = 0x950412DE, 28
-#: Ranges of an Accept-Language header that are read.
-_MOST_RANGES = 20
 
 
 @dataclass(frozen=True)
@@ -37,7 +29,7 @@ class Locale:
 
     Attributes:
         code: as in ``<html lang>``.
-        catalog: its messages, with English as the fallback.
+        catalog: its messages.
     """
 
     code: str
@@ -47,11 +39,6 @@ class Locale:
     def direction(self) -> str:
         """``ltr`` or ``rtl``."""
         return self.translate("language.direction")
-
-    @property
-    def name(self) -> str:
-        """The name of the language, in that language."""
-        return self.translate("language.name")
 
     def translate(self, message: str, count: int | None = None, **values: object) -> str:
         """Return the text of a message with its placeholders ``{name}`` filled in. ``count`` selects the plural form.
@@ -96,20 +83,15 @@ class Locale:
 
 
 @cache
-def locales() -> Mapping[str, Locale]:
-    """Return all languages by code, sorted by name."""
-    found = {file.stem: Locale(file.stem, read_catalog(file.read_text("utf-8"))) for file in FOLDER.glob("*.po")}
-    for locale in found.values():
-        if locale.code != ENGLISH:
-            locale.catalog.add_fallback(found[ENGLISH].catalog)
-    return dict(sorted(found.items(), key=lambda item: item[1].name.casefold()))
+def english() -> Locale:
+    """Return the only language so far."""
+    return Locale("en", read_catalog(FOLDER.joinpath("en.po").read_text("utf-8")))
 
 
 def read_catalog(text: str) -> GNUTranslations:
     """Parse the text of a ``.po`` file.
 
-    `gettext` reads only the binary format, so the text is compiled here, without a build step or a second copy of each
-    catalog.
+    `gettext` reads only the binary format, so the text is compiled here, without a build step or a second copy.
     """
     messages: dict[bytes, bytes] = {}
     for entry in text.split("\n\n"):
@@ -125,29 +107,3 @@ def read_catalog(text: str) -> GNUTranslations:
         strings += each + b"\0"
     header = pack("<7I", _MO_MAGIC, 0, len(messages), _MO_HEADER_BYTES, _MO_HEADER_BYTES + 8 * len(messages), 0, 0)
     return GNUTranslations(BytesIO(header + index + strings))
-
-
-def preferred(chosen: str, accept_language: str) -> Locale:
-    """Return the language that the user chose, else the best match for the browser's, else English."""
-    known = locales()
-    if chosen in known:
-        return known[chosen]
-    for code in _wanted(accept_language):
-        for name in (code, code.partition("-")[0]):
-            if name in known:
-                return known[name]
-    return known[ENGLISH]
-
-
-def _wanted(accept_language: str) -> list[str]:
-    ranges: list[tuple[float, str]] = []
-    for item in accept_language[:1000].split(",")[:_MOST_RANGES]:
-        code, _, rest = item.strip().partition(";")
-        quality = rest.strip().removeprefix("q=")
-        try:
-            weight = float(quality) if rest else 1.0
-        except ValueError:
-            continue
-        if weight > 0:
-            ranges.append((weight, code.strip().lower()))
-    return [code for _, code in sorted(ranges, key=lambda each: -each[0])]

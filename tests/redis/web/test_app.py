@@ -196,7 +196,7 @@ def test_each_refusal_leaves_a_line_in_the_audit_log(ask_with, caplog, options, 
     assert "\n" not in record.getMessage() + record.fields["target"]
 
 
-def test_a_refusal_has_the_requested_format_and_language(ask, ask_with):
+def test_a_refusal_has_the_requested_format(ask, ask_with):
     cross = {"method": "POST", "sec_fetch_site": "cross-site"}
     reported = ask(QUIET, accept="application/json", **cross)
     assert json.loads(reported.body) == {
@@ -205,7 +205,7 @@ def test_a_refusal_has_the_requested_format_and_language(ask, ask_with):
         "header and no Origin.",
         "status": 403,
     }
-    assert ask(QUIET, accept_language="de", method="PUT").body.decode().startswith("Diese Adresse nimmt")
+    assert "This URL" in ask(QUIET, method="PUT").body.decode()
     nobody = ask_with(authenticate=lambda request: None)("/", accept="application/json")
     assert json.loads(nobody.body)["status"] == 403
 

@@ -44,11 +44,6 @@ def test_the_message_is_shown_once_on_the_next_page(ask, done):
     assert "set-cookie" not in dict(after.headers)
 
 
-def test_the_message_is_in_the_users_language(ask, done):
-    page = ask("/dead", cookie=cookie_of(done(accept_language="de"))).body.decode()
-    assert "Gelöscht: 1. Inzwischen verschwunden: 1." in page
-
-
 def test_a_refresh_by_the_script_keeps_the_message(ask, done):
     cookie = cookie_of(done())
     for more in ({"sec_fetch_dest": "empty"}, {"method": "HEAD"}, {"accept": "application/json"}):

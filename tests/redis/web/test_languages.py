@@ -1,4 +1,4 @@
-"""Every page in every language."""
+"""Every text of a page is in the catalog."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from offsider.storage import error_groups
 from offsider.storage.error_groups import Noted
 from offsider.web.pages import routes
 from offsider.web.segments import segment
-from offsider.web.translation import FOLDER, Locale, locales
+from offsider.web.translation import FOLDER, Locale
 from tests.redis.web.stored import failed, job, push
 
 ENGLISH = set(re.findall(r'^msgid "(.*)"$', (FOLDER / "en.po").read_text("utf-8"), re.MULTILINE))
-CODES = sorted(locales())
 
 
 @pytest.fixture
@@ -71,22 +70,3 @@ def test_pages_look_up_only_messages_that_exist_in_english(filled, requested, as
         assert ask(re.sub(r"\{\w+\}", "mail", path), method=method, body="x=1").status < 500
     assert len(requested) > 100
     assert sorted(requested - ENGLISH) == []
-
-
-@pytest.mark.parametrize("code", CODES)
-def test_every_page_can_be_shown_in_every_language(filled, ask, code):
-    for path in (
-        "/",
-        "/busy",
-        "/queues",
-        "/queues/mail",
-        "/retries",
-        "/metrics",
-        "/metrics/Mail",
-        "/errors",
-        "/callers",
-    ):
-        answer = ask(path, accept_language=code)
-        assert answer.status == 200
-        direction = "rtl" if code in {"ar", "he"} else "ltr"
-        assert f'<html lang="{code}" dir="{direction}"' in answer.body.decode()

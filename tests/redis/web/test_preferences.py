@@ -1,4 +1,4 @@
-"""Language and theme are kept in cookies."""
+"""The theme is kept in a cookie."""
 
 from __future__ import annotations
 
@@ -19,12 +19,6 @@ def test_a_theme_is_kept_and_shown(ask):
     assert b'data-theme="auto"' in ask("/", cookie='offsider_theme="><script>').body
 
 
-def test_a_language_is_kept_and_shown(ask):
-    answer = ask("/change_locale", method="POST", body="locale=en&back=/")
-    assert kept(answer)[0].startswith("offsider_locale=en;")
-    assert b'<html lang="en" dir="ltr"' in ask("/", cookie="offsider_locale=en", accept_language="xx").body
-
-
 @pytest.mark.parametrize(
     "body",
     ["theme=dark", "theme=pink&back=/", "theme=dark&back=//evil.com", "theme=dark&back=https://evil.com",
@@ -32,10 +26,6 @@ def test_a_language_is_kept_and_shown(ask):
 )  # fmt: skip
 def test_invalid_preferences_are_refused(ask, body):
     assert ask("/change_theme", method="POST", body=body).status == 400
-
-
-def test_an_unknown_language_is_refused(ask):
-    assert ask("/change_locale", method="POST", body="locale=tlh&back=/").status == 400
 
 
 def test_other_sites_change_no_preference(ask):

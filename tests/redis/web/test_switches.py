@@ -153,13 +153,13 @@ def test_an_unreachable_server_is_named_and_the_others_are_shown(ask, read, conf
 
 def test_the_confirmation_names_the_class_and_whether_a_worker_can_run_it(ask, config, raw_redis):
     def asked(name: str) -> str:
-        page = ask("/switches/drop", method="POST", body=body(name=name, delete="1"), accept_language="de")
+        page = ask("/switches/drop", method="POST", body=body(name=name, delete="1"))
         return Markup(page.body.decode()).text
 
-    assert "Alle Jobs von HardJob, die an die Reihe kommen, endgültig löschen?" in asked("HardJob")
+    assert "Drop jobs of HardJob? Workers delete them permanently." in asked("HardJob")
     raw_redis.sadd("processes", "a:1:x")
     raw_redis.hset("a:1:x", mapping={"info": "{}"})
     processes.publish_jobs(Installation.of(config).redis, "a:1:x", {"HardJob": "5ca1ab1e"})
-    assert "Kein laufender Worker" not in asked("HardJob")
-    assert "Kein laufender Worker kennt einen Job dieses Namens" in asked("HadrJob")
+    assert "No live worker" not in asked("HardJob")
+    assert "No live worker declares this class." in asked("HadrJob")
     assert list(Switches(config)) == []

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-from offsider.web.translation import ENGLISH, locales
+from offsider.web import translation
 
-english = locales()[ENGLISH].translate
+english = translation.english().translate
 
 
 def read(chart):

@@ -11,7 +11,7 @@ from offsider.web import audit
 from offsider.web.options import WebOptions
 from offsider.web.page_request import PageRequest
 from offsider.web.request import Fields, Request
-from offsider.web.translation import locales
+from offsider.web.translation import english
 
 PAGE_REQUEST = PageRequest(
     http=Request("POST", "/queues/low/clear", client="10.0.0.1"),
@@ -20,7 +20,7 @@ PAGE_REQUEST = PageRequest(
     location="/queues/low/clear",
     query=Fields(),
     form=Fields([("key", "1|a"), ("confirmed", "yes"), ("back", "/busy")]),
-    locale=locales()["en"],
+    locale=english(),
 )
 
 

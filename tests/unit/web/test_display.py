@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, strategies as some
 
 from offsider.web.display import NONE, cut, iso, long_text, moment, relative, size, span
-from offsider.web.translation import locales
+from offsider.web.translation import english
 
-EN = locales()["en"]
+EN = english()
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from offsider.web.results import Message, with_gone
-from offsider.web.translation import locales
+from offsider.web.translation import english
 
-GERMAN = locales()["de"].translate
+ENGLISH = english().translate
 
 
 def test_str_is_english():
@@ -13,13 +13,13 @@ def test_str_is_english():
     assert str(Message("no id: {name}")) == "no id: {name}"
 
 
-def test_text_is_translated():
-    assert Message("done.deleted", count=1234).text(GERMAN) == "Gelöscht: 1.234."
+def test_text_is_looked_up():
+    assert Message("done.deleted", count=1234).text(ENGLISH) == "Deleted 1,234 jobs."
 
 
 def test_missing_jobs_are_counted_separately():
     assert str(with_gone("done.deleted", 3, 0)) == "Deleted 3 jobs."
-    assert with_gone("done.deleted", 0, 2).text(GERMAN) == "Gelöscht: 0. Inzwischen verschwunden: 2."
+    assert with_gone("done.deleted", 0, 2).text(ENGLISH) == "Deleted 0 jobs. 2 jobs were already gone."
 
 
 def test_placeholders_in_values_are_not_replaced():

@@ -1,28 +1,20 @@
-"""Preferences of the user, stored in cookies: language and theme."""
+"""The preference of the user, stored in a cookie: the theme."""
 
 from __future__ import annotations
 
-from offsider.web.page_request import LOCALE_COOKIE, THEME_COOKIE, THEMES, PageRequest
+from offsider.web.page_request import THEME_COOKIE, THEMES, PageRequest
 from offsider.web.results import BadRequest, Done, Message
 from offsider.web.routing import PREFER, Route
-from offsider.web.translation import locales
 
 YEAR_SECONDS = 365 * 24 * 3600
 
 
-def change_locale(request: PageRequest) -> Done:
-    return _kept(request, LOCALE_COOKIE, request.choice("locale", tuple(locales()), "en"))
-
-
 def change_theme(request: PageRequest) -> Done:
-    return _kept(request, THEME_COOKIE, request.choice("theme", THEMES, THEMES[0]))
-
-
-def _kept(request: PageRequest, cookie: str, value: str) -> Done:
+    value = request.choice("theme", THEMES, THEMES[0])
     secure = "; Secure" if request.http.scheme == "https" else ""
     path = request.http.root or "/"
-    header = f"{cookie}={value}; Path={path}; Max-Age={YEAR_SECONDS}; SameSite=Lax; HttpOnly{secure}"
-    return Done(_back(request), Message(f"{cookie}: {value}"), headers=(("set-cookie", header),))
+    header = f"{THEME_COOKIE}={value}; Path={path}; Max-Age={YEAR_SECONDS}; SameSite=Lax; HttpOnly{secure}"
+    return Done(_back(request), Message(f"{THEME_COOKIE}: {value}"), headers=(("set-cookie", header),))
 
 
 def _back(request: PageRequest) -> str:
@@ -36,7 +28,4 @@ def _back(request: PageRequest) -> str:
     return below
 
 
-ROUTES = [
-    Route("POST", "/change_locale", PREFER, change_locale),
-    Route("POST", "/change_theme", PREFER, change_theme),
-]
+ROUTES = [Route("POST", "/change_theme", PREFER, change_theme)]
