@@ -94,7 +94,7 @@ class MainLoop:
             self._watchdog.feed()
             self._check_memory()
             self._check_idle()
-            for name in self._signals.wait(self._pause_seconds(), before_reading=self._launcher.look_at_descriptors):
+            for name in self._signals.wait(self._pause_seconds()):
                 self.act_on(name)
             for name, error in self._signals.failures():
                 logger.error("an earlier handler of %s failed: %s", name, describe(error), exc_info=error)

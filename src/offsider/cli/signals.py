@@ -172,15 +172,12 @@ class SignalQueue:
         self,
         timeout_seconds: float | None,
         also: Collection[int] = (),
-        before_reading: Callable[[], None] = lambda: None,
     ) -> list[str]:
         """Return the names that arrived, in order; an empty list after the timeout or a `wake`.
 
         Args:
             timeout_seconds: how long to wait.
             also: additional file descriptors; the wait also ends when one is readable.
-            before_reading: called before the pipe is read. A job may have closed the descriptor, so its number may
-                belong to another file.
         """
         poller = select.poll()  # select() refuses descriptors above 1023
         for fd in (self._reading, *also):
@@ -188,7 +185,6 @@ class SignalQueue:
         readable = poller.poll(None if timeout_seconds is None else math.ceil(timeout_seconds * 1000))
         if self._reading not in dict(readable):
             return []
-        before_reading()
         arrived = [self._numbers[number] for number in os.read(self._reading, 4096) if number in self._numbers]
         for name in arrived:
             if name not in self._names and first_time("ignored signal", name):

@@ -18,7 +18,6 @@ from offsider.core.job_id import JobResults
 from offsider.core.payload import JobPayload
 from offsider.core.suggestions import suggest
 from offsider.logs.setup import logger
-from offsider.runtime import forks
 from offsider.runtime.events import Events
 from offsider.runtime.middleware import Admission, Chain, ClientChain, Push, ServerChain
 from offsider.runtime.service import Service
@@ -241,7 +240,7 @@ class Hooks:
         """Call every error handler. Never raises: an error of a handler is logged."""
         for handler in self.error_handlers:
             try:
-                forks.call(handler, error, context, job=context.get("job"))
+                handler(error, context)
             except (Exception, SystemExit):  # noqa: BLE001  # error handling itself must not fail
                 with suppress(Exception):  # the log may have caused the error
                     logger.exception("an error handler failed while it reported %s", describe(error))
@@ -250,7 +249,7 @@ class Hooks:
         """Call every death handler for a job that will not be retried. An error of a handler is reported."""
         for handler in self.death_handlers:
             try:
-                forks.call(handler, payload, error, job=payload)
+                handler(payload, error)
             except KeyboardInterrupt:  # Ctrl-C in a console that kills jobs
                 raise
             except BaseException as own:  # noqa: BLE001 - a broken handler must not keep the others from being called

@@ -11,7 +11,6 @@ from typing import Any, TypeAlias, TypeVar, overload
 from offsider.config.containers import frozen_error
 from offsider.core.errors import ConfigurationError
 from offsider.core.suggestions import suggest
-from offsider.runtime import forks
 from offsider.runtime.context import JobContext
 
 OnError: TypeAlias = Callable[[BaseException, dict[str, object]], None]
@@ -279,7 +278,7 @@ class Events:
 
     def _call(self, handler: Callable[..., Any], name: str, payload: tuple[object, ...]) -> None:
         try:
-            forks.call(handler, *payload, job=getattr(payload[0], "job", None) if payload else None)
+            handler(*payload)
         except Exception as error:
             if name == "startup":
                 raise

@@ -1,30 +1,29 @@
-"""Forked children of user code: a child never continues as a copy of the worker's thread.
+"""Processes that a job damages: forked children that return to the worker's code, and closed file descriptors.
 
-1. Inside the job's function a child may do what it likes, including pushing jobs. It should exit by itself.
-2. Wherever user code returns to the worker's code, a child that returns exits at once: after the job, middleware,
-   callbacks, listeners and handlers. Otherwise it would fetch, settle, beat and log as the worker.
-3. Before it exits, it reports to the worker through a pipe, so that the worker can log the bug and reap the child.
+1. Inside the job's function a forked child may do what it likes, including pushing jobs. It should exit by itself.
+2. A child that returns to the worker's code exits before that code fetches, settles, beats or logs as the worker. A
+   hook at each fork marks the children of a process that has a worker.
+3. A job that closes the descriptors of its worker ends it: the system reuses their numbers, so that a connection would
+   read the reply to another thread's command. Its jobs run again, each with a strike.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import select
 import sys
-from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, NoReturn
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from offsider.core.payload import JobPayload
 
 #: Exit code of a returned child: EX_SOFTWARE of sysexits.h, an internal software error.
 CAME_BACK = 70
-#: Writes up to this size are atomic on a pipe, also with several writers.
-_MOST_BYTES = 4096
-_NAME_CHARACTERS = 500
-_PATIENCE_MS = 1000
+#: Exit code of a worker without its descriptors: EX_OSERR of sysexits.h, a system error.
+CLOSED = 71
+#: Above the descriptors of a worker, and below 256, a common upper bound of loops that close descriptors.
+SENTINEL = 200
+_STDERR = 2
 
 
 class _Here:
@@ -32,125 +31,75 @@ class _Here:
 
     Attributes:
         pid: process id.
-        stray: whether it is a forked child of a worker process, without a worker of its own.
+        workers: number of workers that run in this process.
+        stray: whether it is a forked child of a process with a worker, without a worker of its own.
+        sentinel: an unused descriptor that is open while no job closes all of them; -1 without one.
+        stderr: standard error when the worker started.
     """
 
     pid = os.getpid()
+    workers = 0
     stray = False
+    sentinel = -1
+    stderr: os.stat_result | None = None
 
 
 here = _Here()
 
 
-@dataclass(frozen=True, slots=True)
-class Return:
-    """A returned child.
-
-    Attributes:
-        pid: process id of the child.
-        jid, name: the job that forked it; empty when a handler did.
-        error: class of the exception that the child raised; empty without one.
-    """
-
-    pid: int
-    jid: str
-    name: str
-    error: str
-
-
-class Returns:
-    """A pipe from the children of one worker to that worker."""
-
-    def __init__(self) -> None:
-        self._reading, self._writing = os.pipe()
-        os.set_blocking(self._reading, False)
-        os.set_blocking(self._writing, False)
-        self._stat = os.fstat(self._writing)
-        self._rest = b""
-
-    def tell(self, returned: Return) -> None:
-        """Report a return; called in the child, which may have closed the pipe and reused its descriptor number."""
-        with suppress(OSError):
-            if os.path.samestat(os.fstat(self._writing), self._stat):
-                _wait(self._writing, select.POLLOUT, _PATIENCE_MS)
-                os.write(self._writing, json.dumps(asdict(returned)).encode() + b"\n")
-
-    def wake(self) -> None:
-        """Wake a thread that blocks in `wait`."""
-        with suppress(OSError):
-            os.write(self._writing, b"\n")
-
-    def wait(self, timeout_seconds: float) -> list[Return]:
-        """Wait for returned children and return their reports; empty after a timeout or `wake`."""
-        _wait(self._reading, select.POLLIN, timeout_seconds * 1000)
-        try:
-            self._rest += os.read(self._reading, 16 * _MOST_BYTES)
-        except BlockingIOError:
-            return []
-        *lines, self._rest = self._rest.split(b"\n")
-        return [Return(**json.loads(line)) for line in lines if line]
-
-    def close(self) -> None:
-        os.close(self._reading)
-        os.close(self._writing)
-
-
-def _wait(fd: int, event: int, timeout_ms: float) -> None:
-    poller = select.poll()
-    poller.register(fd, event)
-    poller.poll(timeout_ms)
-
-
-class _Worker:
-    """The worker of this process that receives the reports: the one that called `report_to` last."""
-
-    returns: Returns | None = None
-    on_fork: Callable[[], None] | None = None
-
-
-_worker = _Worker()
-
-
-def report_to(returns: Returns, on_fork: Callable[[], None]) -> None:
-    """Report returned children to ``returns`` from now on, and call ``on_fork`` in the worker after each fork."""
-    _worker.returns, _worker.on_fork = returns, on_fork
-    here.stray = False
-
-
-def report_no_more(returns: Returns) -> None:
-    """Stop reporting to ``returns``, and close it."""
-    if _worker.returns is returns:
-        _worker.returns = _worker.on_fork = None
-    returns.close()
-
-
-def call(user_code: Callable[..., T], *arguments: object, job: object = None) -> T:
-    """Call a callback or a handler of the application; a child that was forked in it exits when it returns.
-
-    A child may itself emit events, for example when it pushes jobs: it goes on.
+def worker_started(*, owns_process: bool) -> None:
+    """From now on, forked children of this process are stray.
 
     Args:
-        job: payload or context of the job that the code is called for, for the log of the worker.
+        owns_process: whether the process ends if a job closes its descriptors; another program must not end.
     """
-    pid = here.pid
-    try:
-        return user_code(*arguments)
-    finally:
-        if here.pid != pid and here.stray:
-            payload: object = getattr(job, "payload", job)
-            known: Mapping[str, object] = cast("Mapping[str, object]", payload) if isinstance(payload, Mapping) else {}
-            came_back(str(known.get("jid", "")), str(known.get("class", "")))
+    here.workers += 1
+    here.stray = False
+    with suppress(OSError):
+        here.stderr = os.fstat(_STDERR)
+    if owns_process and here.sentinel < 0:
+        import fcntl  # POSIX only, as workers are
+
+        nowhere = os.open(os.devnull, os.O_RDONLY)
+        with suppress(OSError):  # above the limit of open files
+            here.sentinel = fcntl.fcntl(nowhere, fcntl.F_DUPFD_CLOEXEC, SENTINEL)
+        os.close(nowhere)
 
 
-def came_back(jid: str = "", name: str = "") -> NoReturn:
-    """Report and exit this process, a child forked in a worker by job ``jid``, or by a handler without one."""
+def worker_stopped() -> None:
+    """Children of this process are not stray any more, unless another worker runs in it."""
+    here.workers -= 1
+
+
+def check(job: JobPayload) -> None:
+    """End this process if a job forked it, or has closed its descriptors; called after the job's function."""
+    end_child(job)
+    if here.sentinel >= 0:
+        try:
+            os.get_inheritable(here.sentinel)
+        except OSError:
+            _say("a job closed the file descriptors of this worker: the worker exits, and its jobs run again")
+            os._exit(CLOSED)
+
+
+def end_child(job: JobPayload | None = None) -> None:
+    """End this process if it is a forked child; called after callbacks and handlers."""
+    if here.stray:
+        came_back(job)
+
+
+def came_back(job: JobPayload | None = None) -> NoReturn:
+    """Exit this process, a child forked by a job or by a handler, and write why unless it raised SystemExit."""
     error = sys.exception()
-    if isinstance(error, StopIteration):  # a coroutine that returned
-        error = None
-    if _worker.returns is not None:
-        kind = "" if error is None else type(error).__name__
-        _worker.returns.tell(Return(here.pid, jid[:_NAME_CHARACTERS], name[:_NAME_CHARACTERS], kind[:_NAME_CHARACTERS]))
-    os._exit(_asked_for(error) if isinstance(error, SystemExit) else CAME_BACK)
+    if isinstance(error, SystemExit):
+        os._exit(_asked_for(error))
+    kind = "" if error is None or isinstance(error, StopIteration) else f" with {type(error).__name__}"
+    whose = "a handler" if job is None else f"job {job.get('jid')} ({job['class']})"
+    _say(
+        f"{whose}: a forked child (process {here.pid}) returned to the worker{kind} and was terminated; "
+        "end it with os._exit()"
+    )
+    os._exit(CAME_BACK)
 
 
 def _asked_for(error: SystemExit) -> int:
@@ -159,15 +108,22 @@ def _asked_for(error: SystemExit) -> int:
     return error.code & 0xFF if isinstance(error.code, int) else 1
 
 
+def _say(text: str) -> None:
+    """Write a line to standard error, unless its number now belongs to another file.
+
+    Not to the log: its locks may have been held at the fork.
+    """
+    with suppress(OSError):
+        if here.stderr is not None and os.path.samestat(os.fstat(_STDERR), here.stderr):
+            os.write(_STDERR, f"offsider: {text}\n".encode(errors="replace"))
+
+
 def _in_child() -> None:
     here.pid = os.getpid()
-    here.stray = _worker.returns is not None
-
-
-def _in_parent() -> None:
-    if _worker.on_fork is not None:
-        _worker.on_fork()
+    here.stray = here.stray or here.workers > 0
+    here.workers = 0
+    here.sentinel = -1
 
 
 with suppress(AttributeError):  # Windows has no forks
-    os.register_at_fork(after_in_child=_in_child, after_in_parent=_in_parent)
+    os.register_at_fork(after_in_child=_in_child)

@@ -31,7 +31,6 @@ from offsider.storage.cluster import (
     tag_of,
     with_asking,
 )
-from offsider.storage.descriptors import look, watched
 from offsider.storage.keys import Keys
 from offsider.storage.redis_errors import CLUSTER_QUESTION, REROUTE, check_no_cluster, translate
 from offsider.storage.scripts import Argument, Command, Script
@@ -343,8 +342,6 @@ class Wire:
             self.disconnect()
 
     def _connect(self, deadline: float | None = None) -> None:
-        if watched.fd >= 0:
-            look()
         try:
             now = time.monotonic()
             unused = now - self._used_at > FRESH_SECONDS and not self.awaited

@@ -25,7 +25,6 @@ from offsider.worker.alive.sweeper import Sweeper
 from offsider.worker.discovery import Discovery
 from offsider.worker.fetch.by_name import make_fetcher
 from offsider.worker.fetch.fetcher import FetcherContext
-from offsider.worker.forked_children import Children
 from offsider.worker.heartbeat import Heartbeat
 from offsider.worker.manager import Manager
 from offsider.worker.parts import Lifecycle, WorkerParts
@@ -157,7 +156,6 @@ class Assembly:
             self.scheduler,
             *([self.failures] if self.failures is not None else []),
             time_limits,
-            Children(self.work_state, config.handle_error),
             rescue,
             switches,
             UnservedQueues(config, redis),

@@ -31,7 +31,8 @@ from typing import TYPE_CHECKING
 
 from offsider.core.errors import RedisFailure
 from offsider.jobs import registry
-from offsider.storage import descriptors, owners
+from offsider.runtime.forks import worker_started, worker_stopped
+from offsider.storage import owners
 from offsider.worker.assembly import Assembly, Pools
 from offsider.worker.health_state import HealthState, WorkerHealth
 from offsider.worker.parts import Lifecycle
@@ -93,6 +94,7 @@ class Launcher:
         self._stop_begun = False
         self._stopped = threading.Event()
         self._registered = False
+        self._counted = False
         self._pools: Pools | None = None
         self._parts: Assembly | None = None
 
@@ -139,8 +141,8 @@ class Launcher:
         registry.check_all(config)
         measure_loaded()
         config.events.emit("startup", once=True)
-        if not self.embedded:  # it may end the process, and must not end another program
-            descriptors.watch()
+        worker_started(owns_process=not self.embedded)
+        self._counted = True
         self._pools = Pools(config)
         # Before the registration: factories of extensions may raise, and must not leave a registered owner.
         self._parts = parts = Assembly(config, self._pools, self.lifecycle, self._keeper, embedded=self.embedded)
@@ -202,6 +204,8 @@ class Launcher:
         self._announce("exit", last)
         ended = self._ended.plus(requeued=sum(manager.unstarted for manager in self._managers))
         logger.info("stopped: %s", ended.since(before))
+        if self._counted:
+            worker_stopped()
         self._stopped.set()
 
     def hurry(self) -> None:
@@ -311,10 +315,6 @@ class Launcher:
             parts.watchdog.stuck(),
         )
         return HealthState(workers={pid: worker})
-
-    def look_at_descriptors(self) -> None:
-        """End the process if a job has closed its descriptors; called before the use of a descriptor."""
-        descriptors.look()
 
     def _act_on(self, signal: str) -> None:
         # A stop waits for the heartbeat's thread, which calls this, so run the action in a new thread.

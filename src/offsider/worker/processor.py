@@ -25,7 +25,6 @@ from offsider.core.payload import interrupted
 from offsider.core.tracebacks import clear_frames
 from offsider.jobs.clients import Clients, pushing_with
 from offsider.logs.setup import thread_id
-from offsider.runtime.forks import came_back, here
 from offsider.worker.unit_of_work import Run
 
 if TYPE_CHECKING:
@@ -129,8 +128,6 @@ class Processor:
                     if failure is not None:
                         clear_frames(failure)
                     del unit, failure
-                    if here.stray:  # a handler forked, and the child returned
-                        came_back()
         except BaseException as error:  # noqa: BLE001 - the last words of a thread
             self._died(self, error)
         finally:

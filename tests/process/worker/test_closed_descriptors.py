@@ -20,11 +20,10 @@ APP = """
         config.on("job_poisoned", lambda news: note("poisoned", word=len(news.identities)))
 
     @job(name="Closes")
-    def closes(first, last, seconds=0.0):
+    def closes(first, last):
         jid = begin()
         time.sleep(0.05)
         os.closerange(first, last)
-        time.sleep(seconds)
 
     @job(name="ChildCloses")
     def child_closes():
@@ -38,13 +37,12 @@ APP = """
 """
 
 
-@pytest.mark.parametrize("seconds", [0.0, 30.0], ids=["at once", "and goes on"])
 @pytest.mark.parametrize("closed", [(3, 65536), (0, 65536), (3, 256)], ids=str)
-def test_a_worker_without_its_descriptors_ends_and_its_jobs_run_again(workers, stored, ledger, closed, seconds):
+def test_a_worker_without_its_descriptors_ends_and_its_jobs_run_again(workers, stored, ledger, closed):
     worker = workers.start("-c", "4", text=APP, measured=False)
     long = push(stored, "Long", 60)
     wait_for(lambda: ledger.notes("start", jid=long))
-    closes = push(stored, "Closes", *closed, seconds)
+    closes = push(stored, "Closes", *closed)
     assert worker.ended(20) == 71, worker.output
     wait_for(lambda: len(waiting(stored)) == 2)
     assert {job["jid"] for job in waiting(stored)} == {long, closes}

@@ -39,9 +39,6 @@ class FakeLauncher:
         self.lifecycle.quieted = True
         self.quieted.set()
 
-    def look_at_descriptors(self):
-        pass
-
     def stop(self):
         self.calls.append("stop")
         self.begun.set()
@@ -68,8 +65,7 @@ class FakeSignals:
         self.pauses = []
         self.failed = []
 
-    def wait(self, timeout_seconds, before_reading):
-        before_reading()
+    def wait(self, timeout_seconds):
         self.pauses.append(timeout_seconds)
         step = self.script.pop(0) if self.script else []
         return step() or [] if callable(step) else step

@@ -1,17 +1,15 @@
-"""A child forked by a job that returns into our code ends there and notifies the worker."""
+"""A child that a job forks ends when it returns to the worker's code, as does a worker without its descriptors."""
 
 from __future__ import annotations
 
-import json
 import os
-from types import SimpleNamespace
 
 import pytest
 
 from offsider.runtime import forks
-from offsider.runtime.forks import CAME_BACK, Return, Returns, came_back, here, report_no_more, report_to
+from offsider.runtime.forks import CAME_BACK, CLOSED, came_back, check, here, worker_started, worker_stopped
 
-JOB = ("a" * 24, "Forks")
+JOB = {"jid": "a" * 24, "class": "Forks"}
 
 
 class Ended(BaseException):
@@ -19,8 +17,13 @@ class Ended(BaseException):
 
 
 @pytest.fixture(autouse=True)
-def nobody_listens(monkeypatch):
-    monkeypatch.setattr(forks, "_worker", forks._Worker())
+def process(monkeypatch):
+    monkeypatch.setattr(forks, "SENTINEL", 230)
+    for name in ("workers", "stray", "sentinel", "stderr"):
+        monkeypatch.setattr(here, name, getattr(forks._Here, name))
+    yield
+    if here.sentinel >= 0:
+        os.close(here.sentinel)
 
 
 @pytest.fixture
@@ -35,152 +38,87 @@ def ended(monkeypatch):
     return codes
 
 
-@pytest.fixture
-def returns():
-    made = Returns()
-    report_to(made, lambda: None)
-    yield made
-    report_no_more(made)
+def in_child(action) -> int:
+    """Return the exit code of a forked child, which runs the action."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(action())
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def come_back(error: BaseException | None = None):
-    if error is None:
-        with pytest.raises(Ended):
-            came_back(*JOB)
-        return
+def test_a_child_of_a_worker_is_stray_until_it_has_a_worker_of_its_own():
+    assert here.pid == os.getpid()
+    assert in_child(lambda: here.stray) == 0
+    worker_started(owns_process=True)
+    worker_started(owns_process=True)
+    assert in_child(lambda: here.stray and here.pid == os.getpid() and here.sentinel == -1) == 1
+    assert in_child(lambda: in_child(lambda: here.stray)) == 1
+    assert in_child(lambda: worker_started(owns_process=False) or here.stray) == 0
+    worker_stopped()
+    assert in_child(lambda: here.stray) == 1
+    worker_stopped()
+    assert in_child(lambda: here.stray) == 0
+
+
+@pytest.mark.parametrize("error, code", [(None, CAME_BACK), (ValueError("secret"), CAME_BACK), (StopIteration(7), 70)])
+def test_a_returning_child_names_its_job(ended, capfd, error, code):
+    worker_started(owns_process=False)
+    here.stray = True
     with pytest.raises(Ended):
-        raise_and_come_back(error)
+        raise_and_check(error)
+    kind = " with ValueError" if isinstance(error, ValueError) else ""
+    assert ended == [code]
+    assert capfd.readouterr().err == (
+        f"offsider: job {'a' * 24} (Forks): a forked child (process {here.pid}) returned to the worker{kind} and was "
+        "terminated; end it with os._exit()\n"
+    )
 
 
-def raise_and_come_back(error: BaseException):
+def raise_and_check(error):
     try:
-        raise error
+        if error is not None:
+            raise error
     finally:
-        came_back(*JOB)
+        check(JOB)
 
 
-def test_a_child_is_detected_by_its_pid():
-    assert here.pid == os.getpid()
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(writing, json.dumps([here.pid, os.getpid(), here.stray]).encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert json.loads(os.read(reading, 100)) == [child, child, False]
-    assert here.pid == os.getpid()
-    os.close(reading)
-    os.close(writing)
-
-
-def test_a_returning_child_names_its_job(returns, ended):
-    come_back()
-    come_back(ValueError("secret"))
-    come_back(StopIteration(7))
-    assert returns.wait(5) == [Return(here.pid, "a" * 24, "Forks", error) for error in ("", "ValueError", "")]
-    assert ended == [CAME_BACK] * 3
-
-
-def test_a_child_of_a_handler_names_no_job(returns, ended):
+def test_a_child_of_a_handler_names_no_job(ended, capfd):
+    worker_started(owns_process=False)
     with pytest.raises(Ended):
         came_back()
-    assert returns.wait(5) == [Return(here.pid, "", "", "")]
+    assert capfd.readouterr().err.startswith("offsider: a handler: a forked child")
 
 
 @pytest.mark.parametrize("code, status", [(None, 0), (3, 3), (256, 0), ("bye", 1)])
-def test_a_child_that_exits_has_the_code_it_asked_for(ended, code, status):
-    come_back(SystemExit(code))
+def test_a_child_that_exits_has_the_code_it_asked_for(ended, capfd, code, status):
+    here.stray = True
+    with pytest.raises(Ended):
+        raise_and_check(SystemExit(code))
     assert ended == [status]
+    assert capfd.readouterr().err == ""
 
 
-def test_a_child_that_closed_its_descriptors_writes_into_no_file_of_others(returns, ended, tmp_path):
-    own = os.dup(returns._writing)
+def test_a_worker_whose_descriptors_are_closed_ends(ended, capfd):
+    check(JOB)
+    worker_started(owns_process=True)
+    check(JOB)
+    sentinel, here.sentinel = here.sentinel, here.sentinel + 1
+    with pytest.raises(Ended):
+        check(JOB)
+    here.sentinel = sentinel
+    assert ended == [CLOSED]
+    assert "a job closed the file descriptors of this worker" in capfd.readouterr().err
+
+
+def test_nothing_is_written_to_a_file_that_got_the_number_of_standard_error(ended, tmp_path):
+    worker_started(owns_process=False)
+    own = os.dup(2)
     with (tmp_path / "file").open("wb") as file:
-        os.dup2(file.fileno(), returns._writing)
-        come_back()
+        os.dup2(file.fileno(), 2)
+        try:
+            with pytest.raises(Ended):
+                came_back()
+        finally:
+            os.dup2(own, 2)
+            os.close(own)
     assert (tmp_path / "file").read_bytes() == b""
-    os.dup2(own, returns._writing)
-    os.close(own)
-    assert ended == [CAME_BACK]
-
-
-def test_reports_beyond_the_pipe_capacity_are_dropped_without_blocking(ended, monkeypatch):
-    monkeypatch.setattr(forks, "_PATIENCE_MS", 1)
-    returns = Returns()
-    report_to(returns, lambda: None)
-    for _ in range(3000):
-        come_back()
-    assert 100 < sum(len(some) for some in iter(lambda: returns.wait(0), [])) < 3000
-    assert len(ended) == 3000
-    report_no_more(returns)
-
-
-@pytest.mark.parametrize(
-    "job, named",
-    [
-        ({"jid": "b1", "class": "J"}, ("b1", "J")),
-        (SimpleNamespace(payload={"jid": "b1", "class": "J"}), ("b1", "J")),
-        ({}, ("", "")),
-        (None, ("", "")),
-    ],
-)
-def test_a_child_ends_after_the_code_that_forked_it_and_names_the_job_of_that(monkeypatch, job, named):
-    """In this process, because coverage of a child is lost when its parent is killed."""
-    ended = []
-    monkeypatch.setattr(forks, "came_back", lambda *reported: ended.append(reported))
-    assert forks.call(len, "ab", job=job) == 2
-    assert ended == []
-
-    def fork(text):
-        monkeypatch.setattr(here, "pid", here.pid + 1)
-        monkeypatch.setattr(here, "stray", True)
-        return len(text)
-
-    assert forks.call(fork, "ab", job=job) == 2
-    assert ended == [named]
-    assert forks.call(len, "ab", job=job) == 2  # a listener in the child
-    assert ended == [named]
-
-
-def test_a_wake_up_ends_the_wait(returns):
-    returns.wake()
-    assert returns.wait(60) == []
-    assert returns.wait(0) == []
-
-
-def test_the_worker_is_notified_of_each_fork():
-    heard, returns, other = [], Returns(), Returns()
-    report_to(returns, lambda: heard.append(here.pid))
-    report_no_more(other)
-    for _ in range(2):
-        child = os.fork()
-        if child == 0:
-            os._exit(0)
-        os.waitpid(child, 0)
-    assert heard == [os.getpid()] * 2
-    report_no_more(returns)
-    child = os.fork()
-    if child == 0:
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert len(heard) == 2
-
-
-def test_without_a_worker_a_child_still_ends(ended):
-    come_back()
-    assert ended == [CAME_BACK]
-
-
-def test_a_child_of_a_worker_is_stray_until_it_has_a_worker_of_its_own(returns):
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        before = here.stray
-        report_to(Returns(), lambda: None)
-        os.write(writing, json.dumps([before, here.stray]).encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert json.loads(os.read(reading, 100)) == [True, False]
-    assert not here.stray
-    os.close(reading)
-    os.close(writing)

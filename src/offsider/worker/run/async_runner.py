@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any
 
 from offsider.core.errors import Shutdown
 from offsider.core.tracebacks import origin_of
@@ -254,8 +254,6 @@ class _Steps(Coroutine[Any, Any, Any]):
         return self._coroutine.__await__()
 
     def send(self, value: Any) -> Any:
-        if here.stray:  # another task forked
-            _came_back()
         return self._step(self._coroutine.send, value)
 
     def throw(self, kind: Any, value: Any = None, trace: TracebackType | None = None) -> Any:  # noqa: ARG002
@@ -270,7 +268,8 @@ class _Steps(Coroutine[Any, Any, Any]):
                 return step(value)
             finally:
                 if here.stray:
-                    _came_back()
+                    job = current_job_or_none()
+                    came_back(None if job is None else job.payload)
         except StopIteration:
             raise
         except BaseException as error:  # noqa: BLE001 - the outcome of the job
@@ -284,11 +283,6 @@ class _Steps(Coroutine[Any, Any, Any]):
     def cr_frame(self) -> Any:
         """The frame for `asyncio.Task.get_stack`, which a dump calls."""
         return getattr(self._coroutine, "cr_frame", None)
-
-
-def _came_back() -> NoReturn:
-    job = current_job_or_none()
-    came_back(*(("", "") if job is None else (job.jid, job.name)))
 
 
 def _caused_by_cancellation(error: BaseException) -> bool:

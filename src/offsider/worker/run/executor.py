@@ -18,7 +18,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -55,7 +54,7 @@ from offsider.jobs import registry
 from offsider.logs.structured import about_here
 from offsider.runtime.context import JobContext, enter_job, leave_job
 from offsider.runtime.events import JobRemoved
-from offsider.runtime.forks import came_back, here
+from offsider.runtime.forks import came_back, check, here
 from offsider.runtime.middleware import Chain
 from offsider.storage import stats
 from offsider.storage.keys import Keys
@@ -69,7 +68,7 @@ if TYPE_CHECKING:
     from offsider.worker.parts import WorkerParts
     from offsider.worker.run.async_runner import AsyncRunner
     from offsider.worker.run.job_logger import JobLogger
-    from offsider.worker.run.time_limits import Limits, TimeLimits
+    from offsider.worker.run.time_limits import Limits, TimeLimits, Watched
     from offsider.worker.unit_of_work import UnitOfWork
 
 logger = logging.getLogger("offsider")
@@ -162,8 +161,6 @@ class Executor:
                 outcome = self._chain(job)
             except BaseException as error:  # noqa: BLE001 - an error of an admission is a failure of the job
                 outcome = _INTERRUPTED if caused_by_shutdown(error) else Failed(error)
-            if here.stray:
-                came_back(job.jid, job.name)
             if self._ran is None:
                 outcome = self._without_run(job, outcome)
                 self._logger.instead_of_a_run(job, outcome)
@@ -233,7 +230,7 @@ class Executor:
             return _INTERRUPTED if caused_by_shutdown(error) else Failed(error)
         finally:
             if here.stray:  # middleware forked
-                came_back(job.jid, job.name)
+                came_back(job.payload)
         return _SUCCEEDED
 
     def _find_and_run(self, job: JobContext) -> None:
@@ -249,45 +246,32 @@ class Executor:
         args, kwargs = job.payload["args"], job.payload.get("kwargs", {})
         declared.signature.check_fits(args, kwargs)
         limits = None if self._time_limits is None else self._time_limits.of(job, declared)
-        if limits is not None:
-            return self._perform_within(limits, job, partial(declared.perform, instance, args, kwargs))
-        with self.window:
-            try:
-                result = declared.perform(instance, args, kwargs)
-                if isinstance(result, CoroutineType):
-                    result = self._await(job, cast("Coroutine[Any, Any, Any]", result))
-                if result is not None:
-                    declared.check_ran(result)
-            finally:
-                if here.stray:  # the child must exit before worker code or middleware runs in it
-                    came_back(job.jid, job.name)
+        watched = None if limits is None else self._watch(job, limits)
+        try:
+            with self.window:
+                try:
+                    result = declared.perform(instance, args, kwargs)
+                    if isinstance(result, CoroutineType):
+                        coroutine = job.wrapped(cast("Coroutine[Any, Any, Any]", result))
+                        result = self._async_runner.run(coroutine, name=job.name, limited=watched is not None)
+                    if result is not None:
+                        declared.check_ran(result)
+                finally:
+                    check(job.payload)  # a forked child must exit before worker code or middleware runs in it
+        finally:
+            if watched is not None and not cast("TimeLimits", self._time_limits).end(watched):
+                # Its outcome was written when it exceeded its hard limit.
+                cast("UnitOfWork", self._unit).settled = True
         return result
 
-    def _await(self, job: JobContext, coroutine: Coroutine[Any, Any, Any], *, limited: bool = False) -> object:
-        return self._async_runner.run(job.wrapped(coroutine), name=job.name, limited=limited)
-
-    def _perform_within(self, limits: Limits, job: JobContext, perform: Callable[[], object]) -> object:
-        time_limits, unit = cast("TimeLimits", self._time_limits), cast("UnitOfWork", self._unit)
-        started_at = self._started_at
+    def _watch(self, job: JobContext, limits: Limits) -> Watched:
+        unit, started_at = cast("UnitOfWork", self._unit), self._started_at
 
         def overran(error: HardTimeout, seconds: float) -> None:
             if self._overran is not None:
                 self._overran(unit, Run(job, Failed(error), started_at, seconds, None))
 
-        watched = time_limits.watch(job, limits, self._injection, overran)
-        try:
-            with self.window:
-                result = perform()
-                if isinstance(result, CoroutineType):
-                    result = self._await(job, cast("Coroutine[Any, Any, Any]", result), limited=True)
-                if result is not None:
-                    job.declared.check_ran(result)
-        finally:
-            if here.stray:
-                came_back(job.jid, job.name)
-            if not time_limits.end(watched):
-                unit.settled = True  # its outcome was written when it exceeded its hard limit
-        return result
+        return cast("TimeLimits", self._time_limits).watch(job, limits, self._injection, overran)
 
 
 def _asked_for(signal: Reschedule | Discard | Skip, job: JobContext) -> Outcome:

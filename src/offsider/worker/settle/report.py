@@ -22,8 +22,8 @@ from offsider.core.outcome import (
 )
 from offsider.core.payload import read_stamp
 from offsider.logs.structured import about_raw
-from offsider.runtime import forks
 from offsider.runtime.events import ExecutionFinished, JobRemoved, LostOwnership
+from offsider.runtime.forks import end_child
 from offsider.worker.disposition import Dead, Disposition, Done, Elsewhere, Later
 from offsider.worker.requeued import RequeueLog
 from offsider.worker.settle.retrier import retry_option
@@ -88,12 +88,14 @@ class Reporter:
                 for unit in succeeded:
                     if unit.run is not None:
                         self._emit(unit.run, unit.run.outcome.name)
+        end_child()
 
     def _report(self, unit: UnitOfWork, run: Run, disposition: Disposition) -> None:
         outcome = run.outcome
         died = disposition.died if isinstance(disposition, (Done, Dead)) else None
         if died is not None:
             self._config.call_death_handlers(died, outcome.error if isinstance(outcome, (Failed, Discarded)) else None)
+            end_child()
         if isinstance(outcome, (Failed, Malformed)):
             self._config.handle_error(outcome.error, _context(run) | {NEXT: self._next(run, disposition)})
         if run.job is None or isinstance(disposition, Elsewhere):
@@ -146,7 +148,7 @@ class Reporter:
                 self._config.handle_error(RedisRefused(reply.decode(errors="replace")), _about(effect))
             if effect.done is not None:
                 try:
-                    forks.call(effect.done, None if failed else reply, run.outcome)
+                    effect.done(None if failed else reply, run.outcome)
                 except BaseException as error:  # noqa: BLE001 - raised by an extension; the outcome is written
                     self._config.handle_error(error, _about(effect))
 

@@ -31,7 +31,6 @@ from offsider.core.errors import NoCapableWorker, UnknownJob
 from offsider.core.normalize import normalize
 from offsider.core.payload import decode, encode, forget_stranded, new_jid, read_stamp, stamp
 from offsider.core.tracebacks import trace_of
-from offsider.runtime import forks
 from offsider.worker.disposition import Dead, Done, Later
 
 if TYPE_CHECKING:
@@ -129,7 +128,7 @@ class Retrier:
         if declared is None or declared.retry_in is None:
             return None
         try:
-            asked: Any = forks.call(declared.retry_in, count, error, payload, job=payload)
+            asked: Any = declared.retry_in(count, error, payload)
             if asked in ("kill", "discard"):
                 return str(asked)
             is_exact = isinstance(asked, timedelta)
@@ -146,7 +145,7 @@ class Retrier:
     ) -> Later | Dead | Done:
         if declared is not None and declared.on_exhausted is not None:
             try:
-                if forks.call(declared.on_exhausted, payload, error, job=payload) == "discard":
+                if declared.on_exhausted(payload, error) == "discard":
                     return self._discard(payload)
             except BaseException as own:  # noqa: BLE001 - a broken callback must not lose the job
                 self._config.handle_error(own, {"context": f"on_exhausted of {payload['class']}", "job": payload})

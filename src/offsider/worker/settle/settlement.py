@@ -32,6 +32,7 @@ from offsider.core.payload import decode, interrupted, not_stranded, rescheduled
 from offsider.inspector import removal
 from offsider.runtime.context import JobContext
 from offsider.runtime.events import JobRemoved
+from offsider.runtime.forks import end_child
 from offsider.worker.disposition import Aside, Back, Dead, Disposition, Done, Elsewhere, Last, Later, Lost
 from offsider.worker.settle.retrier import Retrier
 from offsider.worker.unit_of_work import Run
@@ -79,6 +80,7 @@ class Settlement:
         if job is not None and job.effects:
             effects, job.effects = job.effects, ()
             disposition = self._with_effects(disposition, effects, outcome)
+        end_child(None if job is None else job.payload)
         self._fetcher.settle(unit, disposition)
 
     def decide(self, unit: UnitOfWork, run: Run) -> Disposition:
