@@ -26,6 +26,7 @@ from offsider.storage.redis import Redis
 from offsider.worker.alive.liveness import Liveness
 from offsider.worker.alive.ownership import Ownership
 from offsider.worker.alive.sweeper import Sweeper
+from offsider.worker.controls import Controls, ControlsReader
 from offsider.worker.fetch.server_wait import MOST_POP_SECONDS, POP_LIVES
 from offsider.worker.heartbeat import REPORT_SECONDS, Heartbeat
 from offsider.worker.run.switchboard import Switchboard, Switches
@@ -52,15 +53,16 @@ class Member:
             self.ownership,
             WorkState(),
             quiet=lambda: False,
-            on_signal=lambda _: None,
             embedded=False,
         )
-        self._switches = Switches(
+        self._controls = ControlsReader(
             config,
             self.redis,
-            Switchboard(),
-            signals_key=lambda: self._heartbeat.signals_key,
-            take_signal=self._heartbeat.take_signal,
+            Controls(),
+            [Switches(config, self.redis, Switchboard())],
+            identity=lambda: self._heartbeat.identity,
+            on_signal=lambda _: None,
+            on_pauses=lambda: None,
         )
         self.pops = BlockingPops(self.redis, selector)
 
@@ -70,7 +72,7 @@ class Member:
         return [
             self._heartbeat.tick,
             self._report,
-            self._switches.tick,
+            self._controls.tick,
             Liveness(config, self.ownership, ()).tick,
             Sweeper(config, redis, self.ownership).tick,
             Scheduler(config, redis, Client(config, redis)).turn,

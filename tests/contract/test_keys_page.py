@@ -51,6 +51,7 @@ EVERY_KEY = {
     "registered": "offsider:classes:<identity>",
     "places": "offsider:places",
     "lease": "offsider:turn:<name>",
+    "controls_version": "offsider:controls:version",
     "switches": "offsider:switches",
     "switches_acted": "offsider:switches:acted",
     "stranded": "offsider:stranded",

@@ -60,6 +60,7 @@ key                                            type    written by               
 ``offsider:expired``                           hash    worker (class -> count)            never (its classes)
 ``offsider:handed-on:<jid>:<retry>``           string  hand-overs of a job (count)        1 h
 ``offsider:turn:<name>``                       string  history of metrics (its lease)     3 intervals
+``offsider:controls:version``                  string  controls (changes with each)       never
 ``offsider:switches``                          hash    switches (class -> action)         never
 ``offsider:switches:acted``                    hash    worker (class -> affected jobs)    never
 ``offsider:clients``                           zset    push (host:role:rules -> time)     5 min
@@ -118,6 +119,7 @@ class Keys:
         self.every_attempts = prefix + "offsider:attempts"
         self.errors = prefix + "offsider:errors"
         self.error_fields = prefix + "offsider:errors:fields"
+        self.controls_version = prefix + "offsider:controls:version"
         self.switches = prefix + "offsider:switches"
         self.switches_acted = prefix + "offsider:switches:acted"
         self.clients = prefix + "offsider:clients"

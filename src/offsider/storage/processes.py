@@ -97,12 +97,6 @@ def send_signal(redis: Redis, identity: str, signal: str) -> None:
     run_together(redis, ("LPUSH", key, signal), ("EXPIRE", key, EXPIRY_SECONDS))
 
 
-def take_signal(redis: Redis, identity: str) -> str | None:
-    """Remove and return a pending signal."""
-    signal = redis.call("RPOP", redis.keys.signals(identity))
-    return signal.decode() if signal else None
-
-
 def identities(redis: Redis) -> list[str]:
     """Return every registered process, including those that died within the last minute."""
     return readable(redis.call("SMEMBERS", redis.keys.processes))

@@ -1,7 +1,7 @@
 """Kill switches: workers drop or defer the jobs of a class instead of running them.
 
-All switches are fields of one hash: workers read them with one command, and watch one key for changes. Times are by
-the server's clock.
+All switches are fields of one hash. A change also changes the version of the controls, which workers read once a
+second. Times are by the server's clock.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
-from offsider.storage import hashes
+from offsider.storage import controls, hashes
 from offsider.storage.commands import run_together
-from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Command, Script
+from offsider.storage.scripts import Script
 
 FORGET_SWITCH = Script("forget_switch")
 
@@ -82,14 +81,22 @@ def put(redis: Redis, switch: Switch, *, seconds: float | None = None) -> Switch
     }
     stored = json.dumps(fields, ensure_ascii=True, separators=(",", ":"))
     keys = redis.keys
-    run_together(redis, ("HSET", keys.switches, switch.name, stored), ("HDEL", keys.switches_acted, switch.name))
+    run_together(
+        redis,
+        ("HSET", keys.switches, switch.name, stored),
+        ("HDEL", keys.switches_acted, switch.name),
+        controls.changed(keys),
+    )
     return _parse(switch.name, fields)
 
 
 def clear(redis: Redis, name: str) -> bool:
     """Delete the switch of a class. Returns False if there is none."""
-    commands = [("HDEL", redis.keys.switches, name), ("HDEL", redis.keys.switches_acted, name)]
-    return bool(redis.pipeline(commands)[0])
+    keys = redis.keys
+    removed, *_ = run_together(
+        redis, ("HDEL", keys.switches, name), ("HDEL", keys.switches_acted, name), controls.changed(keys)
+    )
+    return bool(removed)
 
 
 def forget(redis: Redis, name: str, stored: bytes) -> bool:
@@ -99,17 +106,8 @@ def forget(redis: Redis, name: str, stored: bytes) -> bool:
 
 
 def read(redis: Redis) -> Board:
-    """Read all switches."""
-    return board(redis, redis.call(*look(redis.keys)))
-
-
-def look(keys: Keys) -> Command:
-    """Return the command whose reply `board` parses."""
-    return ("HGETALL", keys.switches)
-
-
-def board(redis: Redis, stored: Any) -> Board:
-    """Parse the reply to `look`. Unreadable entries are ignored. Without switches the time is not read."""
+    """Read all switches. Unreadable entries are ignored. Without switches the time is not read."""
+    stored = redis.call("HGETALL", redis.keys.switches)
     now = _now(redis.call("TIME")) if stored else 0.0
     on: dict[str, Switch] = {}
     over: dict[str, bytes] = {}

@@ -73,6 +73,7 @@ class ClaimReply:
         claimed: queue and payload of each claimed job, in the order in which they run.
         paused: the paused queues.
         refused: why an existing queue could not be read; empty without an error.
+        version: of the controls (`storage.controls`).
         replies: replies of the effects' calls.
     """
 
@@ -80,6 +81,7 @@ class ClaimReply:
     claimed: Sequence[tuple[str, bytes]]
     paused: frozenset[str]
     refused: str
+    version: bytes = b""
     replies: Sequence[Any] = ()
 
 
@@ -146,7 +148,7 @@ def ack_and_claim_call(
         arguments += (place, raw)
     prefix = keys.working(owner.identity, owner.capsule, "")
     pairs = [key for queue in served for key in (keys.queue(queue), prefix + queue)]
-    all_keys = [keys.fenced(owner.identity), keys.paused, *pairs]
+    all_keys = [keys.fenced(owner.identity), keys.controls_version, keys.paused, *pairs]
     return joined(ACK_AND_CLAIM, all_keys, arguments, effects) if effects else (ACK_AND_CLAIM, all_keys, arguments)
 
 
@@ -165,6 +167,7 @@ def parse_reply(reply: Any, queues: Sequence[str], effects: EffectCalls | None =
         claimed=[(queues[index - 1], raw) for index, raw in zip(indexes, payloads, strict=True)],
         paused=frozenset([queues[index - 1] for index in paused]) if paused else NOT_PAUSED,
         refused=refused.decode(errors="replace"),
+        version=reply[4],
         replies=replies,
     )
 

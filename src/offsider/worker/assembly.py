@@ -22,6 +22,7 @@ from offsider.worker.alive.keeper.link import KeeperLink, KeeperProcess, Status
 from offsider.worker.alive.liveness import Liveness
 from offsider.worker.alive.ownership import Ownership
 from offsider.worker.alive.sweeper import Sweeper
+from offsider.worker.controls import Controls, ControlsReader
 from offsider.worker.discovery import Discovery
 from offsider.worker.fetch.by_name import make_fetcher
 from offsider.worker.fetch.fetcher import FetcherContext
@@ -104,6 +105,7 @@ class Assembly:
         self.failures = Failures(config, redis, lambda: self.ownership.identity) if config.worker.metrics else None
         self.managers: list[Manager] = []
         self._fetchers: dict[str, Fetcher] = {}
+        self._controls = Controls()
 
         stranded = StrandedJobs(config, redis)
         switchboard = Switchboard()
@@ -132,20 +134,21 @@ class Assembly:
             self.ownership,
             self.work_state,
             quiet=lambda: lifecycle.quieted,
-            on_signal=lifecycle.on_signal,
             embedded=embedded,
             coroutines=lambda: sum(manager.coroutines for manager in self.managers),
             count=self._count if config.worker.health else None,
             beaten=rescue.beaten,
         )
-        switches = Switches(
+        reader = ControlsReader(
             config,
             redis,
-            switchboard,
-            signals_key=lambda: self.heartbeat.signals_key,
-            take_signal=self.heartbeat.take_signal,
+            self._controls,
+            [Switches(config, redis, switchboard)],
+            identity=lambda: self.heartbeat.identity,
+            on_signal=lambda signal: None if embedded else lifecycle.on_signal(signal),
+            on_pauses=self._wake_fetchers,
         )
-        switches.tick()  # before the first claim
+        reader.tick()  # before the first claim
         self.watchdog = Watchdog(config, redis, self._fetchers, None if embedded else lifecycle.give_up)
         self.scheduler = Scheduler(config, redis, Client(config, redis))
         self.services: list[Service] = [
@@ -157,7 +160,7 @@ class Assembly:
             *([self.failures] if self.failures is not None else []),
             time_limits,
             rescue,
-            switches,
+            reader,
             UnservedQueues(config, redis),
             *([self._leader()] if config.wants_leadership else []),
             *(factory(config) for factory in config.services),
@@ -175,10 +178,15 @@ class Assembly:
                 shared.reporter.settled,
                 isolation.claims_allowed,
                 seats.is_seated,
+                controls=self._controls,
             )
             fetcher = self._fetchers[capsule.name] = make_fetcher(context)
             isolation.join(fetcher)
             self.managers.append(Manager(shared, context, fetcher, seats))
+
+    def _wake_fetchers(self) -> None:
+        for fetcher in self._fetchers.values():
+            fetcher.wake()
 
     def _leader(self) -> Leader:
         config = self._config

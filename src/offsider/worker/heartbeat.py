@@ -60,7 +60,6 @@ class Heartbeat(LoopService):
 
     Args:
         quiet: returns whether the worker is quiet.
-        on_signal: called with ``TSTP``, ``TERM`` or ``TTIN`` by `take_signal`.
         embedded: the worker runs inside another program.
         coroutines: returns how many running jobs have no thread seat.
         count: receives the counts for a health endpoint that serves them to a monitoring system.
@@ -79,7 +78,6 @@ class Heartbeat(LoopService):
         work_state: WorkState,
         *,
         quiet: Callable[[], bool],
-        on_signal: Callable[[str], None],
         embedded: bool,
         coroutines: Callable[[], int] = int,
         count: Callable[[Sequence[Series], int, int], None] | None = None,
@@ -90,8 +88,6 @@ class Heartbeat(LoopService):
         self._ownership = ownership
         self._work_state = work_state
         self._quiet = quiet
-        self._on_signal = on_signal
-        self._embedded = embedded
         self._coroutines = coroutines
         self._beaten = beaten
         self._wire_version = config.redis.wire_version
@@ -125,19 +121,9 @@ class Heartbeat(LoopService):
         return min(REPORT_SECONDS, max(0.0, self._beat_due - now))
 
     @property
-    def signals_key(self) -> str:
-        """The key to which web pages and ``offsider stop`` write signals for this process."""
-        return self._redis.keys.signals(self._shown_as or self._ownership.identity)
-
-    def take_signal(self) -> None:
-        """Remove a signal, if there is one, and act on it; an embedded worker does not act.
-
-        Raises:
-            RedisFailure: it could not be read.
-        """
-        signal = processes.take_signal(self._redis, self._shown_as or self._ownership.identity)
-        if signal and not self._embedded:
-            self._on_signal(signal)
+    def identity(self) -> str:
+        """The identity that web pages show, and to which they send signals."""
+        return self._shown_as or self._ownership.identity
 
     def report(self) -> None:
         """Write changes since the last report. On failure they are kept, and the next beat reports the error."""

@@ -9,6 +9,7 @@ from typing import Any
 from offsider.core.errors import Fenced
 from offsider.storage import (
     activity,
+    controls,
     counted,
     due_jobs,
     error_groups,
@@ -88,11 +89,11 @@ def walk(redis: Redis) -> None:
     assert stats.expired_counts(redis) == {"HardJob": 1}
     error_groups.note(redis, [Noted("group", 1, LONG_AGO, "{}", "jid")])
     assert not processes.heartbeat(redis, OWNER.identity, {"info": "{}"}, {"1": "{}"}, wire_version=8)
-    assert processes.take_signal(redis, OWNER.identity) == "TSTP"
+    assert controls.read(redis, OWNER.identity).signal == "TSTP"
     work_key = keys.work(OWNER.identity)
     assert activity.report(redis, OWNER.identity, Activity(), busy=1, work_key=work_key, ended=["0"], begun={"2": "{}"})
     processes.send_signal(redis, OWNER.identity, "TERM")
-    assert processes.take_signal(redis, OWNER.identity) == "TERM"
+    assert controls.read(redis, OWNER.identity).signal == "TERM"
     _make_room(redis)
     _migrate(redis)
     assert leases.lead(redis, OWNER.identity, 60) == 0

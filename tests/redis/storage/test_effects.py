@@ -149,7 +149,7 @@ def test_without_effects_not_one_byte_more_is_sent(pool, claimed):
     finished = [("q", b"a"), ("p", b"b")]
     script, keys, arguments = working.ack_and_claim_call(pool.keys, OWNER, ["q"], 5, finished)
     assert script is working.ACK_AND_CLAIM
-    assert len(keys) == 2 + 4
+    assert len(keys) == 3 + 4
     assert arguments == [5, 1, "q", 1, b"a", 2, b"b"]
     sent = []
 

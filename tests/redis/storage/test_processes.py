@@ -3,7 +3,7 @@
 import pytest
 
 from offsider.core.errors import RedisRefused
-from offsider.storage import processes
+from offsider.storage import controls, processes
 from tests.snapshot import snapshot
 
 IDENTITY = "host:1:aaaaaaaaaaaa"
@@ -40,7 +40,7 @@ def test_signals_are_received_one_at_a_time_in_order(pool, raw_redis):
     processes.send_signal(pool, IDENTITY, "TSTP")
     processes.send_signal(pool, IDENTITY, "TERM")
     assert 50 < raw_redis.ttl(f"{IDENTITY}-signals") <= 60
-    assert [processes.take_signal(pool, IDENTITY) for _ in range(3)] == ["TSTP", "TERM", None]
+    assert [controls.read(pool, IDENTITY).signal for _ in range(3)] == ["TSTP", "TERM", None]
 
 
 def test_a_heartbeat_of_an_idle_process_removes_its_jobs(pool, raw_redis):

@@ -42,7 +42,6 @@ class Beating:
         self.state = WorkState()
         self.owner = SimpleNamespace(identity=IDENTITY)
         self.quiet = False
-        self.signals: list[str] = []
         self.events: list[str] = []
         for event in ("heartbeat", "beat"):
             config.on(event, lambda event=event: self.events.append(event))
@@ -53,7 +52,6 @@ class Beating:
             self.owner,
             self.state,
             quiet=lambda: self.quiet,
-            on_signal=self.signals.append,
             embedded=embedded,
             count=count,
         )
@@ -234,25 +232,6 @@ def test_a_beat_can_be_requested(make):
     wait_for(lambda: beating.events == ["heartbeat", "beat", "beat"])
     beating.heartbeat.stop()
     assert beating.heartbeat.join(10)
-
-
-def test_signals_are_taken_one_at_a_time_under_the_name_that_pages_show(make, raw_redis):
-    beating = make()
-    beating.tick()
-    beating.owner.identity = "host:1:ba9876543210"
-    assert beating.heartbeat.signals_key == beating.redis.keys.signals(IDENTITY)
-    raw_redis.lpush(f"{IDENTITY}-signals", "TSTP", "TERM")
-    for _ in range(3):
-        beating.heartbeat.take_signal()
-    assert beating.signals == ["TSTP", "TERM"]
-
-
-def test_an_embedded_worker_drops_signals(make, raw_redis):
-    beating = make(embedded=True)
-    raw_redis.lpush(f"{IDENTITY}-signals", "TERM")
-    beating.heartbeat.take_signal()
-    assert not raw_redis.exists(f"{IDENTITY}-signals")
-    assert beating.signals == []
 
 
 def ran(name: str = "X", started_at: float | None = None) -> UnitOfWork:

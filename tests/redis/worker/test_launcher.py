@@ -73,6 +73,7 @@ def test_a_started_worker_has_its_services_its_threads_and_an_owner(config, laun
     launcher = launch()
 
     assert names_of_threads() == [
+        "offsider-controls",
         "offsider-default-1",
         "offsider-default-2",
         "offsider-failures",
@@ -81,7 +82,6 @@ def test_a_started_worker_has_its_services_its_threads_and_an_owner(config, laun
         "offsider-scheduler",
         "offsider-stranded-rescue",
         "offsider-sweeper",
-        "offsider-switches",
         "offsider-watchdog",
     ]
     assert config.frozen
@@ -240,12 +240,12 @@ def test_two_workers_in_one_process_share_nothing(redis_url, launch):
 
 
 SERVICES_OF_A_QUIET_WORKER = [
+    "offsider-controls",
     "offsider-failures",
     "offsider-heartbeat",
     "offsider-liveness",
     "offsider-stranded-rescue",
     "offsider-sweeper",
-    "offsider-switches",
     "offsider-watchdog",
 ]
 

@@ -12,7 +12,6 @@ import pytest
 from offsider import Config, Job, job
 from offsider.client import Client
 from offsider.config.installation import Installation
-from offsider.core.errors import RedisUnavailable
 from offsider.core.outcome import Deferred, Dropped
 from offsider.core.payload import encode
 from offsider.ext.unique import Unique
@@ -22,9 +21,9 @@ from offsider.runtime.context import JobContext
 from offsider.runtime.events import JobRemoved
 from offsider.storage import quarantine, switches
 from offsider.storage.switches import Switch
+from offsider.worker.controls import ControlsReader
 from offsider.worker.launcher import Launcher
-from offsider.worker.run import switchboard as module
-from offsider.worker.run.switchboard import POLL_SECONDS, TOLD_SECONDS, Switchboard, Switches
+from offsider.worker.run.switchboard import Switchboard, Switches
 from tests.waiting import wait_for
 
 
@@ -59,59 +58,42 @@ def test_the_board_decides_the_outcome_before_a_run_and_counts_it():
     assert board.take_counts() == {}
 
 
-# ------------------------------------------------------------------------------- the service
+# ------------------------------------------------------------------------------- the control table
 
 
 class Watching:
-    """The service, its board, its reports, and the signals that it takes unless it ``fails``."""
+    """A switchboard and the control table that updates it."""
 
     def __init__(self, config: Config) -> None:
-        self.identity = "host:1:aaaaaaaaaaaa"
-        self.taken: list[bytes] = []
-        self.fails = False
-        self.errors: list[object] = []
-        config.error_handlers.append(lambda error, _context: self.errors.append(error))
         self.redis = Installation.of(config).make_redis(2)
         self.board = Switchboard()
-        self.service = Switches(config, self.redis, self.board, signals_key=self.signals_key, take_signal=self.take)
+        self.table = Switches(config, self.redis, self.board)
 
-    def signals_key(self) -> str:
-        return self.redis.keys.signals(self.identity)
+    def update(self, *, changed: bool = False) -> None:
+        self.table.update(changed=changed)
 
-    def take(self) -> None:
-        if self.fails:
-            raise RedisUnavailable("lost")
-        signal = self.redis.call("RPOP", self.signals_key())
-        if signal:
-            self.taken.append(signal)
-
-    def close(self) -> None:
-        self.service.stop()
-        assert self.service.join(10)
-        self.service._watch.close()
-        self.redis.close()
+    def stop_a_job(self) -> None:
+        self.board.judge(context("HardJob"))
 
 
 @pytest.fixture
 def watching(worker_config) -> Iterator[Watching]:
     one = Watching(worker_config)
     yield one
-    one.close()
+    one.redis.close()
 
 
-def test_a_change_is_seen_immediately_through_tracking(watching, worker_config, monkeypatch, caplog):
-    """Only this event ends the sleep."""
-    monkeypatch.setattr(module, "TOLD_SECONDS", 3600.0)
-    monkeypatch.setattr(module, "POLL_SECONDS", 3600.0)
+def test_switches_are_read_and_logged_when_they_change(watching, worker_config, caplog):
     caplog.set_level(logging.WARNING, "offsider")
-    watching.service.start()
-    wait_for(lambda: watching.service._watch.is_told)
     Wanted(worker_config).drop("HardJob", by="ann", reason="the bank is down")
-    wait_for(lambda: list(watching.board.on) == ["HardJob"])
+    watching.update()
+    assert not watching.board.on
+    watching.update(changed=True)
     Wanted(worker_config).defer("HardJob", 60)
-    wait_for(lambda: watching.board.on["HardJob"].action == "defer")
+    watching.update(changed=True)
     Wanted(worker_config).clear("HardJob")
-    wait_for(lambda: not watching.board.on)
+    watching.update(changed=True)
+    assert not watching.board.on
     assert [record.getMessage() for record in caplog.records] == [
         "jobs of HardJob are moved to the quarantine from now on, by a kill switch that ann set: the bank is down",
         "jobs of HardJob are deferred by 60 s from now on, by a kill switch",
@@ -119,110 +101,26 @@ def test_a_change_is_seen_immediately_through_tracking(watching, worker_config, 
     ]
 
 
-# ------------------------------------------------------------------------------- signals
-
-
-def test_signals_are_taken_immediately_and_one_by_one(watching, raw_redis, monkeypatch):
-    """Only these events end the sleep."""
-    monkeypatch.setattr(module, "TOLD_SECONDS", 3600.0)
-    raw_redis.lpush(f"{watching.identity}-signals", "TTIN")
-    watching.service.start()
-    wait_for(lambda: watching.taken == [b"TTIN"])
-    raw_redis.lpush(f"{watching.identity}-signals", "TSTP", "TERM")
-    wait_for(lambda: watching.taken == [b"TTIN", b"TSTP", b"TERM"])
-
-
-def test_a_signal_under_a_new_identity_is_taken(watching, raw_redis):
-    watching.service.tick()
-    watching.identity = "host:1:bbbbbbbbbbbb"
-    raw_redis.lpush(f"{watching.identity}-signals", "TERM")
-    watching.service.tick()
-    assert watching.taken == [b"TERM"]
-
-
-def test_without_a_change_no_signal_is_read(watching, raw_redis):
-    watching.service.tick()
-    raw_redis.config_resetstat()
-    assert watching.service.tick() == TOLD_SECONDS
-    calls = {name for name, stats in raw_redis.info("commandstats").items() if stats["calls"]}
-    assert calls == {"cmdstat_hgetall", "cmdstat_config|resetstat"}
-
-
-def test_a_signal_that_could_not_be_read_is_read_later(watching, raw_redis):
-    raw_redis.lpush(f"{watching.identity}-signals", "TERM")
-    watching.fails = True
-    assert watching.service.tick() == POLL_SECONDS
-    watching.fails = False
-    watching.service.tick()
-    assert watching.taken == [b"TERM"]
-
-
-def test_without_tracking_signals_are_polled(watching, raw_redis, monkeypatch):
-    monkeypatch.setattr(watching.service._watch, "_may_track", lambda: False)
-    assert watching.service.tick() == POLL_SECONDS
-    raw_redis.lpush(f"{watching.identity}-signals", "TERM")
-    watching.service.tick()
-    assert watching.taken == [b"TERM"]
-
-
-def test_without_a_switch_it_sleeps_long_and_with_one_it_polls_each_second(watching):
-    assert watching.service.tick() == TOLD_SECONDS
-    switches.put(watching.redis, Switch("HardJob", "drop", keep=False))
-    assert watching.service.tick() == POLL_SECONDS
-
-
-def test_without_tracking_the_scheduler_polls_each_second(watching, monkeypatch):
-    monkeypatch.setattr(watching.service._watch, "_may_track", lambda: False)
-    assert watching.service.tick() == POLL_SECONDS
-    switches.put(watching.redis, Switch("HardJob", "drop"))
-    watching.service.tick()
-    assert list(watching.board.on) == ["HardJob"]
-
-
 def test_an_expired_switch_is_deleted(watching, raw_redis):
     switches.put(watching.redis, Switch("HardJob", "drop"), seconds=0.5)
-    pause_seconds = watching.service.tick()
-    assert 0 < pause_seconds <= 0.5
+    watching.update(changed=True)
     assert list(watching.board.on) == ["HardJob"]
-    watching.service.start()
-    wait_for(lambda: not watching.board.on)
-    wait_for(lambda: raw_redis.keys() == [])
-
-
-def test_during_an_outage_the_last_board_applies(proxied_config, proxy, raw_redis):
-    watching = Watching(proxied_config)
-    switches.put(watching.redis, Switch("HardJob", "drop"))
-    watching.service.tick()
-    watching.board.judge(context("HardJob"))
-    proxy.close()
-    assert watching.service.tick() == POLL_SECONDS
-    assert list(watching.board.on) == ["HardJob"]
-    assert watching.board.take_counts() == {"HardJob": 1}
-    assert len(watching.errors) == 1
-    watching.close()
-
-
-def test_a_refusal_of_the_server_is_a_temporary_outage(watching, raw_redis):
-    raw_redis.set("offsider:switches", "no hash")
-    assert watching.service.tick() == POLL_SECONDS
-    assert len(watching.errors) == 1
-    raw_redis.delete("offsider:switches")
-    assert watching.service.tick() == TOLD_SECONDS
+    wait_for(lambda: watching.update() or not watching.board.on)
+    assert raw_redis.keys() == [b"offsider:controls:version"]
 
 
 def test_stopped_jobs_are_counted_and_failed_writes_are_repeated(watching, raw_redis):
     switches.put(watching.redis, Switch("HardJob", "drop"))
-    watching.service.tick()
+    watching.update(changed=True)
     raw_redis.set("offsider:switches:acted", "no hash")
-    watching.board.judge(context("HardJob"))
-    watching.service.tick()
+    watching.stop_a_job()
+    watching.update()
     raw_redis.delete("offsider:switches:acted")
-    watching.board.judge(context("HardJob"))
-    watching.service.start()
-    wait_for(lambda: switches.counts(watching.redis) == {"HardJob": 2})
-    watching.board.judge(context("HardJob"))
-    watching.service.stop()
-    assert watching.service.join(10)
+    watching.stop_a_job()
+    watching.update()
+    assert switches.counts(watching.redis) == {"HardJob": 2}
+    watching.stop_a_job()
+    watching.table.finish()
     assert switches.counts(watching.redis) == {"HardJob": 3}
 
 
@@ -231,14 +129,14 @@ def test_a_full_quarantine_is_logged_once(worker_config, caplog):
     caplog.set_level(logging.WARNING, "offsider")
     watching = Watching(worker_config)
     switches.put(watching.redis, Switch("HardJob", "drop"))
-    watching.service.tick()
+    watching.update(changed=True)
     for number in range(3):
-        watching.board.judge(context("HardJob"))
+        watching.stop_a_job()
         quarantine.add(watching.redis, b"job %d" % number, "low", days=1, most=9, at=1.0, how="a switch")
-        watching.service.tick()
+        watching.update()
     reported = [record.getMessage() for record in caplog.records if "the quarantine has" in record.getMessage()]
     assert reported == ["the quarantine has 2 jobs: kill switches delete the jobs that they drop from now on"]
-    watching.close()
+    watching.redis.close()
 
 
 # ------------------------------------------------------------------------------- a worker
@@ -415,5 +313,5 @@ def test_a_dropped_job_frees_its_lock_and_a_deferred_one_keeps_it(worker_config,
 
 
 def _board(launcher: Launcher) -> Switchboard:
-    (service,) = (service for service in launcher.parts.services if isinstance(service, Switches))
-    return service._board
+    (service,) = (service for service in launcher.parts.services if isinstance(service, ControlsReader))
+    return service._tables[0]._board

@@ -63,6 +63,7 @@ EXPECTED = {
     "handed_on": "offsider:handed-on:b4a577edbccf1d805744efa9:2",
     "clients": "offsider:clients",
     "counted": "offsider:counted:low",
+    "controls_version": "offsider:controls:version",
     "switches": "offsider:switches",
     "switches_acted": "offsider:switches:acted",
     "deploy_lock": "deploylock-v1",

@@ -84,7 +84,7 @@ def test_flags_can_be_dropped_for_scripts_of_now_and_later(restored):
     for script in (before, Script("ack_and_claim")):
         assert not script.text.startswith("#!")
         assert script.sha != sha
-        assert script.declared("KEYS")[0] == 3
+        assert script.declared("KEYS")[0] == 4
 
 
 def test_flags_are_dropped_once(restored):

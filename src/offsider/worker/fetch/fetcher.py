@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from offsider.worker.controls import Controls
+
 if TYPE_CHECKING:
     from offsider.config.capsule import Capsule
     from offsider.config.config import Config
@@ -54,6 +56,7 @@ class FetcherContext:
         claims_allowed: call it before each claim; False while a job must run alone in this process.
         takes_next: call it in a thread that settles a job: returns whether the thread takes another one then.
         abandoned: set when the worker must end without waiting for the server.
+        controls: the paused queues as this process knows them.
     """
 
     config: Config
@@ -64,6 +67,7 @@ class FetcherContext:
     claims_allowed: Callable[[], bool] = always
     takes_next: Callable[[], bool] = always
     abandoned: threading.Event = field(default_factory=threading.Event)
+    controls: Controls = field(default_factory=Controls)
 
 
 class Fetcher(ABC):

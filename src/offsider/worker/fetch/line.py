@@ -264,6 +264,7 @@ class Line:
             self.claims.prefetch.note_round_trip(now - request.at, len(request.finished) + len(result.claimed))
         if result.claimed:
             self.claims.prefetch.note_payloads(sum([len(raw) for _, raw in result.claimed]), len(result.claimed))
+        self._context.controls.note_version(result.version)
         if request.leading:
             request.at = now
             self.last, self.dry = result, not result.refused and 0 < request.limit > len(result.claimed)

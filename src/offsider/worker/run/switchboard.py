@@ -1,14 +1,10 @@
 """The kill switches in this process: classes whose jobs are dropped or deferred instead of run.
 
-1. The worker reads the switches before its first claim, and again after each change that the server reports. If the
-   server does not report changes, the worker reads them every second.
+1. The worker reads the switches before its first claim, and again within a second of each change.
 2. Each job is checked against the switches before its class, the reloader and all middleware. Without any switch, the
    check is one lookup in an empty mapping.
 3. The worker counts dropped and deferred jobs and writes the counts once a second. The first worker that reads an
    expired switch deletes it.
-
-The connection that reports changes of the switches also reports signals from web pages and ``offsider stop``, so the
-same service takes them. While the server is unreachable, the switches that were read last stay in force.
 """
 
 from __future__ import annotations
@@ -21,14 +17,11 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from offsider.core.errors import OffsiderError, RedisFailure
+from offsider.core.errors import RedisFailure
 from offsider.core.outcome import Deferred, Dropped
 from offsider.jobs import registry
-from offsider.runtime.service import FinishingService
 from offsider.storage import quarantine, switches
 from offsider.storage.switches import Switch
-from offsider.worker.key_watch import KeyWatch
-from offsider.worker.outage import Outage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,11 +32,6 @@ if TYPE_CHECKING:
     from offsider.storage.redis import Redis
 
 logger = logging.getLogger("offsider")
-
-#: Interval between reads if the server does not report changes, and while any switch is on.
-POLL_SECONDS = 1.0
-#: Interval between reads if the server reports changes: only a read detects a connection that broke silently.
-TOLD_SECONDS = 5.0
 
 
 class Switchboard:
@@ -95,62 +83,31 @@ class Switchboard:
         return found
 
 
-class Switches(FinishingService):
-    """The service that keeps a switchboard up to date, and takes signals.
+class Switches:
+    """The control table that keeps a switchboard up to date.
 
     Args:
         redis: the server that stores the switches.
         board: receives the switches.
-        signals_key: returns the key of the signals.
-        take_signal: called after a change of that key; it may raise RedisFailure.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        redis: Redis,
-        board: Switchboard,
-        *,
-        signals_key: Callable[[], str],
-        take_signal: Callable[[], None],
-    ) -> None:
+    def __init__(self, config: Config, redis: Redis, board: Switchboard) -> None:
         self._redis = redis
         self._board = board
         self._most_aside = config.worker.quarantine_max_jobs
         self._is_full = False
-        key = redis.keys.switches
-        self._watch = KeyWatch(redis, [key], signals_key, tells="of switches and signals")
-        self._take_signal = take_signal
-        self._may_be_signaled = False
-        self._outage = Outage("reading switches", config)
-        super().__init__("offsider-switches", self.tick, self._end, config.handle_error, watch=self._watch)
 
-    def tick(self) -> float:
-        """Read the switches and a signal once; return the seconds until the next read."""
-        self._may_be_signaled = self._may_be_signaled or not self._watch.is_told
-        try:
-            [reply] = self._watch.exchange([switches.look(self._redis.keys)])
-            if isinstance(reply, OffsiderError):
-                raise reply
-            read = switches.board(self._redis, reply)
+    def update(self, *, changed: bool) -> None:
+        """Read the switches if they changed or one of them can expire, and write the counts."""
+        if changed or any(switch.until is not None for switch in self._board.on.values()):
+            read = switches.read(self._redis)
             self._show(read.on)
             for name, stored in read.over.items():
                 switches.forget(self._redis, name, stored)
-            if self._may_be_signaled:
-                self._take_signal()
-                self._may_be_signaled = False
-        except RedisFailure as error:
-            self._outage.noticed(error)
-            return POLL_SECONDS
-        self._outage.over()
         self._write_counts()
-        ends = [switch.until - read.now for switch in read.on.values() if switch.until is not None]
-        rest = POLL_SECONDS if read.on or not self._watch.is_told else TOLD_SECONDS
-        return max(0.0, min([rest, *ends]))
 
-    def _end(self) -> None:
+    def finish(self) -> None:
         self._write_counts()
-        self._watch.close()
 
     def _show(self, on: Mapping[str, Switch]) -> None:
         before = self._board.on

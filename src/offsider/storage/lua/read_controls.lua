@@ -1,0 +1,7 @@
+#!lua flags=allow-oom
+-- Read what a process needs once a second, and take a signal for it.
+-- KEYS[1] version of the controls
+-- KEYS[2] set of paused queues
+-- KEYS[3] signals for this process
+-- returns {version or false, {paused queue, …}, signal or false}
+return {redis.call('GET', KEYS[1]), redis.call('SMEMBERS', KEYS[2]), redis.call('RPOP', KEYS[3])}
