@@ -2,9 +2,9 @@
 """Run the project's tools: create .venv from the pinned requirements, then start the program.
 
     python3 dev.py demo [--seconds N]     a small application on its own server; its last line counts lost jobs
-    python3 dev.py test                   lint, types, every test, the lower layers' coverage, the scoreboard, those
-                                          of frameworks also with their oldest versions, and on Debian the engine's
-                                          tests and those of Django (with 6) on CPython 3.14
+    python3 dev.py test                   lint, types, sizes, every test, the coverage of lower layers, the scoreboard,
+                                          the frameworks' tests also with their oldest versions, and on Debian the
+                                          engine's tests and those of Django (with 6) on CPython 3.14
     python3 dev.py test PATH... [-k x]    pytest alone, in parallel, with these arguments (`--` before them is allowed)
     python3 dev.py full                   `test`, the redis and process tests on Clusters of six nodes, and then each
                                           row of the scoreboard in full, which takes hours; also after a failure
@@ -180,6 +180,7 @@ def test(words: Sequence[str]) -> int:
     os.environ.setdefault("OFFSIDER_TEST_SERVERS", "redis7 valkey")
     SKIPS.unlink(missing_ok=True)
     steps: dict[str, Callable[[], int]] = {"lint": lambda: lint([]), "types": lambda: types([])}
+    steps["house"] = lambda: run("python", "scripts/house.py")
     tests = ("python", "scripts/run_tests.py", *PARALLEL)
     # Measuring coverage costs CPU time: tests that start programs, and those with the second server, run without it.
     steps["tests"] = lambda: run(*tests, "--coverage", *MEASURED, "-k", "not redis7")

@@ -1,17 +1,15 @@
-"""Measure the size and the structure of src.
+"""Measure the size and the structure of the project, and fail above a ceiling.
 
     python scripts/house.py [--places]
 
-Prints the figures of the table in docs/internals/architecture.md. ``--places`` lists the large classes, and what the
-last three count.
+A ceiling is the figure that was reached: the project grows only by a decision, which changes `CEILINGS`. ``--places``
+lists what the last figures count.
 
 - Code lines exclude blank lines, comments and docstrings.
-- A field is an attribute that a class assigns to itself in one of its methods or declares in its body.
-- An import inside a function counts if it imports offsider.
-- A callback is assigned after construction if an object other than its owner assigns it: a public attribute that the
-  constructor of a public class annotates as a `Callable` or sets to a lambda.
+- Words of the docs are those of the pages, of the README and of the changelog.
+- A circle is a group of modules that import each other, also for types or inside functions.
 - A place that writes an outcome is a call of `settle` of a fetcher.
-- The tour counts the modules that the short tour in docs/internals/a-jobs-life.md names, not those under More to read.
+- The tour counts the modules that docs/internals/a-jobs-life.md names with their path.
 """
 
 from __future__ import annotations
@@ -21,51 +19,78 @@ import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TypeGuard
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "offsider"
 TOUR = ROOT / "docs" / "internals" / "a-jobs-life.md"
 NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
-#: Limits of a class.
-LINES, METHODS, FIELDS = 250, 20, 12
-CONSTRUCTORS = ("Processor", "Manager", "Executor")
+
+CEILINGS = {
+    "src, lines of code": 46_100,
+    "src, files": 573,
+    "tests, lines of code": 74_200,
+    "bench, lines of code": 9_200,
+    "docs, words": 109_700,
+    "tour, files": 11,
+    "biggest class, lines": 289,
+    "circles": 1,
+    "class names used more than once": 46,
+    "places that write an outcome": 1,
+    "imports of ours inside functions": 20,
+}
 
 
 def main() -> int:
-    trees = {path: ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
-    scripts = sorted(SOURCE.rglob("*.lua"))
-    lines = sum(len(path.read_text("utf-8").splitlines()) for path in [*trees, *scripts])
-    code = sum(len(code_lines(path, tree)) for path, tree in trees.items()) + sum(map(lua_lines, scripts))
-    print(f"src: {lines:,} lines, {code:,} of code, {len(trees) + len(scripts)} files")
-    files = [SOURCE / name for name in toured()]
-    whole = sum(len(path.read_text("utf-8").splitlines()) for path in files)
-    toured_code = sum(len(code_lines(path, trees[path])) if path in trees else lua_lines(path) for path in files)
-    print(f"tour: {len(files)} files, {whole:,} lines, {toured_code:,} of code")
-    sizes = [(node.end_lineno or 0) - node.lineno + 1 for _, node in classes(trees)]
-    biggest = max(classes(trees), key=lambda item: (item[1].end_lineno or 0) - item[1].lineno)[1]
-    counts = f"{max(sizes)} lines, {len(methods(biggest))} methods, {len(fields(biggest))} fields"
-    print(f"biggest class: {biggest.name}, {counts}")
-    large = [place for path, node in classes(trees) for place in above_limits(path, node)]
-    print(f"classes above {LINES} lines, {METHODS} methods or {FIELDS} fields: {len(large)} of {len(sizes)}")
-    print("fetchers asked for their class:", count(trees, r"isinstance\(.*Fetcher"))
-    print("`entry is None`, or not:", count(trees, r"entry is (not )?None"))
-    for name in CONSTRUCTORS:
-        for _, node in classes(trees):
-            if node.name == name:
-                print(f"parameters of {name}: {parameters(node)}")
-    known = callbacks(trees)
-    late = [place for path, tree in trees.items() for place in assigned_late(path, tree, known)]
-    print(f"callbacks assigned after construction: {len(late)}")
-    writes = [place for path, tree in trees.items() for place in outcome_writes(path, tree)]
-    print(f"places that write an outcome: {len(writes)}")
-    inside = [place for path, tree in trees.items() for place in inner_imports(path, tree)]
-    print(f"imports of ours inside functions: {len(inside)}")
-    if "--places" in sys.argv:
-        print(*large, *late, *writes, *inside, sep="\n")
-    return 0
+    trees = parsed("src/offsider")
+    found = {
+        "circles": [" ".join(circle) for circle in circles(trees)],
+        "class names used more than once": repeated(trees),
+        "places that write an outcome": list(outcome_writes(trees)),
+        "imports of ours inside functions": list(inner_imports(trees)),
+    }
+    sizes = {f"{node.name}, {path.relative_to(ROOT)}": lines(node) for path, node in classes(trees)}
+    biggest = max(sizes, key=lambda name: sizes[name])
+    figures = {
+        "src, lines of code": code("src/offsider"),
+        "src, files": len(trees) + len(scripts("src/offsider")),
+        "tests, lines of code": code("tests"),
+        "bench, lines of code": code("bench"),
+        "docs, words": sum(len(path.read_text("utf-8").split()) for path in pages()),
+        "tour, files": len(toured()),
+        "biggest class, lines": sizes[biggest],
+        **{name: len(places) for name, places in found.items()},
+    }
+    for part in sorted(path for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"):
+        print(f"  {part.name}: {code(part):,}")
+    above = [name for name, figure in figures.items() if figure > CEILINGS[name]]
+    for name, figure in figures.items():
+        print(f"{name}: {figure:,} of at most {CEILINGS[name]:,}{'  TOO MANY' if name in above else ''}")
+    if above or "--places" in sys.argv:
+        print(f"biggest class: {biggest}")
+        for name, places in found.items():
+            print(f"{name}:", *places, sep="\n  ")
+    return 1 if above else 0
+
+
+def parsed(folder: str | Path) -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text("utf-8")) for path in sorted((ROOT / folder).rglob("*.py"))}
+
+
+def scripts(folder: str | Path) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.lua"))
+
+
+def pages() -> Iterator[Path]:
+    yield from (ROOT / "docs").rglob("*.md")
+    yield from (ROOT / "README.md", ROOT / "CHANGELOG.md")
+
+
+def code(folder: str | Path) -> int:
+    python = sum(len(code_lines(path, tree)) for path, tree in parsed(folder).items())
+    return python + sum(map(lua_lines, scripts(folder)))
 
 
 def code_lines(path: Path, tree: ast.Module) -> set[int]:
@@ -90,16 +115,13 @@ def lua_lines(path: Path) -> int:
     return sum(1 for line in path.read_text("utf-8").splitlines() if line.strip() and not line.strip().startswith("--"))
 
 
-def toured() -> list[str]:
-    """Return the modules in the short tour of a job's life, each once."""
-    named: list[str] = []
-    short, mark, _ = TOUR.read_text("utf-8").partition("\n## More to read\n")
-    if not mark:
-        raise LookupError(f"{TOUR} has no section More to read")
-    for line in short.splitlines():
-        if line.startswith("`") and re.match(r"`[a-z_/]+\.(py|lua)`", line):
-            named += [name for name in re.findall(r"`([a-z_/]+\.(?:py|lua))`", line) if (SOURCE / name).exists()]
-    return list(dict.fromkeys(named))
+def toured() -> set[str]:
+    """Return the modules that the page of a job's life names in lines that begin with one."""
+    named: set[str] = set()
+    for line in TOUR.read_text("utf-8").partition("\n## More to read\n")[0].splitlines():
+        if re.match(r"`[a-z_/]+\.(py|lua)`", line):
+            named |= {name for name in re.findall(r"`([a-z_/]+\.(?:py|lua))`", line) if (SOURCE / name).exists()}
+    return named
 
 
 def classes(trees: dict[Path, ast.Module]) -> Iterator[tuple[Path, ast.ClassDef]]:
@@ -109,91 +131,72 @@ def classes(trees: dict[Path, ast.Module]) -> Iterator[tuple[Path, ast.ClassDef]
                 yield path, node
 
 
-def methods(node: ast.ClassDef) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return [one for one in node.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))]
+def lines(node: ast.ClassDef) -> int:
+    return (node.end_lineno or 0) - node.lineno + 1
 
 
-def fields(node: ast.ClassDef) -> set[str]:
-    own = {one.target.id for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)}
-    for method in methods(node):
-        for inner in ast.walk(method):
-            targets = inner.targets if isinstance(inner, ast.Assign) else [getattr(inner, "target", None)]
-            for target in targets:
-                for one in getattr(target, "elts", [target]):
-                    if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id == "self":
-                        own.add(one.attr)
-    return own
+def repeated(trees: dict[Path, ast.Module]) -> list[str]:
+    """Return the class names that several classes have."""
+    counts = Counter(node.name for _, node in classes(trees))
+    return sorted(f"{name} {count}" for name, count in counts.items() if count > 1)
 
 
-def above_limits(path: Path, node: ast.ClassDef) -> Iterator[str]:
-    lines, method_count, field_count = (node.end_lineno or 0) - node.lineno + 1, len(methods(node)), len(fields(node))
-    if lines > LINES or method_count > METHODS or field_count > FIELDS:
-        counts = f"{lines} lines, {method_count} methods, {field_count} fields"
-        yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {counts}"
+def circles(trees: dict[Path, ast.Module]) -> list[list[str]]:
+    """Return each group of modules that reach each other by imports."""
+    names = {module_name(path): path for path in trees}
+    imports = {name: set(imported(name, trees[path], names)) for name, path in names.items()}
+    reached = {name: reachable(name, imports) for name in names}
+    groups = {tuple(sorted(other for other in reached[name] if name in reached[other])) for name in names}
+    return sorted(list(group) for group in groups if len(group) > 1)
 
 
-def parameters(node: ast.ClassDef) -> int:
-    for method in methods(node):
-        if method.name == "__init__":
-            given = method.args
-            return len(given.posonlyargs) + len(given.args) + len(given.kwonlyargs) - 1
-    return len([one for one in node.body if isinstance(one, ast.AnnAssign)])
-
-
-def callbacks(trees: dict[Path, ast.Module]) -> set[str]:
-    """Return the names of the public callbacks that constructors set."""
+def reachable(name: str, imports: dict[str, set[str]]) -> set[str]:
     found: set[str] = set()
-    target: ast.expr
-    for _, node in classes(trees):
-        if node.name.startswith("_"):
-            continue
-        for inner in (inner for method in methods(node) if method.name == "__init__" for inner in ast.walk(method)):
-            if isinstance(inner, ast.AnnAssign):
-                target, is_one = inner.target, "Callable" in ast.unparse(inner.annotation)
-            elif isinstance(inner, ast.Assign):
-                target, is_one = inner.targets[0], isinstance(inner.value, ast.Lambda)
-            else:
-                continue
-            if is_one and is_of_self(target) and not target.attr.startswith("_"):
-                found.add(target.attr)
+    waiting = [*imports[name]]
+    while waiting:
+        found.add(one := waiting.pop())
+        waiting += imports[one] - found
     return found
 
 
-def assigned_late(path: Path, tree: ast.Module, names: set[str]) -> Iterator[str]:
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported(name: str, tree: ast.Module, names: Iterable[str]) -> Iterator[str]:
+    """Yield the modules of ours that a module imports; a package that holds the module does not count."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Constant):
-            for one in (one for target in node.targets for one in getattr(target, "elts", [target])):
-                if isinstance(one, ast.Attribute) and one.attr in names and not is_of_self(one):
-                    yield f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(one)}"
+        if isinstance(node, ast.Import):
+            wanted = [one.name for one in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            wanted = [f"{node.module}.{one.name}" for one in node.names]
+            wanted = [one if one in names else node.module for one in wanted]
+        else:
+            continue
+        yield from (one for one in wanted if one in names and one != name and not name.startswith(f"{one}."))
 
 
-def outcome_writes(path: Path, tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and re.search(r"fetcher\.settle$", ast.unparse(node.func)):
-            yield f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
+def outcome_writes(trees: dict[Path, ast.Module]) -> Iterator[str]:
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and re.search(r"fetcher\.settle$", ast.unparse(node.func)):
+                yield f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
 
 
-def is_of_self(node: ast.expr) -> TypeGuard[ast.Attribute]:
-    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-
-
-def count(trees: dict[Path, ast.Module], pattern: str) -> int:
-    return sum(len(re.findall(pattern, path.read_text("utf-8"))) for path in trees)
-
-
-def inner_imports(path: Path, tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            for inner in ast.walk(node):
-                if isinstance(inner, ast.ImportFrom):
-                    names = [inner.module or ""]
-                elif isinstance(inner, ast.Import):
-                    names = [one.name for one in inner.names]
-                else:
-                    continue
-                for name in names:
-                    if name.startswith("offsider"):
-                        yield f"{path.relative_to(ROOT)}:{inner.lineno} {name}"
+def inner_imports(trees: dict[Path, ast.Module]) -> Iterator[str]:
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                for inner in ast.walk(node):
+                    if isinstance(inner, ast.ImportFrom):
+                        names = [inner.module or ""]
+                    elif isinstance(inner, ast.Import):
+                        names = [one.name for one in inner.names]
+                    else:
+                        continue
+                    for name in names:
+                        if name.startswith("offsider"):
+                            yield f"{path.relative_to(ROOT)}:{inner.lineno} {name}"
 
 
 if __name__ == "__main__":
