@@ -19,7 +19,7 @@ __all__ = ["batch_jobs"]
 #: The shard that the row started a worker for.
 SHARD = "SCOREBOARD_SHARD"
 LIMIT = 3
-#: Longer than any row: a lock is released when its job ends, or by the reaper.
+#: Longer than any row: a lock is released when its job ends.
 LOCKED_SECONDS = 3600
 #: Short enough that a lock expires during the row.
 BRIEFLY_SECONDS = 10
@@ -29,7 +29,7 @@ inside = Inside(os.environ.get(VARIABLE, ""))
 
 
 def configure(config: Config) -> None:
-    config.use(Unique(reap_seconds=5))
+    config.use(Unique())
     config.use(ConcurrencyLimits())
     config.use(Batches())
     ticking.install(config)
@@ -97,7 +97,7 @@ def once(key: int) -> None:
         run(1, "ordinary")
 
 
-@job(name="fleet.Briefly", extra={"deduplicate": {"strategy": "until_executed", "ttl": BRIEFLY_SECONDS}})
+@job(name="fleet.Briefly", unique_until="until_executed", unique_for=BRIEFLY_SECONDS)
 def briefly(_key: int) -> None:
     """Run with a lock that expires after a few seconds."""
     run(1, "ordinary")

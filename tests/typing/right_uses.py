@@ -105,9 +105,7 @@ send.enqueue_many([])
 assert_type(send.using(queue="high", retry=False).enqueue(1), JobId[str] | None)
 assert_type(send.using(soft_timeout=60, hard_timeout=timedelta(minutes=2)).enqueue(1), JobId[str] | None)
 assert_type(send.using(unique_for=timedelta(hours=1), unique_until="start").enqueue(1), JobId[str] | None)
-assert_type(
-    send.using(unique_for=False).using(deduplicate={"strategy": "until_executed"}).enqueue(1), JobId[str] | None
-)
+assert_type(send.using(unique_for=False).using(unique_until="until_executed").enqueue(1), JobId[str] | None)
 assert_type(send.using(retry_for=60).using(wait_replicas=1).enqueue_in(1, 1), JobId[str] | None)
 assert_type(send.run_inline(1, urgent=True), str | None)
 assert_type(resize.run_inline("a.png"), int | None)

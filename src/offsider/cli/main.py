@@ -33,6 +33,7 @@ COMMANDS = {
     "switches": "switches",
     "limits": "limits",
     "limiters": "limiters",
+    "locks": "locks",
     "jobs": "jobs",
     "routes": "routes",
     "shards": "routes",

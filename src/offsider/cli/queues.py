@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 EVERY_QUEUE = "*"
 NOT_HERE = "cannot load the application of worker.require"
 LOCKS_STAY = (
-    "locks of unique jobs in these queues stay until a worker releases them after some minutes; until then, pushes of "
-    "the same jobs are dropped. To release the locks at once, name the application: -r MODULE"
+    "locks of unique jobs in these queues stay until they expire; until then, pushes of the same jobs are dropped. To "
+    "release the locks too, name the application: -r MODULE"
 )
 
 

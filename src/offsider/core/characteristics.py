@@ -49,9 +49,9 @@ class Characteristics:
             given["resource_boundary"] = "none"
         return cls(**given, tags=tuple(declared.get("tags") or ()))
 
-    def deduplication(self, options: Mapping[str, Any]) -> Any:
-        """Return the option ``deduplicate`` of a job, with GitLab's default for idempotent jobs."""
-        said = options.get("deduplicate")
+    def unique_until(self, options: Mapping[str, Any]) -> Any:
+        """Return the option ``unique_until`` of a job, with GitLab's default for idempotent jobs."""
+        said = options.get("unique_until")
         others = ("unique_for", "throttle", "debounce")
         if said is None and self.idempotent and all(options.get(key) is None for key in others):
             return "until_executing"

@@ -66,14 +66,17 @@ class JobOptions(TypedDict, total=False):
     """Name of the server that receives the job; a routing rule that names a server takes precedence. Default
     ``"main"``. Not stored."""
     unique_for: float | timedelta | Literal[False]
-    """Drop duplicates while this job waits or runs, for up to this many seconds. False: not for this push. This and the
-    next two options belong to the extension ``Unique``, and are rejected if it is not installed."""
-    unique_until: Literal["success", "start"]
-    """When the lock ends: after the job succeeds (the default), or when it starts."""
-    deduplicate: str | Mapping[str, Any]
-    """A strategy of GitLab, ``"until_executing"`` or ``"until_executed"``, or a mapping with a strategy and options."""
+    """Drop duplicates while this job waits or runs, for up to this many seconds, at most 30 days. False: not for this
+    push. This and the next five options belong to the extension ``Unique``, and are rejected if it is not installed."""
+    unique_until: Literal["success", "start", "until_executed", "until_executing", "none"]
+    """When the lock ends: after the job succeeds (the default), or when it starts. GitLab's names do not lock scheduled
+    jobs; ``"none"``: no lock."""
+    including_scheduled: bool
+    """Whether scheduled jobs are locked too, from the push on."""
+    reschedule_once: bool
+    """True: run the job once more if duplicates were dropped before it ended."""
     throttle: float | timedelta | Literal[False]
-    """Drop further pushes of the same job for this many seconds. This and the next option belong to ``Unique`` too."""
+    """Drop further pushes of the same job for this many seconds."""
     debounce: float | timedelta | Literal[False]
     """Delay the job for this many seconds; another push of the same class during the delay replaces it."""
     track: bool
@@ -121,7 +124,7 @@ class JobDeclaration(JobOptions, total=False):
     """Relative weight in the manifest, from 1 (the default); workers ignore it."""
     idempotent: bool
     """True: running it twice is harmless. Default False. With the extension ``Unique``, such a job has
-    ``deduplicate="until_executing"`` by default."""
+    ``unique_until="until_executing"`` by default."""
     queue_namespace: str
     """Prefix of a queue name that a routing rule generates: ``namespace:name``."""
     concurrency_limit: int
@@ -163,7 +166,8 @@ FUNCTIONS = frozenset({"concurrency_key", "rate_limit", "rate_key", "fair_by"})
 # Options of bundled extensions, and how to install them, for an error message.
 INSTALLED_BY = {
     **dict.fromkeys(
-        ("unique_for", "unique_until", "deduplicate", "throttle", "debounce"), "offsider.ext.unique.Unique"
+        ("unique_for", "unique_until", "including_scheduled", "reschedule_once", "throttle", "debounce"),
+        "offsider.ext.unique.Unique",
     ),
     **dict.fromkeys(("track", "keep_result", "keep_arguments"), "offsider.ext.results.Results"),
     **dict.fromkeys(

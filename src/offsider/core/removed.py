@@ -12,7 +12,10 @@ Kind: TypeAlias = Literal["setting", "option", "command", "command option", "log
 #: By ``section.key``; in a named table ``servers.NAME.key``.
 SETTINGS: dict[str, str] = {}
 #: Options of ``@job`` and of ``using``.
-JOB_OPTIONS: dict[str, str] = {}
+JOB_OPTIONS: dict[str, str] = {
+    "deduplicate": 'write unique_until="until_executed" or "until_executing", unique_for=SECONDS, and '
+    "including_scheduled=True or reschedule_once=True",
+}
 #: Without ``offsider``: ``"queues example"``.
 COMMANDS: dict[str, str] = {}
 #: With its command: ``"worker --example"``.

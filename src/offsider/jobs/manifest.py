@@ -39,7 +39,7 @@ def manifest(config: Config) -> dict[str, Any]:
 def entry(job: Declared, config: Config) -> Entry:
     """Return the entry of one job. Keys and lists have a fixed order."""
     said, routed = job.characteristics, route(job, config.routing.rules, config.jobs)
-    deduplication = {"deduplicate": said.deduplication(job.options)} if "deduplicate" in config.job_options else {}
+    until = {"unique_until": said.unique_until(job.options)} if "unique_until" in config.job_options else {}
     return {
         "name": job.name,
         "aliases": sorted(job.aliases),
@@ -52,7 +52,7 @@ def entry(job: Declared, config: Config) -> Entry:
         "tags": sorted(said.tags),
         "weight": said.weight,
         "idempotent": said.idempotent,
-        **deduplication,
+        **until,
         "queue_namespace": said.queue_namespace,
         "signature": job.signature.digest,
         "arguments": [_argument(parameter) for parameter in job.signature.parameters],

@@ -25,7 +25,7 @@ APP = """
     from tests.process.ledger import note
 
     def configure(config: Config) -> None:
-        config.use(Unique(reap_seconds=1))
+        config.use(Unique())
         config.use(ConcurrencyLimits())
 
     @job(name="Both", concurrency_limit=1, unique_for=600)
@@ -50,14 +50,14 @@ APP = """
 
     socket.socket.sendall = dying
 """
-#: Take the slot, note the beginning at the lock, write the outcome with both effects.
-REQUESTS = 3
+#: Take the slot, write the outcome with both effects.
+REQUESTS = 2
 
 
 def load_scripts(stored):
     """Else each is sent twice, first by its hash."""
     effects = EffectCalls([[Effect(unique.RELEASE, []), Effect(limits.RELEASE, [])]])
-    for script in (limits.ENTER, unique.BEGIN, joined(working.ACK_AND_CLAIM, [], [], effects)[0]):
+    for script in (limits.ENTER, joined(working.ACK_AND_CLAIM, [], [], effects)[0]):
         stored.script_load(script.text)
 
 

@@ -18,7 +18,6 @@ import redis
 from offsider import Config
 from offsider.client import Client
 from offsider.config.installation import Installation
-from offsider.ext.unique import Locks
 from offsider.jobs import registry
 from offsider.storage.cluster import DEFAULT_PREFIX
 from tests.process.dying_migration import UNIQUE, configuration, migrate
@@ -177,12 +176,6 @@ def push_unique(config: Config, *, where: dict[str, object] | None = None) -> li
     return [Client(config).push({**job, **({"at": 4e9} if job["args"] == [5] else {})}) for job in jobs]
 
 
-def reap(config: Config) -> None:
-    """The lock maintenance of workers of all servers during a migration, for locks of any age."""
-    for server in config.servers:
-        Locks(Installation.of(config, server)).reap()
-
-
 @pytest.mark.parametrize("when", DEATHS)
 def test_between_two_servers_no_kill_separates_a_lock_from_its_job(two, when):
     urls, main, bulk = two
@@ -197,9 +190,7 @@ def test_between_two_servers_no_kill_separates_a_lock_from_its_job(two, when):
                 break
             deaths += 1
             with now(urls) as config:
-                reap(config)
                 migrate(urls, unique=True)
-                reap(config)
                 assert push_unique(config) == [None] * len(UNIQUE_JOBS)
             assert sorted(every_job(main, bulk).elements()) == UNIQUE_JOBS
     assert deaths > 10

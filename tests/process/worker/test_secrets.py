@@ -118,7 +118,7 @@ APPLICATION = """
     @job(name="Limited")
     def limited(password, *, token): ...
 
-    @job(name="Locked", extra={"deduplicate": "until_executed"})
+    @job(name="Locked", unique_until="until_executed")
     def locked(password, *, token): ...
 
     @job(name="Pushes")

@@ -45,7 +45,7 @@ APP = """
     note("imported", word=f"{SIDE} {offsider.__file__}")
 
     def configure(config):
-        config.use(Unique(reap_seconds=1))
+        config.use(Unique())
         config.use(ConcurrencyLimits())
 
     def work(seconds):

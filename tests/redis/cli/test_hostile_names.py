@@ -69,7 +69,7 @@ COMMANDS = [
     "stats", "queues", "queues pause EVIL", "queues unpause EVIL", "queues clear QUEUE --yes", "queues clear missing",
     "search pwned", "doctor", "switches", "switches drop EVIL", "switches clear EVIL", "switches clear Cx",
     "limits", "limits set EVIL 3", "limits pause EVIL", "limits clear EVIL --yes", "limits pause Cx",
-    "limiters reset EVIL EVIL", "periodic", "periodic show PERIODIC", "periodic show missing",
+    "limiters reset EVIL EVIL", "locks release EVIL", "periodic", "periodic show PERIODIC", "periodic show missing",
     "migrate --rename a=EVIL --yes", "mark EVIL",
     "dump --all", "dump h", "quiet --host nosuch", "quiet nosuch", "quiet EVIL", "stop --all",
 ]  # fmt: skip

@@ -103,13 +103,13 @@ UNIQUE = """
 from offsider import job
 from offsider.ext.unique import Unique
 
-@job(name="shop.sync", extra={"deduplicate": "until_executed"})
+@job(name="shop.sync", unique_until="until_executed")
 def sync(number): ...
 
 def configure(config):
     config.use(Unique())
 """
-KEPT = "locks of unique jobs in these queues stay until a worker releases them"
+KEPT = "locks of unique jobs in these queues stay until they expire"
 
 
 @pytest.fixture

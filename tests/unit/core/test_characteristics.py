@@ -111,16 +111,16 @@ def test_a_job_that_promises_more_than_it_can_keep_is_doubted(declaration, doubt
 
 
 @pytest.mark.parametrize(
-    "options, deduplicate",
+    "options, until",
     [
         ({}, "until_executing"),
-        ({"deduplicate": None, "unique_for": None}, "until_executing"),
-        ({"deduplicate": "until_executed"}, "until_executed"),
-        ({"deduplicate": "none"}, "none"),
+        ({"unique_until": None, "unique_for": None}, "until_executing"),
+        ({"unique_until": "until_executed"}, "until_executed"),
+        ({"unique_until": "none"}, "none"),
         ({"unique_for": 60}, None),
         ({"unique_for": False}, None),
     ],
 )
-def test_an_idempotent_job_is_deduplicated_by_default(options, deduplicate):
-    assert Characteristics(idempotent=True).deduplication(options) == deduplicate
-    assert Characteristics().deduplication(options) == options.get("deduplicate")
+def test_an_idempotent_job_is_deduplicated_by_default(options, until):
+    assert Characteristics(idempotent=True).unique_until(options) == until
+    assert Characteristics().unique_until(options) == options.get("unique_until")

@@ -2,39 +2,34 @@
 
 1. A push takes a lock in the step that stores the job, or is dropped, or replaces the job that waits (`guard`, with
    `rules`).
-2. The lock is freed when the job starts, or in the script that writes the outcome of the job (`middleware`,
-   `releases`). It expires in any case.
+2. The lock is released when the job starts, or in the script that writes the outcome of the job (`releases`). It
+   expires in any case, within 30 days.
 3. A job that moves to another queue or server moves its lock too (`guard`).
-4. A reaper frees locks whose job no longer exists (`reaper`, `places`).
-5. Operators can list and free locks (`locks`, `web`).
+4. Operators can list and release locks (`locks`, `web`); the doctor finds locks whose job is gone.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING
 
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
 from offsider.ext.unique import rules
-from offsider.ext.unique.doctor import check_unique
 from offsider.ext.unique.guard import Guard, Moves
-from offsider.ext.unique.locks import Lock, Locks
-from offsider.ext.unique.middleware import Runs
-from offsider.ext.unique.reaper import make_service
+from offsider.ext.unique.locks import Lock, Locks, check_unique
 from offsider.ext.unique.releases import Releases
-from offsider.ext.unique.rules import Deduplication, unique_by
+from offsider.ext.unique.rules import unique_by
 from offsider.ext.unique.web import make_tab
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
 
-__all__ = ["Deduplication", "Lock", "Locks", "Unique", "unique_by"]
+__all__ = ["Lock", "Locks", "Unique", "unique_by"]
 
 
 class Unique:
-    """Extension that stores a job once: for jobs with ``unique_for``, ``deduplicate``, ``throttle`` or ``debounce``.
+    """Extension that stores a job once: for jobs with ``unique_for``, ``unique_until``, ``throttle`` or ``debounce``.
 
     ::
 
@@ -44,9 +39,8 @@ class Unique:
         def refresh(account_id: int) -> None: ...
 
     Args:
-        ttl: default maximum life of a lock of ``deduplicate``, in seconds or as a timedelta.
+        ttl: maximum life of the locks of jobs without ``unique_for``, in seconds or as a timedelta.
         across_queues: the same job in another queue is a duplicate. Default: each queue has its own locks.
-        reap_seconds: interval of the search for locks without a job, and the minimum age of such a lock.
 
     Raises:
         ConfigurationError: a duration is invalid.
@@ -54,15 +48,15 @@ class Unique:
 
     name = "unique"
 
-    def __init__(
-        self, *, ttl: float | timedelta = 600, across_queues: bool = False, reap_seconds: float | timedelta = 60
-    ) -> None:
-        self._ttl_seconds = _seconds("ttl", ttl)
+    def __init__(self, *, ttl: float | timedelta = 600, across_queues: bool = False) -> None:
+        try:
+            self._ttl_seconds = rules.seconds(ttl)
+        except ValueError as error:
+            raise ConfigurationError(f"Unique(ttl=…): {error}") from None
         self._across_queues = across_queues
-        self._reap_seconds = _seconds("reap_seconds", reap_seconds)
 
     def install(self, config: Config) -> None:
-        """Add the push guard, middleware, reaper and web tab. Raises ConfigurationError if another guard is set."""
+        """Add the push guard, middleware and web tab. Raises ConfigurationError if another guard is set."""
         if config.push_guard is not None:
             raise ConfigurationError(f"config.push_guard is already set to {config.push_guard!r}; only one can be set")
         here = Installation.of(config)
@@ -71,17 +65,9 @@ class Unique:
         for option in (rules.UNIQUE_FOR, rules.THROTTLE, rules.DEBOUNCE):
             config.add_job_option(option, rules.check_seconds)
         config.add_job_option(rules.UNIQUE_UNTIL, rules.check_unique_until)
-        config.add_job_option(rules.DEDUPLICATE, rules.check_deduplicate)
-        releases = Releases(here)
-        Runs(here, releases).install()
+        for option in (rules.INCLUDING_SCHEDULED, rules.RESCHEDULE_ONCE):
+            config.add_job_option(option, rules.check_switch)
+        Releases(here).install()
         Moves(here, guard).install()
-        config.add_service(partial(make_service, age_seconds=self._reap_seconds))
         config.add_web_tab(make_tab())
         config.add_doctor_check(check_unique)
-
-
-def _seconds(name: str, value: float | timedelta) -> float:
-    try:
-        return rules.seconds(value)
-    except ValueError as error:
-        raise ConfigurationError(f"Unique({name}=…): {error}") from None

@@ -48,7 +48,7 @@ class Guard:
 
     Args:
         config: its clock measures the delay of scheduled jobs.
-        default_ttl_seconds: default life of locks of ``deduplicate``.
+        default_ttl_seconds: life of the locks of jobs without ``unique_for``.
         across_queues: the same arguments in another queue are a duplicate.
     """
 
@@ -59,13 +59,13 @@ class Guard:
 
     def concerns(self, push: Push) -> bool:
         payload = cast("dict[str, Any]", push.payload)
-        return rules.concerns(payload) or _deduplication(push) is not None
+        return rules.concerns(payload) or _default_until(push) is not None
 
     def take(self, push: Push, at: float | None) -> bool:
         payload = cast("dict[str, Any]", push.payload)
-        deduplication = _deduplication(push)
-        if deduplication is not None:
-            payload[rules.DEDUPLICATE] = deduplication
+        until = _default_until(push)
+        if until is not None:
+            payload[rules.UNIQUE_UNTIL] = until
         if not rules.concerns(payload):
             return False
         rule = self.rule(payload)
@@ -106,7 +106,7 @@ class Guard:
             rule = cast("Rule", self.rule(payload))  # `take` found it
             names.append(self._key(keys, payload, rule))
             delay_seconds = 0.0 if job.at is None else max(0.0, job.at - now)
-            seconds = rule.ttl_seconds + delay_seconds
+            seconds = min(rule.ttl_seconds + delay_seconds, rules.MAX_SECONDS)
             held: Argument = store.text(payload["jid"], payload["class"], taken_ms, may_run_again=rule.again)
             if rule.kind == "throttle":
                 seconds = rule.ttl_seconds
@@ -150,10 +150,10 @@ class Guard:
             self._config.handle_error(error, {"context": "logging a deduplicated job"})
 
 
-def _deduplication(push: Push) -> object:
-    """Return the default option of a declared job; None if it has none."""
+def _default_until(push: Push) -> object:
+    """Return the ``unique_until`` of a declared job; None if it has none."""
     job = declared_of(push.job)
-    return None if job is None else job.characteristics.deduplication(cast("dict[str, Any]", push.payload))
+    return None if job is None else job.characteristics.unique_until(cast("dict[str, Any]", push.payload))
 
 
 class Moves:

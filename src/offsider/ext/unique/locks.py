@@ -1,17 +1,21 @@
-"""List and free the locks of unique jobs."""
+"""List and release the locks of unique jobs, and find locks whose job is gone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.client import Client
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
-from offsider.ext.unique import reaper, store
+from offsider.core.wording import counted
+from offsider.ext.unique import store
 from offsider.ext.unique.guard import Guard
+from offsider.inspector.doctor.finding import Finding, ok, warn
+from offsider.inspector.search import search_everywhere
+from offsider.storage import owners, working
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -67,7 +71,7 @@ class Locks:
         self._redis = self._here.redis
 
     def __len__(self) -> int:
-        """Return the number of locks, including some that expired in the last minutes."""
+        """Return the number of locks."""
         return store.count(self._redis)
 
     def __iter__(self) -> Iterator[Lock]:
@@ -116,15 +120,6 @@ class Locks:
         lock = self.find(name)
         return lock is not None and lock.release()
 
-    def reap(self) -> int:
-        """Free the locks of jobs that no longer exist, like workers do. Return their number.
-
-        Raises:
-            RedisFailure: a server is unreachable; a job may be moving from there.
-        """
-        others = partial(reaper.other_servers, self._here)
-        return reaper.Reaper(self._redis, age_seconds=0.0, others=others).run()
-
     def _lock(self, held: store.Held) -> Lock:
         taken_at = held.taken_ms / 1000
         return Lock(
@@ -137,3 +132,42 @@ class Locks:
             runs_again=held.again,
             _redis=self._redis,
         )
+
+
+#: The doctor searches for the jobs of a few locks, from this age on, for a short time each.
+OLD_SECONDS = 600.0
+MAX_SEARCHED = 5
+SEARCH_MS = 200.0
+
+
+def check_unique(here: Installation) -> Iterator[Finding]:
+    """Report old locks whose job is stored nowhere: pushes of the same job are dropped until the lock expires."""
+    locks = Locks(here)
+    old = sorted((lock for lock in locks if lock.age_seconds > OLD_SECONDS), key=lambda lock: lock.taken_at)
+    gone = [lock for lock in old[:MAX_SEARCHED] if _is_gone(here, lock)]
+    for lock in gone:
+        yield warn(
+            "unique",
+            f"job {lock.jid} ({lock.job_name}) holds a lock, but is stored nowhere",
+            why=f"pushes of the same job are dropped for another {lock.ttl_seconds:.0f} s",
+            fix=f"offsider locks release {lock.jid}",
+        )
+    if not gone:
+        yield ok("unique", f"{counted(len(locks), 'lock')} of unique jobs")
+
+
+def _is_gone(here: Installation, lock: Lock) -> bool:
+    """Whether a complete search found no such job. Private lists are read again, because a job moves fast."""
+    if _is_claimed(here, lock.jid):
+        return False
+    chunk = search_everywhere(lock.jid, budget_ms=SEARCH_MS, config=here)
+    if not chunk.complete or chunk.entries or _is_claimed(here, lock.jid):
+        return False
+    now = Locks(here).find(lock.name)
+    return now is not None and now.jid == lock.jid
+
+
+def _is_claimed(here: Installation, jid: str) -> bool:
+    redis = here.redis
+    lists = chain.from_iterable(held.owners() for held in owners.registered(redis))
+    return any(jid.encode() in entry.raw for owner, names in lists for entry in working.contents(redis, owner, names))

@@ -1,36 +1,56 @@
-"""Free the locks of finished jobs, and run a job once more whose duplicates were dropped.
+"""Release the lock of a job when the job starts or ends, and run a job once more whose duplicates were dropped.
 
-1. The script that writes the outcome of a run frees the lock (an effect).
-2. A job that is killed, deleted or a poison pill has no outcome of a run; a separate request frees its lock.
+=============================  ==========================================================
+event of the job               its lock
+=============================  ==========================================================
+starts                         released with ``start`` or ``until_executing``
+succeeds, or is skipped        released
+fails and will be retried      kept
+rescheduled or interrupted     kept
+dies, or is discarded          released
+deleted or killed              released, also by the web UI, the command line or a purge
+poison pill                    released
+=============================  ==========================================================
 
-Only the job that holds the lock frees it. The reaper finds abandoned locks.
+1. The script that writes the outcome of a run releases the lock (an effect).
+2. A job that is killed, deleted or a poison pill has no outcome of a run; a separate request releases its lock. A
+   failed request is repeated with the next one, and every few seconds in a worker.
+3. Only the job that holds the lock releases it. A lock without a job expires.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.client import Client
 from offsider.config.installation import Installation
-from offsider.core.errors import RedisFailure, RedisUnavailable
+from offsider.core.errors import MalformedPayload, RedisFailure, RedisUnavailable
 from offsider.core.outcome import Skipped, Succeeded
-from offsider.core.payload import JobPayload, new_jid, stamp
+from offsider.core.payload import JobPayload, decode, new_jid, stamp
 from offsider.ext.unique import rules, store
 from offsider.ext.unique.guard import AGAIN, KEY
 from offsider.jobs import registry
 from offsider.logs.setup import write_info
 from offsider.logs.structured import about_payload
 from offsider.runtime.middleware import Push
+from offsider.runtime.service import Loop
 
 if TYPE_CHECKING:
+    from offsider.config.config import Config
     from offsider.core.outcome import Outcome
     from offsider.runtime.context import JobContext
+    from offsider.runtime.events import JobRemoved
     from offsider.storage.effects import Effect
 
 OUTAGE_SECONDS = 1.0
+#: Interval and maximum number of repeated releases.
+RETRY_SECONDS = 5.0
+MAX_FAILED = 10_000
+_KEY_BYTES = f'"{KEY}"'.encode()
 #: Payload fields that belong to the finished run, not to the job.
 _OF_THE_RUN = frozenset(
     {
@@ -47,33 +67,90 @@ def held_by(payload: Mapping[str, Any]) -> tuple[str, str] | None:
     return (lock, jid) if isinstance(lock, str) and isinstance(jid, str) else None
 
 
-def _may_run_again(payload: Mapping[str, Any]) -> bool:
-    """Whether the job may run once more. Only once: a job that is pushed constantly would never finish."""
-    options = payload.get(rules.DEDUPLICATE)
-    wanted = isinstance(options, Mapping) and cast("Mapping[str, Any]", options).get("if_deduplicated")
-    return wanted == rules.RESCHEDULE_ONCE and not payload.get(AGAIN)
-
-
 class Releases:
-    """Free the locks of jobs of one server."""
+    """Release the locks of jobs of one server: server middleware, and a listener for jobs that die or are removed."""
 
     def __init__(self, here: Installation) -> None:
         self._here = here
+        self._failed: deque[tuple[str, str, str]] = deque(maxlen=MAX_FAILED)
+
+    def install(self) -> None:
+        config = self._here.config
+        # `begin` is outermost: it runs before any middleware moves the job. `start` is innermost: the job runs next.
+        config.server_middleware.prepend(self.begin)
+        config.server_middleware.add(self.start)
+        config.on("job_removed", self._removed)
+        config.death_handlers.append(self._died)
+        config.add_service(self._make_service)
+
+    def begin(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
+        """Release the lock with the outcome."""
+        held = self._held(job)
+        if held is not None:
+            job.effects += (self.effect(job, *held),)
+        return call_next(job)
+
+    def start(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
+        """Release the lock at the start of the job, if its rule says so."""
+        held = self._held(job)
+        if held is not None and _at_start(cast("Mapping[str, Any]", job.payload)):
+            try:
+                store.release(self._here.redis, *held)
+            except RedisFailure as error:  # the outcome releases it at the latest
+                self._report(error, job.payload)
+        return call_next(job)
 
     def effect(self, job: JobContext, lock: str, jid: str) -> Effect:
-        """Return the effect that frees the lock of a running job when it ends for good."""
-        again = _may_run_again(cast("Mapping[str, Any]", job.payload))
+        """Return the effect that releases the lock of a running job when it ends for good."""
+        payload = cast("Mapping[str, Any]", job.payload)
+        # Only once: a job that is pushed constantly would never finish.
+        again = payload.get(rules.RESCHEDULE_ONCE) is True and not payload.get(AGAIN)
         done = partial(self._done, job, lock, jid) if again else None
         return store.releasing(self._here.redis.keys, lock, jid, done=done)
 
     def free(self, payload: Mapping[str, Any], server: str) -> None:
-        """Free the lock of a job of ``server`` that ended without an outcome of a run."""
+        """Release the lock of a job of ``server`` that ended without an outcome of a run."""
         held = held_by(payload)
         if held is not None:
+            self._failed.append((server, *held))
+            self.retry()
+
+    def retry(self) -> float:
+        """Repeat failed releases; return the seconds until the next time."""
+        while True:
             try:
-                store.release(self._here.for_server(server).redis, *held)
+                server, lock, jid = failed = self._failed.popleft()
+            except IndexError:
+                return RETRY_SECONDS
+            try:
+                store.release(self._here.for_server(server).redis, lock, jid)
             except RedisFailure as error:
-                self._here.config.handle_error(error, {"context": "releasing the lock of a unique job"})
+                self._failed.append(failed)
+                self._report(error, {"jid": jid})
+                return RETRY_SECONDS
+
+    def _make_service(self, config: Config) -> Loop:
+        return Loop("offsider-unique-releases", self.retry, on_error=config.handle_error)
+
+    def _report(self, error: RedisFailure, job: Mapping[str, Any]) -> None:
+        self._here.config.handle_error(error, {"context": "releasing the lock of a unique job", "job": job})
+
+    def _died(self, payload: JobPayload, _error: BaseException | None) -> None:
+        """Release the lock of a job that died: needed for poison pills, since an outcome has released it otherwise."""
+        self.free(cast("Mapping[str, Any]", payload), self._here.server)
+
+    def _removed(self, news: JobRemoved) -> None:
+        if _KEY_BYTES not in news.raw:  # most jobs; keeps clearing a queue of a million fast
+            return
+        try:
+            payload = decode(news.raw)
+        except MalformedPayload:
+            return
+        self.free(cast("Mapping[str, Any]", payload), news.server)
+
+    def _held(self, job: JobContext) -> tuple[str, str] | None:
+        """Return the lock and the jid of a run; None without a lock, and for inline runs without a server."""
+        return held_by(cast("Mapping[str, Any]", job.payload)) if job.process else None
 
     def _done(self, job: JobContext, lock: str, jid: str, reply: int | None, outcome: Outcome) -> None:
         """Run a job once more if duplicates were dropped. A lost reply may have said so, so it is checked again."""
@@ -116,3 +193,11 @@ class Releases:
         if jid is not None:
             message = f"{job['class']} JID-{jid}: pushed again, because duplicates of {job['jid']} were dropped"
             write_info(message, {"job_status": "rescheduled", **about_payload(payload), AGAIN: job["jid"]})
+
+
+def _at_start(payload: Mapping[str, Any]) -> bool:
+    try:
+        rule = rules.rule_of(payload, 1.0)
+    except ValueError:  # written by another program
+        return False
+    return rule is not None and rule.at_start

@@ -1,11 +1,10 @@
-"""Rules of a job's lock: its life, when it is freed, and what happens to duplicates.
+"""Rules of a job's lock: its life, when it is released, and what happens to duplicates.
 
 1. ``unique_for`` and ``unique_until`` work like in Sidekiq Enterprise.
-2. ``deduplicate`` has the strategies and options of GitLab's middleware.
+2. ``unique_until`` also takes GitLab's strategies. They do not lock scheduled jobs, unless ``including_scheduled``.
 3. ``throttle`` drops pushes for a number of seconds after another one; ``debounce`` delays a job, and another push
    within the delay replaces it.
-4. ``unique_for=False``, or the strategy ``"none"``, disables either for a push; so do ``throttle=False`` and
-   ``debounce=False``.
+4. ``unique_for=False``, ``unique_until="none"``, ``throttle=False`` and ``debounce=False`` disable the lock for a push.
 """
 
 from __future__ import annotations
@@ -16,33 +15,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, Literal, TypedDict, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from offsider.core.errors import InvalidArguments, InvalidOptions
 from offsider.core.payload import encode_text
 from offsider.core.wording import shown
 from offsider.jobs import registry
 
-UNIQUE_FOR, UNIQUE_UNTIL, DEDUPLICATE = "unique_for", "unique_until", "deduplicate"
+UNIQUE_FOR, UNIQUE_UNTIL = "unique_for", "unique_until"
+INCLUDING_SCHEDULED, RESCHEDULE_ONCE = "including_scheduled", "reschedule_once"
 THROTTLE, DEBOUNCE = "throttle", "debounce"
-_EXCLUSIVE = (UNIQUE_FOR, DEDUPLICATE, THROTTLE, DEBOUNCE)
-UNTIL = ("success", "start")
-STRATEGIES = ("until_executing", "until_executed", "none")
-RESCHEDULE_ONCE = "reschedule_once"
-_MOST_SECONDS = 1e9
-
-
-class Deduplication(TypedDict, total=False):
-    """The option ``deduplicate`` as a mapping. For a strategy without further options, pass its name."""
-
-    strategy: Literal["until_executing", "until_executed", "none"]
-    """Free the lock when the job starts, or when it ends. Required."""
-    ttl: float | timedelta
-    """Maximum life of the lock. Default: the ``ttl`` of the extension, ten minutes."""
-    including_scheduled: bool
-    """Lock scheduled jobs too, from the push on. Default: False."""
-    if_deduplicated: Literal["reschedule_once"]
-    """Run the job once more if duplicates were dropped before it ended; only with ``until_executed``."""
+_EXCLUSIVE = (UNIQUE_FOR, UNIQUE_UNTIL, THROTTLE, DEBOUNCE)
+NONE = "none"
+#: Whether the lock is released at the start of the job, and whether it covers scheduled jobs by default.
+_UNTIL = {
+    "success": (False, True),
+    "start": (True, True),
+    "until_executed": (False, False),
+    "until_executing": (True, False),
+}
+#: Maximum life of a lock: the lock of a job that another program deleted ends by itself.
+MAX_DAYS = 30
+MAX_SECONDS = MAX_DAYS * 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +45,10 @@ class Rule:
 
     Attributes:
         ttl_seconds: maximum life of the lock, counted from when the job is due.
-        at_start: free the lock when the job starts; otherwise when it ends.
+        at_start: release the lock when the job starts; otherwise when it ends.
         scheduled: lock scheduled jobs too.
         again: run the job once more if duplicates were dropped.
-        kind: with ``throttle`` only the TTL frees the lock; with ``debounce`` the lock is the waiting job.
+        kind: with ``throttle`` only the TTL releases the lock; with ``debounce`` the lock is the waiting job.
     """
 
     ttl_seconds: float
@@ -66,31 +60,31 @@ class Rule:
 
 def concerns(payload: Mapping[str, Any]) -> bool:
     """Whether a job with these options is locked, if the options are valid."""
-    unique_for = payload.get(UNIQUE_FOR)
-    if unique_for is not None:
-        return unique_for is not False
-    return payload.get(DEDUPLICATE) not in (None, "none") or bool(payload.get(THROTTLE) or payload.get(DEBOUNCE))
+    unique_for, until = payload.get(UNIQUE_FOR), payload.get(UNIQUE_UNTIL)
+    if unique_for is not False and until != NONE and not (unique_for is None and until is None):
+        return True
+    return bool(payload.get(THROTTLE) or payload.get(DEBOUNCE))
 
 
 def rule_of(payload: Mapping[str, Any], default_ttl_seconds: float) -> Rule | None:
     """Return the rule of a job; None if it is not locked.
 
     Raises:
-        ValueError: an option is invalid, or both kinds are given.
+        ValueError: an option is invalid, or two kinds are given.
     """
     if payload.get(THROTTLE):
         return _paced(payload, "throttle")
     if payload.get(DEBOUNCE):
         return _paced(payload, "debounce")
-    unique_for, unique_until, deduplicate = payload.get(UNIQUE_FOR), payload.get(UNIQUE_UNTIL), payload.get(DEDUPLICATE)
+    options = tuple(map(payload.get, (UNIQUE_FOR, UNIQUE_UNTIL, INCLUDING_SCHEDULED, RESCHEDULE_ONCE)))
     try:
-        return _known(unique_for, unique_until, deduplicate, default_ttl_seconds)
-    except TypeError:  # a mapping
-        return _rule(unique_for, unique_until, deduplicate, default_ttl_seconds)
+        return _rule(*options, default_ttl_seconds)
+    except TypeError:  # an invalid option that cannot be cached, such as a list
+        return _rule.__wrapped__(*options, default_ttl_seconds)
 
 
 def _paced(payload: Mapping[str, Any], kind: Literal["throttle", "debounce"]) -> Rule:
-    others = [key for key in _EXCLUSIVE if key != kind and payload.get(key) not in (None, False, "none")]
+    others = [key for key in _EXCLUSIVE if key != kind and payload.get(key) not in (None, False, NONE)]
     if others:
         raise ValueError(f"{kind} and {others[0]} exclude each other; use one of them")
     try:
@@ -99,26 +93,38 @@ def _paced(payload: Mapping[str, Any], kind: Literal["throttle", "debounce"]) ->
         raise ValueError(f"{kind} {error}") from None
 
 
-def _rule(unique_for: object, unique_until: object, deduplicate: object, default_ttl_seconds: float) -> Rule | None:
-    if unique_for is False:
+@lru_cache(256, typed=True)  # every push of a job has the same options
+def _rule(
+    unique_for: object, until: object, including_scheduled: object, again: object, default_ttl_seconds: float
+) -> Rule | None:
+    check_unique_until(until)
+    if unique_for is False or until == NONE or (unique_for is None and until is None):
         return None
-    if unique_for is not None:
-        if deduplicate not in (None, "none"):
-            raise ValueError(f"{UNIQUE_FOR} and {DEDUPLICATE} exclude each other; use one of them")
-        return Rule(seconds(unique_for), at_start=_until(unique_until) == "start")
-    return None if deduplicate is None else _deduplication(deduplicate, default_ttl_seconds)
-
-
-#: Every push of a job has the same options.
-_known = lru_cache(256, typed=True)(_rule)
+    at_start, scheduled = _UNTIL[cast(str, until or "success")]
+    for option, value in ((INCLUDING_SCHEDULED, including_scheduled), (RESCHEDULE_ONCE, again)):
+        if value is not None:
+            try:
+                check_switch(value)
+            except ValueError as error:
+                raise ValueError(f"{option} {error}") from None
+    if again and at_start:
+        raise ValueError(f'{RESCHEDULE_ONCE} needs a lock until the end: {UNIQUE_UNTIL}="success" or "until_executed"')
+    try:
+        ttl_seconds = default_ttl_seconds if unique_for is None else seconds(unique_for)
+    except ValueError as error:
+        raise ValueError(f"{UNIQUE_FOR} {error}") from None
+    scheduled = scheduled if including_scheduled is None else bool(including_scheduled)
+    return Rule(ttl_seconds, at_start=at_start, scheduled=scheduled, again=bool(again))
 
 
 def seconds(value: object) -> float:
     """Return a duration in seconds. Raises ValueError."""
     given = value.total_seconds() if isinstance(value, timedelta) else value
     fits = isinstance(given, int | float) and not isinstance(given, bool)
-    if not fits or not 0 < cast(float, given) <= _MOST_SECONDS:
-        raise ValueError(f"expects a positive number of seconds (up to 1e9) or a timedelta, got {shown(value)}")
+    if not fits or not 0 < cast(float, given) <= MAX_SECONDS:
+        raise ValueError(
+            f"expects a positive number of seconds or a timedelta, up to {MAX_DAYS} days, got {shown(value)}"
+        )
     return cast(float, given)
 
 
@@ -129,11 +135,15 @@ def check_seconds(value: object) -> None:
 
 
 def check_unique_until(value: object) -> None:
-    _until(value)
+    """Raise ValueError unless the value is None or says when a lock ends."""
+    if value is not None and (not isinstance(value, str) or value not in {*_UNTIL, NONE}):
+        raise ValueError(f"{UNIQUE_UNTIL} must be one of {', '.join((*_UNTIL, NONE))}, got {value!r}")
 
 
-def check_deduplicate(value: object) -> None:
-    _deduplication(value, 1.0)
+def check_switch(value: object) -> None:
+    """Raise ValueError unless the value is a bool."""
+    if not isinstance(value, bool):
+        raise ValueError(f"must be True or False, got {value!r}")  # noqa: TRY004  # as all checks
 
 
 def store_durations(payload: dict[str, Any]) -> None:
@@ -141,54 +151,13 @@ def store_durations(payload: dict[str, Any]) -> None:
     for key in (UNIQUE_FOR, THROTTLE, DEBOUNCE):
         duration: object = payload.get(key)
         if isinstance(duration, timedelta):
-            payload[key] = _number(duration)
-    deduplicate: object = payload.get(DEDUPLICATE)
-    if deduplicate is not None and isinstance(deduplicate, Mapping):
-        options = cast("Mapping[str, object]", deduplicate)
-        ttl = options.get("ttl")
-        if isinstance(ttl, timedelta):
-            payload[DEDUPLICATE] = {**options, "ttl": _number(ttl)}
+            whole = duration.total_seconds()
+            payload[key] = int(whole) if whole.is_integer() else whole
 
 
 def invalid(name: str, error: ValueError) -> InvalidOptions:
     """Return the error for a job with invalid options."""
     return InvalidOptions(f"{name}: {error}")
-
-
-def _number(duration: timedelta) -> float:
-    whole = duration.total_seconds()
-    return int(whole) if whole.is_integer() else whole
-
-
-def _until(value: object) -> str:
-    if value is None:
-        return "success"
-    if value not in UNTIL:
-        raise ValueError(f'{UNIQUE_UNTIL} must be "success" or "start", got {value!r}')
-    return str(value)
-
-
-def _deduplication(value: object, default_ttl_seconds: float) -> Rule | None:
-    given = {"strategy": value} if isinstance(value, str) else value
-    if not isinstance(given, Mapping):
-        raise ValueError(f"{DEDUPLICATE} expects a strategy or a mapping with one, got {value!r}")  # noqa: TRY004  # as all
-    options = cast("Mapping[str, Any]", given)
-    unknown = set(options) - set(Deduplication.__annotations__)
-    if unknown:
-        raise ValueError(f"{DEDUPLICATE} has no {sorted(map(str, unknown))}, only {[*Deduplication.__annotations__]}")
-    strategy = options.get("strategy")
-    if strategy not in STRATEGIES:
-        raise ValueError(f"the strategy must be one of {', '.join(STRATEGIES)}, got {strategy!r}")
-    again = options.get("if_deduplicated")
-    if again not in (None, RESCHEDULE_ONCE) or (again is not None and strategy != "until_executed"):
-        raise ValueError(f'if_deduplicated must be "{RESCHEDULE_ONCE}", only with until_executed; got {again!r}')
-    scheduled = options.get("including_scheduled", False)
-    if not isinstance(scheduled, bool):
-        raise ValueError(f"including_scheduled must be True or False, got {scheduled!r}")  # noqa: TRY004  # as all
-    ttl_seconds = seconds(options["ttl"]) if "ttl" in options else default_ttl_seconds
-    if strategy == "none":
-        return None
-    return Rule(ttl_seconds, at_start=strategy == "until_executing", scheduled=scheduled, again=again is not None)
 
 
 T = TypeVar("T")

@@ -3,15 +3,15 @@
 ===========================  ======  ==================================  ==================================
 key                          type    written by                          expires
 ===========================  ======  ==================================  ==================================
-``offsider:unique``          set     push (the names of all locks)       never (the reaper removes old names)
-``offsider:unique:<lock>``   string  push, start of a run                with the lock
+``offsider:unique``          zset    push (locks by their end)           never (pushes remove expired names)
+``offsider:unique:<lock>``   string  push                                with the lock, within 30 days
 ``offsider:throttle:<lock>`` string  push                                after ``throttle``
 ``offsider:debounce:<lock>`` string  push (the waiting job)              a minute after the job is due
 ===========================  ======  ==================================  ==================================
 
 ``<lock>`` is the name, a hex digest. The value starts with the jid of the holder. After it follow, separated by spaces:
-the time the lock was taken, the last start of its job or 0 (both in milliseconds), the handling of duplicates
-(``drop``; ``wanted`` if the job may run once more for them; ``again`` if it will), and the class of the job.
+the time the lock was taken in milliseconds, the handling of duplicates (``drop``; ``wanted`` if the job may run once
+more for them; ``again`` if it will), and the class of the job.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from offsider.storage import clocks
 from offsider.storage.effects import Effect, at_end
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Argument, Command, Script
+from offsider.storage.scripts import Command, Script
 
 if TYPE_CHECKING:
     from offsider.core.outcome import Outcome
@@ -33,13 +34,11 @@ if TYPE_CHECKING:
 _LUA = files("offsider.ext.unique") / "lua"
 STORE = Script("store", _LUA)
 RELEASE = Script("release", _LUA)
-BEGIN = Script("begin", _LUA)
-FORGET = Script("forget", _LUA)
 TAKE_OVER = Script("take_over", _LUA)
 
 NOT_OURS, FREED, RUN_AGAIN = 0, 1, 2
 PAGE = 200
-_TEXT = re.compile(r"(\S+) (\d{1,15}) (\d{1,15}) (drop|wanted|again) (.*)", re.DOTALL)
+_TEXT = re.compile(r"(\S+) (\d{1,15}) (drop|wanted|again) (.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,6 @@ class Held:
         jid, name: jid and class of its holder.
         taken_ms: when it was taken, by the clock of the pushing process.
         left_ms: time until it expires.
-        moved: when it was taken and when its job last started, as stored.
-        moved_ms: the later of the two.
         again: duplicates were dropped, so the job runs once more.
     """
 
@@ -61,8 +58,6 @@ class Held:
     name: str
     taken_ms: int
     left_ms: int
-    moved: str
-    moved_ms: int
     again: bool
 
 
@@ -81,12 +76,7 @@ def pace_key(keys: Keys, kind: str, lock: str) -> str:
 
 def text(jid: str, name: str, taken_ms: int, *, may_run_again: bool = False) -> str:
     """Return the value of a new lock."""
-    return f"{jid} {taken_ms} 0 {'wanted' if may_run_again else 'drop'} {name}"
-
-
-def begin(redis: Redis, lock: str, jid: str) -> bool:
-    """Record that the job starts; return False if it does not hold the lock."""
-    return bool(redis.run(BEGIN, [lock_key(redis.keys, lock)], [jid]))
+    return f"{jid} {taken_ms} {'wanted' if may_run_again else 'drop'} {name}"
 
 
 def releasing(keys: Keys, lock: str, jid: str, *, done: Callable[[int | None, Outcome], None] | None = None) -> Effect:
@@ -98,10 +88,10 @@ def releasing(keys: Keys, lock: str, jid: str, *, done: Callable[[int | None, Ou
         jid: of the job.
         done: gets the result of `release`; then the lock of a job that runs once more is kept.
     """
-    return Effect(RELEASE, [lock_key(keys, lock), index_key(keys)], at_end(jid, int(done is not None), ""), done)
+    return Effect(RELEASE, [lock_key(keys, lock), index_key(keys)], at_end(jid, int(done is not None)), done)
 
 
-def release(redis: Redis, lock: str, jid: str, *, may_run_again: bool = False, moved: str = "") -> int:
+def release(redis: Redis, lock: str, jid: str, *, may_run_again: bool = False) -> int:
     """Free a lock if the job holds it. Return `NOT_OURS`, `FREED` or `RUN_AGAIN`.
 
     Args:
@@ -109,10 +99,8 @@ def release(redis: Redis, lock: str, jid: str, *, may_run_again: bool = False, m
         lock: its name.
         jid: of the job.
         may_run_again: keep the lock of a job that runs once more.
-        moved: free it only if the job has not started since.
     """
-    arguments: list[Argument] = [jid, int(may_run_again), moved]
-    return int(redis.run(RELEASE, [lock_key(redis.keys, lock), index_key(redis.keys)], arguments))
+    return int(redis.run(RELEASE, [lock_key(redis.keys, lock), index_key(redis.keys)], [jid, int(may_run_again)]))
 
 
 def take_over(source: Redis, held: str, jid: str, destination: Redis, lock: str) -> bool:
@@ -129,22 +117,17 @@ def take_over(source: Redis, held: str, jid: str, destination: Redis, lock: str)
 
 
 def count(redis: Redis) -> int:
-    """Return the number of locks, including some that expired in the last minutes."""
-    return int(redis.call("SCARD", index_key(redis.keys)))
+    """Return the number of locks."""
+    return int(redis.call("ZCOUNT", index_key(redis.keys), f"({clocks.look(redis)[0] * 1000:.0f}", "+inf"))
 
 
 def pages(redis: Redis, size: int = PAGE) -> Iterator[list[Held]]:
-    """Yield every lock that exists for the whole iteration, in pages, unordered; some may appear twice.
-
-    Names of expired locks are removed from the index on the way.
-    """
+    """Yield every lock that exists for the whole iteration, in pages, unordered; some may appear twice."""
     cursor = b"0"
     while True:
-        cursor, names = redis.call("SSCAN", index_key(redis.keys), cursor, "COUNT", size)
-        locks = [name.decode(errors="replace") for name in names]
-        held = read(redis, locks)
-        _forget(redis, [lock for lock, found in zip(locks, held, strict=True) if found is None])
-        yield [found for found in held if found is not None]
+        cursor, found = redis.call("ZSCAN", index_key(redis.keys), cursor, "COUNT", size)
+        held = read(redis, [name.decode(errors="replace") for name in found[::2]])
+        yield [lock for lock in held if lock is not None]
         if cursor == b"0":
             return
 
@@ -159,15 +142,9 @@ def read(redis: Redis, locks: Sequence[str]) -> list[Held | None]:
     return [_held(*given) for given in zip(locks, replies[::2], replies[1::2], strict=True)]
 
 
-def _forget(redis: Redis, locks: Sequence[str]) -> None:
-    if locks:
-        redis.run(FORGET, [index_key(redis.keys), *(lock_key(redis.keys, lock) for lock in locks)])
-
-
 def _held(lock: str, stored: bytes | None, left_ms: Any) -> Held | None:
     match = None if stored is None else _TEXT.fullmatch(stored.decode(errors="replace"))
     if match is None:
         return None
-    jid, taken, ran, duplicates, name = match.groups()
-    moved_ms = max(int(taken), int(ran))
-    return Held(lock, jid, name, int(taken), max(0, int(left_ms)), f"{taken} {ran}", moved_ms, duplicates == "again")
+    jid, taken, duplicates, name = match.groups()
+    return Held(lock, jid, name, int(taken), max(0, int(left_ms)), duplicates == "again")

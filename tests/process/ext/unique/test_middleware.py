@@ -18,7 +18,7 @@ APP = """
     from tests.process.ledger import note
 
     def configure(config: Config) -> None:
-        config.use(Unique(reap_seconds=1))
+        config.use(Unique())
 
     @job(name="Slow")
     def slow(number):

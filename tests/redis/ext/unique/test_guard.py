@@ -84,20 +84,28 @@ def test_a_scheduled_job_is_locked_for_its_delay_and_the_time_after(client, conf
     assert raw_redis.zcard("schedule") == 1
 
 
-def test_deduplicate_ignores_scheduled_jobs_by_default(client, config):
-    later = {"class": "Hard", "args": [1], "deduplicate": "until_executed", "at": timedelta(hours=1)}
+def test_a_lock_lives_30_days_at_most(client, config):
+    with pytest.raises(InvalidOptions, match=r"Hard: unique_for expects .* up to 30 days, got"):
+        client.push({**JOB, "unique_for": timedelta(days=31)})
+    client.push({**JOB, "at": timedelta(days=90)})
+    (lock,) = Locks(config)
+    assert lock.ttl_seconds <= 30 * 86_400
+
+
+def test_gitlabs_strategies_ignore_scheduled_jobs_by_default(client, config):
+    later = {"class": "Hard", "args": [1], "unique_until": "until_executed", "at": timedelta(hours=1)}
     assert client.push(later)
     assert client.push(later)
     assert len(Locks(config)) == 0
-    asked = {**later, "deduplicate": {"strategy": "until_executed", "including_scheduled": True, "ttl": 30}}
+    asked = {**later, "including_scheduled": True, "unique_for": 30}
     assert client.push(asked)
     assert client.push(asked) is None
     assert [3600 < lock.ttl_seconds <= 3631 for lock in Locks(config)] == [True]
 
 
-def test_deduplicate_locks_for_ten_minutes_by_default(client, config):
-    client.push({"class": "A", "args": [], "deduplicate": "until_executing"})
-    client.push({"class": "B", "args": [], "deduplicate": {"strategy": "until_executed", "ttl": timedelta(hours=2)}})
+def test_gitlabs_strategies_lock_for_ten_minutes_by_default(client, config):
+    client.push({"class": "A", "args": [], "unique_until": "until_executing"})
+    client.push({"class": "B", "args": [], "unique_until": "until_executed", "unique_for": timedelta(hours=2)})
     assert {lock.job_name: round(lock.ttl_seconds, -2) for lock in Locks(config)} == {"A": 600, "B": 7200}
 
 
@@ -202,12 +210,10 @@ def test_a_broken_log_handler_is_reported_and_the_push_succeeds(client, config):
 
 
 def test_invalid_options_of_a_push_by_name_are_refused(client):
-    with pytest.raises(InvalidOptions, match=r"Hard: .*got 'soon'"):
+    with pytest.raises(InvalidOptions, match=r"Hard: unique_for .*got 'soon'"):
         client.push({**JOB, "unique_for": "soon"})
-    with pytest.raises(InvalidOptions, match="exclude each other"):
-        client.push({**JOB, "deduplicate": "until_executed"})
     with pytest.raises(InvalidOptions, match="until_tomorrow"):
-        client.push({"class": "Hard", "args": [], "deduplicate": "until_tomorrow"})
+        client.push({"class": "Hard", "args": [], "unique_until": "until_tomorrow"})
 
 
 @pytest.mark.parametrize("jid", ["a b", "a\nb", " "])
@@ -273,11 +279,11 @@ def test_an_idempotent_job_is_deduplicated_until_it_begins(client, refresh, raw_
     assert client.push({"class": refresh, "args": [1]})
     assert client.push({"class": refresh, "args": [1]}) is None
     assert client.push({"class": refresh, "args": [2]})
-    assert {payload["deduplicate"] for payload in queued(raw_redis)} == {"until_executing"}
+    assert {payload["unique_until"] for payload in queued(raw_redis)} == {"until_executing"}
     assert client.push_bulk({"class": refresh, "args": [[2], [3], [3]]})[0::2] == [None, None]
 
 
-@pytest.mark.parametrize("options", [{"deduplicate": "none"}, {"unique_for": False}], ids=str)
+@pytest.mark.parametrize("options", [{"unique_until": "none"}, {"unique_for": False}], ids=str)
 def test_an_idempotent_job_may_be_pushed_without_a_lock(client, refresh, options):
     for _ in range(2):
         assert client.push({"class": refresh, "args": [1], **options})
@@ -288,7 +294,7 @@ def test_an_idempotent_job_may_have_another_lock(client, refresh, raw_redis):
     assert client.push({"class": refresh, "args": [1], "unique_for": 60})
     assert client.push({"class": refresh, "args": [1], "unique_for": 60}) is None
     (payload,) = queued(raw_redis)
-    assert "deduplicate" not in payload
+    assert "unique_until" not in payload
 
 
 def test_without_the_extension_idempotent_jobs_take_no_lock(redis_url, refresh, raw_redis):
@@ -296,11 +302,11 @@ def test_without_the_extension_idempotent_jobs_take_no_lock(redis_url, refresh, 
     config.redis.url = redis_url
     for _ in range(2):
         assert Client(config).push({"class": refresh, "args": [1]})
-    assert "deduplicate" not in queued(raw_redis)[0]
+    assert "unique_until" not in queued(raw_redis)[0]
     Installation.of(config).close()
 
 
 def test_the_manifest_has_the_effective_option(config, refresh):
     reported = entry(refresh.declared, config)
-    assert (reported["idempotent"], reported["deduplicate"]) == (True, "until_executing")
-    assert "deduplicate" not in entry(refresh.declared, Config())
+    assert (reported["idempotent"], reported["unique_until"]) == (True, "until_executing")
+    assert "unique_until" not in entry(refresh.declared, Config())

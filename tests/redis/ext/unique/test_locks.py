@@ -1,15 +1,22 @@
-"""Looking at locks and freeing them from Python."""
+"""Locks as operators see them: from Python, on the command line and in the doctor."""
 
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 
 from offsider import Config, job
+from offsider.cli.main import main
 from offsider.client import via
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError, InvalidArguments
-from offsider.ext.unique import Locks
+from offsider.ext.unique import Locks, locks, store
 from offsider.inspector import Queue, ScheduledSet
+from offsider.inspector.doctor import Severity
+from offsider.inspector.doctor.examination import examine
+from offsider.storage import owners, working
+from offsider.storage.owners import Lists
+from offsider.storage.working import Owner
 
 
 def test_locks_have_the_data_of_their_jobs(client, config):
@@ -67,13 +74,6 @@ def test_a_lock_is_freed_by_its_name(client, config):
     assert client.push({"class": "Hard", "args": [1], "unique_for": 60})
 
 
-def test_reap_frees_locks_without_a_job(client, config, raw_redis):
-    client.push({"class": "Hard", "args": [1], "unique_for": 60})
-    assert Locks(config).reap() == 0
-    raw_redis.delete("queue:default")
-    assert Locks(config).reap() == 1
-
-
 def test_without_the_extension_a_job_has_no_lock(redis_url):
     config = Config()
     config.redis.url = redis_url
@@ -101,3 +101,61 @@ def test_deleting_a_job_on_another_server_frees_its_lock_there(client, config, o
     assert ScheduledSet(bulk).clear() == 1
     assert client.push(push)
     assert not client.push(push)
+
+
+# ------------------------------------------------------------------------------ locks without a job
+
+OWNER = Owner("h:1:0123456789ab", "c")
+
+
+@pytest.fixture
+def old(client, config, redis):
+    """The jid of a job whose lock is old."""
+    jid = client.push({"class": "Refresh", "args": [1], "unique_for": 3600})
+    (lock,) = Locks(config)
+    value = store.text(jid, "Refresh", int((lock.taken_at - locks.OLD_SECONDS - 1) * 1000))
+    redis.call("SET", store.lock_key(redis.keys, lock.name), value, "KEEPTTL")
+    return jid
+
+
+def check(config):
+    (finding,) = [finding for finding in examine(config) if finding.check == "unique"]
+    return finding
+
+
+def test_the_doctor_finds_an_old_lock_without_a_job_and_its_fix_releases_it(config, old, raw_redis, redis_url):
+    raw_redis.delete("queue:default")
+    finding = check(config)
+    assert (finding.severity, finding.fix) == (Severity.WARN, f"offsider locks release {old}")
+    assert f"job {old} (Refresh) holds a lock" in finding.what
+    command, environment = finding.fix.split()[1:], {"OFFSIDER_REDIS_URL": redis_url}
+    assert CliRunner().invoke(main, command, env=environment).output == f"Refresh {old}: lock released\n"
+    assert len(Locks(config)) == 0
+    again = CliRunner().invoke(main, command, env=environment)
+    assert again.exit_code == 1
+    assert f"job {old} holds no lock" in again.output
+    assert check(config).severity is Severity.OK
+
+
+@pytest.mark.parametrize("place", ["queue", "private list", "schedule"])
+def test_the_doctor_finds_the_job_of_an_old_lock(config, old, redis, raw_redis, place):
+    if place == "private list":
+        owners.beat(redis, Lists(OWNER.identity, {OWNER.capsule: ("default",)}), 60_000)
+        assert working.claim(redis, OWNER, ["default"], 1)
+    elif place == "schedule":
+        raw_redis.zadd("schedule", {raw_redis.rpop("queue:default"): 4e9})
+    finding = check(config)
+    assert (finding.severity, finding.what) == (Severity.OK, "1 lock of unique jobs")
+
+
+def test_a_young_lock_without_a_job_is_no_finding(config, client, raw_redis):
+    client.push({"class": "Refresh", "args": [1], "unique_for": 3600})
+    raw_redis.delete("queue:default")
+    assert check(config).severity is Severity.OK
+
+
+def test_a_check_refused_by_the_server_does_not_hide_others(config, raw_redis):
+    raw_redis.set("offsider:unique", "no set")
+    findings = examine(config)
+    assert [finding.severity for finding in findings if finding.check == "unique"] == [Severity.WARN]
+    assert len(findings) > 5

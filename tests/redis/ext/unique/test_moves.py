@@ -8,11 +8,8 @@ import redis as redis_py
 from offsider import Config, job
 from offsider.client import Client
 from offsider.config.installation import Installation
-from offsider.core.errors import RedisUnavailable
 from offsider.ext.unique import Locks, Unique, store
-from offsider.ext.unique.reaper import Reaper
 from offsider.inspector import Migration
-from offsider.inspector.migration import moving
 from offsider.runtime.events import JobMoved, JobMoving
 
 OLD, NEW = [["*", "old"]], [["*", "new"]]
@@ -133,63 +130,6 @@ def test_an_expired_lock_is_not_acquired_again(refresh, with_rules, raw_redis):
     now = with_rules(NEW)
     assert Migration(now).run().moved == 1
     assert names(now) == {}
-
-
-def test_the_reaper_ignores_locks_of_moving_jobs(refresh, with_rules, raw_redis, monkeypatch):
-    before, now = with_rules(OLD), with_rules(NEW)
-    monkeypatch.setattr(before.clock.__class__, "now", lambda _: 1_000_000.0)  # the lock is an old one
-    push(before, refresh)
-    monkeypatch.undo()
-    raw_redis.sadd("queues", "new")
-    reaped: list[int] = []
-
-    @now.on("job_moving")
-    def reap(_: JobMoving) -> None:
-        raw_redis.rename("queue:old", "elsewhere")
-        reaped.append(Reaper(Installation.of(now).redis, age_seconds=30).run())
-        raw_redis.rename("elsewhere", "queue:old")
-
-    assert Migration(now).run().moved == 1
-    assert len(names(now)) == 1
-    assert reaped == [1]  # the old one, which would have been freed in any case
-
-
-def test_while_a_job_is_in_transit_no_server_frees_its_lock(refresh, with_rules, raw_redis, bulk, monkeypatch):
-    """A migration was killed before it could deliver the job."""
-    before, now = with_rules(OLD), with_rules(ELSEWHERE)
-    push(before, refresh)
-
-    def fail(*_):
-        raise RedisUnavailable("killed")
-
-    monkeypatch.setattr(moving, "store_once", fail)
-    assert Migration(now).run().on_their_way == 1
-    monkeypatch.undo()
-    assert (raw_redis.llen("queue:old"), bulk.llen("queue:new")) == (0, 0)
-    there = Installation.of(now, "bulk")
-    assert [len(names(now)), len(names(there))] == [0, 1]
-    assert Locks(there).reap() == 0
-    assert push(now, refresh) is None
-    assert Migration(now).run().finished == 1
-    assert bulk.llen("queue:new") == 1
-    assert (Locks(there).reap(), len(names(there))) == (0, 1)
-
-
-def test_while_a_queue_is_rotated_no_lock_is_freed(refresh, with_rules, raw_redis):
-    @job(name="shop.stay", queue="old", extra={"unique_for": 600})
-    def stay(number: int) -> None: ...
-
-    config = with_rules([["worker_name=shop.refresh", "new"]])
-    client = Client(config)
-    pushed = [client.push({"class": stay, "args": [n]}) for n in range(700)]
-    client.push({"class": refresh, "args": [1], "queue": "old"})
-    reaper = Reaper(Installation.of(config).redis, age_seconds=-60)
-    migration = Migration(config)
-    redis = Installation.of(config).redis
-    while redis.call("LLEN", redis.keys.queue("new")) < 20:
-        assert migration.run(progress=lambda _: reaper.tick()).moved == 1
-        client.push({"class": refresh, "args": [config.clock.now()], "queue": "old"})
-    assert set(names(config).values()) >= set(pushed)
 
 
 def test_a_failed_move_frees_only_the_new_lock(refresh, with_rules):

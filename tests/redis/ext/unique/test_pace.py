@@ -156,7 +156,7 @@ def test_a_full_server_keeps_the_waiting_job(config, jobs, redis):
     [
         ({"throttle": 5, "debounce": 5}, "throttle and debounce exclude each other"),
         ({"debounce": 5, "unique_for": 5}, "debounce and unique_for exclude each other"),
-        ({"throttle": 5, "deduplicate": "until_executed"}, "throttle and deduplicate exclude each other"),
+        ({"throttle": 5, "unique_until": "until_executed"}, "throttle and unique_until exclude each other"),
         ({"throttle": "soon"}, "throttle.*positive number of seconds"),
         ({"debounce": -1}, "debounce.*positive number of seconds"),
     ],

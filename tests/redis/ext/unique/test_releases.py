@@ -18,6 +18,7 @@ from offsider.ext.unique.store import STORE
 from offsider.jobs import registry
 from offsider.runtime.context import JobContext
 from offsider.storage.effects import run_alone
+from offsider.testing import RunningWorker
 from tests.faults import FaultProxy
 from tests.waiting import wait_for
 
@@ -26,7 +27,8 @@ AGAIN = {
     "class": "Hard",
     "args": [1],
     "tags": ["red"],
-    "deduplicate": {"strategy": "until_executed", "if_deduplicated": "reschedule_once"},
+    "unique_until": "until_executed",
+    "reschedule_once": True,
 }
 
 
@@ -77,13 +79,32 @@ def through(redis_url):
         Installation.of(config).close()
 
 
-def test_a_lock_that_cannot_be_freed_is_reported_and_left_to_the_reaper(through, client, config, raw_redis):
+def test_a_failed_release_is_reported_and_repeated_with_the_next_one(through, client, config, raw_redis):
     through, proxy, errors = through
+    client.push_bulk({**JOB, "args": [[1], [2]]})
+    proxy.refuse()
+    releases = Releases(Installation.of(through))
+    first, second = map(decode, raw_redis.lrange("queue:default", 0, -1))
+    releases.free(first, "main")
+    assert errors == ["releasing the lock of a unique job"]
+    assert len(Locks(config)) == 2
+    proxy.accept()
+    releases.free(second, "main")
+    assert len(Locks(config)) == 0
+
+
+def test_a_worker_repeats_failed_releases(through, client, config, raw_redis, monkeypatch):
+    through, proxy, errors = through
+    monkeypatch.setattr(releases, "RETRY_SECONDS", 0.05)
     client.push(JOB)
     proxy.refuse()
-    Releases(Installation.of(through)).free(only_job(raw_redis), "main")
-    assert errors == ["releasing the lock of a unique job"]
-    assert len(Locks(config)) == 1
+    for handler in through.death_handlers:
+        handler(only_job(raw_redis), None)
+    assert errors
+    raw_redis.delete("queue:default")
+    proxy.accept()
+    with RunningWorker(through):
+        wait_for(lambda: len(Locks(config)) == 0)
 
 
 def test_a_job_runs_once_more_when_the_server_is_back(through, client, raw_redis, monkeypatch):
@@ -216,7 +237,7 @@ def test_a_large_job_that_runs_once_more_is_compressed_again(config, client, raw
     config.client.payload_limit_bytes = 100_000
     with registry.isolated():
 
-        @job(name="Export", deduplicate=AGAIN["deduplicate"])
+        @job(name="Export", unique_until="until_executed", reschedule_once=True)
         def export(text: str) -> None: ...
 
         first = client.push({"class": export, "args": ["x" * 200_000]})

@@ -1,4 +1,4 @@
-"""The locks in Redis: taken, noted at, freed by their job alone, and found."""
+"""The locks in Redis: taken, released by their job alone, and found."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_lock_is_acquired_with_its_job_or_not_at_all(redis, raw_redis):
     assert raw_redis.lrange("queue:default", 0, -1) == [b"job"]
     (held,) = store.read(redis, ["l1"])
     assert held is not None
-    assert (held.jid, held.name, held.taken_ms, held.moved, held.again) == ("j1", "Hard", 1000, "1000 0", False)
+    assert (held.jid, held.name, held.taken_ms, held.again) == ("j1", "Hard", 1000, False)
     assert 0 < held.left_ms <= 60_000
 
 
@@ -59,48 +59,24 @@ def test_duplicates_request_another_run_only_if_enabled(redis):
     assert store.release(redis, "l1", "j1", may_run_again=True) == store.FREED
 
 
-def test_marking_a_lock_keeps_its_ttl(redis):
+def test_a_duplicate_keeps_the_ttl(redis):
     take(redis, again=True, life=5000)
     take(redis, jid="j2", again=True, life=90_000)
-    take(redis, jid="j3", again=True, life=90_000)
-    assert store.begin(redis, "l1", "j1")
     (held,) = store.read(redis, ["l1"])
     assert held is not None
     assert held.again
     assert 0 < held.left_ms <= 5000
-    assert held.moved_ms > 1_700_000_000_000
-    assert (held.name, held.taken_ms) == ("Hard", 1000)
 
 
-def test_a_run_of_another_job_does_not_mark_the_lock(redis):
-    take(redis)
-    assert not store.begin(redis, "l1", "j2")
-    assert not store.begin(redis, "l2", "j1")
-
-
-def test_a_lock_is_not_freed_for_a_job_that_has_moved(redis):
-    take(redis)
-    assert store.begin(redis, "l1", "j1")
-    assert store.release(redis, "l1", "j1", moved="1000 0") == store.NOT_OURS
-    (held,) = store.read(redis, ["l1"])
-    assert held is not None
-    assert store.release(redis, "l1", "j1", moved=held.moved) == store.FREED
-
-
-def test_listing_locks_removes_expired_ones_from_the_index(redis):
-    take(redis, life=1)
-    take(redis, "l2", "j2")
-    wait_for(lambda: store.read(redis, ["l1"]) == [None])
-    assert store.count(redis) == 2
-    assert [held.jid for page in store.pages(redis) for held in page] == ["j2"]
+def test_expired_locks_are_not_listed_and_the_next_push_removes_their_names(redis, raw_redis):
+    for number in range(3):
+        take(redis, f"l{number}", f"j{number}", life=500)
+    wait_for(lambda: store.count(redis) == 0)
+    assert raw_redis.zcard("offsider:unique") == 3
+    assert [*store.pages(redis)] == [[]]
+    take(redis, "l4", "j4")
+    assert raw_redis.zrange("offsider:unique", 0, -1) == [b"l4"]
     assert store.count(redis) == 1
-
-
-def test_releasing_an_expired_lock_removes_it_from_the_index(redis):
-    take(redis, life=1)
-    wait_for(lambda: store.read(redis, ["l1"]) == [None])
-    assert store.release(redis, "l1", "j1") == store.NOT_OURS
-    assert store.count(redis) == 0
 
 
 def test_all_locks_are_listed_in_pages(redis):
@@ -112,10 +88,9 @@ def test_all_locks_are_listed_in_pages(redis):
 
 def test_an_invalid_lock_value_has_no_holder(redis, raw_redis):
     raw_redis.set("offsider:unique:odd", "who knows")
-    raw_redis.sadd("offsider:unique", "odd")
+    raw_redis.zadd("offsider:unique", {"odd": 4e12})
     assert store.read(redis, ["odd"]) == [None]
     assert store.release(redis, "odd", "who") == store.NOT_OURS
-    assert not store.begin(redis, "odd", "who")
     assert store.read(redis, []) == []
 
 

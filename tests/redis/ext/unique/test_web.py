@@ -56,7 +56,7 @@ def test_a_lock_has_a_page_and_can_be_released(ask, client, config):
 
 
 def test_a_lock_shows_that_its_job_runs_once_more(ask, client):
-    options = {"deduplicate": {"strategy": "until_executed", "if_deduplicated": "reschedule_once"}}
+    options = {"unique_until": "until_executed", "reschedule_once": True}
     client.push({"class": "Hard", "args": [], **options})
     client.push({"class": "Hard", "args": [], **options})
     assert "runs again" in ask("/locks").body.decode()

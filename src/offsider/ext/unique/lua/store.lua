@@ -1,8 +1,8 @@
 #!lua
 -- Store jobs and take their locks, each only if no other job holds its lock. A debounced job replaces a waiting one.
 -- A job that already holds its lock was stored by an earlier attempt of the same push, and is not stored twice.
--- Value of a lock: jid, time taken, last start of the job or 0, handling of duplicates, class; if debounced, the payload.
--- KEYS[1] index of locks
+-- Value of a lock: jid, time taken, handling of duplicates, class; if debounced, the payload.
+-- KEYS[1] index of locks, by the time when they expire
 -- KEYS[2] set of known queues
 -- KEYS[3] the queue, or the schedule
 -- KEYS[4...] lock of each job
@@ -13,6 +13,11 @@
 -- returns nil if all jobs are stored and replace none; else, for each job, the jid of the lock's holder if refused, a
 --   zero byte and the payload of the replaced job, or an empty string
 local replies, notable = {}, false
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local expired = redis.call('ZCOUNT', KEYS[1], '-inf', now)
+-- More than this call adds, so the index shrinks to the locks that exist.
+if expired > 0 then redis.call('ZREMRANGEBYRANK', KEYS[1], 0, math.min(expired, #KEYS + 10) - 1) end
 for i = 1, #KEYS - 3 do
   local lock, at = KEYS[3 + i], 5 * i - 2
   local life, value, job, due, kind = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
@@ -36,7 +41,7 @@ for i = 1, #KEYS - 3 do
       if not debounced then redis.call('DEL', lock) end
       return stored
     end
-    if kind == 'unique' then redis.call('SADD', KEYS[1], string.sub(lock, #KEYS[1] + 2)) end
+    if kind == 'unique' then redis.call('ZADD', KEYS[1], now + life, string.sub(lock, #KEYS[1] + 2)) end
     if debounced then
       if held and held ~= job and redis.call('ZREM', KEYS[3], held) == 1 then
         replies[i], notable = '\0' .. held, true
@@ -44,8 +49,8 @@ for i = 1, #KEYS - 3 do
       redis.call('SET', lock, value, 'PX', life)
     end
   elseif holder ~= string.match(value, '^%S+') then
-    if string.find(value, '^%S+ %d+ %d+ wanted ') then
-      redis.call('SET', lock, (string.gsub(held, '^(%S+ %d+ %d+) %a+', '%1 again')), 'KEEPTTL')
+    if string.find(value, '^%S+ %d+ wanted ') then
+      redis.call('SET', lock, (string.gsub(held, '^(%S+ %d+) %a+', '%1 again')), 'KEEPTTL')
     end
     replies[i], notable = holder, true
   end
