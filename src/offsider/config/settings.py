@@ -373,12 +373,6 @@ class WorkerSection(CapsuleSection):
         help="Restart the worker when a source file changes. For development.",
         cli="--reload",
     )
-    metrics: bool = setting(
-        True,
-        validators.FLAG,
-        help="Record runs, failures and durations of each job class for the metrics pages and for monitoring, and "
-        "record failed attempts and error groups.",
-    )
     keeper: bool = setting(
         True,
         validators.FLAG,

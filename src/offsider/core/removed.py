@@ -10,7 +10,9 @@ from typing import Literal, TypeAlias
 Kind: TypeAlias = Literal["setting", "option", "command", "command option", "log format"]
 
 #: By ``section.key``; in a named table ``servers.NAME.key``.
-SETTINGS: dict[str, str] = {}
+SETTINGS: dict[str, str] = {
+    "worker.metrics": "runs are always counted; remove it",
+}
 #: Options of ``@job`` and of ``using``.
 JOB_OPTIONS: dict[str, str] = {
     "deduplicate": 'write unique_until="until_executed" or "until_executing", unique_for=SECONDS, and '

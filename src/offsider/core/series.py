@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 #: Upper bounds of the histograms in seconds, as in GitLab's dashboards; one more bucket counts longer runs.
 BOUNDS_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0, 600.0)
@@ -84,3 +85,40 @@ class Load:
 
     def __add__(self, other: Load) -> Load:
         return Load(self.run_seconds + other.run_seconds, self.thread_seconds + other.thread_seconds)
+
+
+class ReleaseRuns(NamedTuple):
+    """Runs of one class with one release.
+
+    Attributes:
+        name: job class.
+        release: release of the workers; empty if unknown.
+        processed, failed: number of runs, and of those that raised.
+        milliseconds, failed_milliseconds: duration of the runs that did not raise, and of those that did.
+        histogram: number of runs in each of Sidekiq's 26 buckets, failed runs included; empty for totals.
+    """
+
+    name: str
+    release: str
+    processed: int
+    failed: int
+    milliseconds: int
+    failed_milliseconds: int
+    histogram: Sequence[int]
+
+    @property
+    def run_seconds(self) -> float:
+        """Duration of all runs, failed ones included."""
+        return (self.milliseconds + self.failed_milliseconds) / 1000
+
+    def plus(self, other: ReleaseRuns) -> ReleaseRuns:
+        """Return the sum of two counts of the same class and release."""
+        return ReleaseRuns(
+            self.name,
+            self.release,
+            self.processed + other.processed,
+            self.failed + other.failed,
+            self.milliseconds + other.milliseconds,
+            self.failed_milliseconds + other.failed_milliseconds,
+            [sum(pair) for pair in zip(self.histogram, other.histogram, strict=True)],
+        )

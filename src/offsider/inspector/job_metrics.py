@@ -1,7 +1,8 @@
 """Sidekiq's metrics: runs, failures and execution time of each job class by minute.
 
 Runs of Ruby processes and of ours are in the same keys, so the numbers include both. As in Sidekiq, failed runs count
-as runs, but their execution time is not counted. Charts show deploy marks as vertical lines, which makes the effect of
+as runs, but their execution time is not counted. The runs of each release of our workers are stored beside them, with
+the time of failed runs. Charts show deploy marks as vertical lines, which makes the effect of
 a release visible.
 """
 
@@ -11,11 +12,12 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
-from offsider.core.series import Series
+from offsider.core.series import ReleaseRuns, Series
 from offsider.storage import execution_metrics, run_counts, stats
 from offsider.storage.execution_metrics import Counts
 
@@ -107,6 +109,7 @@ class JobDetail:
         histogram: number of runs in each of the 26 buckets of `BOUNDS_MS`.
         buckets: start of each minute with runs -> its 26 buckets.
         marks: the deploys within the period.
+        runs: runs of our workers, by the start of the minute in which they ended, and by release.
     """
 
     starts_at: float
@@ -115,6 +118,22 @@ class JobDetail:
     histogram: Sequence[int]
     buckets: Mapping[float, Sequence[int]]
     marks: Sequence[DeployMark]
+    runs: Sequence[tuple[float, ReleaseRuns]] = ()
+
+    @property
+    def durations(self) -> Sequence[int]:
+        """Runs of our workers by duration, failed ones included; without any, the successful runs of Ruby's."""
+        return [
+            sum(counts) for counts in zip(*(runs.histogram for _, runs in self.runs), strict=True)
+        ] or self.histogram
+
+    @property
+    def releases(self) -> list[ReleaseRuns]:
+        """The runs of each release in the period, the release that ran last first."""
+        found: dict[str, ReleaseRuns] = {}
+        for _, runs in sorted(self.runs, key=itemgetter(0), reverse=True):
+            found[runs.release] = found[runs.release].plus(runs) if runs.release in found else runs
+        return [*found.values()]
 
 
 class JobMetrics:
@@ -177,7 +196,8 @@ class JobMetrics:
                 buckets[at] = counted
                 histogram = [sum(pair) for pair in zip(histogram, counted, strict=True)]
         since, until = starts[0].timestamp(), starts[-1].timestamp() + 60
-        return JobDetail(since, until, totals, histogram, buckets, Deploys(here).marks(since, until))
+        runs = run_counts.release_minutes(here.redis, since, until - 1, name)
+        return JobDetail(since, until, totals, histogram, buckets, Deploys(here).marks(since, until), runs)
 
 
 class FleetMetrics:

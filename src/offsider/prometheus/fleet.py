@@ -12,6 +12,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure
@@ -22,7 +23,7 @@ from offsider.inspector.shard_load import QueueTargets, ShardLoad, loads_of
 from offsider.inspector.stranded import stranded_counts, stranded_jobs
 from offsider.inspector.switches import switches_here
 from offsider.prometheus.family import Family, Sample, concurrency_family, running_family, series_families
-from offsider.storage import stats
+from offsider.storage import run_counts, stats
 from offsider.storage.sample import sample_jobs, scheduler_lag_seconds
 
 #: Jobs that a scrape reads to estimate the waiting jobs by class: in all, and per queue at least and at most.
@@ -51,6 +52,7 @@ def read_families(here: Installation) -> list[Family]:
         *_expired(here),
         *_switches(here),
         *_by_class(series),
+        *_by_release(here),
         *series_families(series),
         running_family(
             Counter((work.record.display_class, work.queue, shard_of.get(work.process, "")) for work in works)
@@ -222,3 +224,14 @@ def _by_class(series: Iterable[Series]) -> Iterator[Family]:
         ),
     ):
         yield Family.by("class", f"sidekiq_job_{name}", "counter", text, values)
+
+
+def _by_release(here: Installation) -> Iterator[Family]:
+    totals = run_counts.release_totals(here.redis)
+    for name, text, of in (
+        ("processed", "Runs of the class with a release of the last eight hours.", attrgetter("processed")),
+        ("failed", "Failed runs of the class with a release of the last eight hours.", attrgetter("failed")),
+        ("seconds", "Execution time of the class with a release, failed runs included.", attrgetter("run_seconds")),
+    ):
+        samples = tuple(Sample(of(one), {"class": one.name, "release": one.release}) for one in totals)
+        yield Family(f"sidekiq_release_{name}_total", "counter", text, samples)

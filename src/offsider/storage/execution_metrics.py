@@ -42,6 +42,7 @@ class JobCounts(NamedTuple):
         failed: runs that raised.
         milliseconds: total duration of successful runs.
         histogram: number of successful runs in each of the 26 buckets.
+        failed_milliseconds, failed_histogram: the same of the runs that raised, which Sidekiq does not store.
     """
 
     name: str
@@ -49,6 +50,8 @@ class JobCounts(NamedTuple):
     failed: int
     milliseconds: int
     histogram: Sequence[int]
+    failed_milliseconds: int = 0
+    failed_histogram: Sequence[int] = (0,) * BUCKETS
 
 
 class Counts(NamedTuple):

@@ -51,7 +51,7 @@ key                                            type    written by               
 ``offsider:attempts:<jid>``                    list    a failed run (the last ten)        with the job
 ``offsider:errors``                            zset    a failed run (group -> last seen)  never (500 groups)
 ``offsider:errors:fields``                     hash    a failed run (counts of groups)    never (500 groups)
-``offsider:series:<metric>``                   zset    heartbeat (labels -> last added)   30 days
+``offsider:series:<metric>``                   zset    heartbeat (labels -> last added)   8 h, 14 or 30 days
 ``offsider:series:<metric>:<chunk>:<labels>``  string  heartbeat (counts)                 8 h, 14 or 30 days
 ``offsider:classes:<identity>``                string  heartbeat (known jobs)             60 s
 ``offsider:places``                            set     extensions (lists with jobs)       never

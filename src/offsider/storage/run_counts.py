@@ -1,7 +1,7 @@
 """The run counts of a fleet: writes the counts of a process in one transaction, and reads them.
 
-Sidekiq's keys (`execution_metrics`) have the same content as Sidekiq's own. The series store has the rest: totals for
-monitoring systems, runs that met their targets, and busy time of threads.
+Sidekiq's keys (`stats` and `execution_metrics`) have the same content as Sidekiq's own. The series store has the rest:
+totals for monitoring systems, runs of each release, runs that met their targets, and busy time of threads.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from offsider.core.series import CELLS, MICROSECONDS, Load, Series
+from offsider.core.errors import RedisUnavailable
+from offsider.core.series import CELLS, MICROSECONDS, Load, ReleaseRuns, Series
 from offsider.core.slo import Score
-from offsider.storage import execution_metrics, series as store
-from offsider.storage.execution_metrics import JobCounts
+from offsider.storage import execution_metrics, series as store, stats
+from offsider.storage.execution_metrics import BUCKETS, JobCounts
 from offsider.storage.redis import Redis
-from offsider.storage.series import MINUTE, TEN_MINUTES, TOTAL, Buckets, Labels, Metric
+from offsider.storage.series import MINUTE, RECENT_TOTAL, TEN_MINUTES, TOTAL, Buckets, Labels, Metric
 
 logger = logging.getLogger("offsider")
 
@@ -23,6 +24,12 @@ logger = logging.getLogger("offsider")
 RUNS = Metric("runs", CELLS, (TOTAL,))
 #: Runs, failed runs, and runs that missed a target, by `SLO_LABELS`.
 SLO = Metric("slo", 3, (TEN_MINUTES,), bits=32)
+#: Runs by class and release: processed, failed, milliseconds of runs that did not raise and of those that did, and the
+#: buckets of both together, with Sidekiq's bounds. With several deploys a day only this metric gets new label sets all
+#: the time; they are kept for eight hours, so that releases can be compared.
+RELEASES = Metric("releases", 4 + BUCKETS, (MINUTE,), bits=32, max_label_sets=2_000)
+#: The same without buckets, for monitoring systems.
+RELEASE_TOTALS = Metric("release_totals", 4, (RECENT_TOTAL,), max_label_sets=2_000)
 #: Busy and total microseconds of the threads of a shard.
 SHARDS = Metric("shards", 2, (MINUTE, TOTAL))
 
@@ -39,6 +46,8 @@ def add(
     now: float,
     *,
     wire_version: int,
+    totals: tuple[int, int] = (0, 0),
+    release: str = "",
     load: Load | None = None,
     shard: str = "",
 ) -> None:
@@ -46,6 +55,8 @@ def add(
 
     Args:
         now: epoch seconds; the runs are counted in this minute.
+        totals: number of runs, and of those that raised, of all classes.
+        release: release of the process.
         load: load of the threads in this time; None if unknown.
         shard: the shard that they serve.
 
@@ -54,30 +65,65 @@ def add(
     """
     keys, at = redis.keys, datetime.fromtimestamp(now, UTC)
     loads = [] if load is None else [({"shard": shard}, _micros(load.run_seconds, load.thread_seconds))]
-    commands = execution_metrics.commands_of(keys, counted, at, wire_version=wire_version)
-    of_metrics = {
-        RUNS: store.commands_of(keys, RUNS, ((one.labels, one.cells()) for one in series), now),
-        SLO: store.commands_of(keys, SLO, _scored(series), now),
-        SHARDS: store.commands_of(keys, SHARDS, loads, now),
+    commands = stats.commands_of(keys, *totals, at.strftime("%Y-%m-%d"))
+    commands += execution_metrics.commands_of(keys, counted, at, wire_version=wire_version)
+    releases = [({"class": one.name, "release": release}, _release_cells(one)) for one in counted]
+    added = {
+        RUNS: [(one.labels, one.cells()) for one in series],
+        SLO: _scored(series),
+        RELEASES: releases,
+        RELEASE_TOTALS: [(labels, cells[: RELEASE_TOTALS.cells]) for labels, cells in releases],
+        SHARDS: loads,
     }
-    grown = [metric for metric, added in of_metrics.items() if added]
+    of_metrics = {metric: store.commands_of(keys, metric, cells, now) for metric, cells in added.items()}
+    grown = [metric for metric, found in of_metrics.items() if found]
     for metric in grown:
         commands += of_metrics[metric]
     if not commands:
         return
-    if grown:
-        store.trim(redis, grown, now)  # first: its failure leaves nothing half written
+    try:
+        store.trim(redis, grown, now)  # first: it finds a dead connection before the counts are sent
+    except RedisUnavailable as error:
+        raise RedisUnavailable(str(error), ambiguous=False) from error
     replies = redis.pipeline([("MULTI",), *commands, ("EXEC",)])[-1]
     # Redis does not roll back. Written counts must not be counted again, so a refusal is only logged.
     for command, reply in zip(commands, replies, strict=True):
         if isinstance(reply, Exception):
-            logger.error("a count in metrics %s was not written: %s", command[1], reply)
+            logger.error("a count was not written to %s: %s", command[1], reply)
+
+
+def _release_cells(counts: JobCounts) -> list[int]:
+    buckets = [sum(pair) for pair in zip(counts.histogram, counts.failed_histogram, strict=True)]
+    return [counts.processed, counts.failed, counts.milliseconds, counts.failed_milliseconds, *buckets]
 
 
 def totals(redis: Redis, class_name: str | None = None) -> list[Series]:
     """Return the totals of every class, or of one."""
     where = None if class_name is None else {"class": class_name}
     return [Series.of(one.labels, one.sums()) for one in store.read(redis, RUNS, TOTAL, where=where)]
+
+
+def release_minutes(redis: Redis, since: float, until: float, class_name: str) -> list[tuple[float, ReleaseRuns]]:
+    """Return the runs of a class from ``since`` to ``until`` (epoch seconds), by start of the minute and release."""
+    first = since // MINUTE.seconds * MINUTE.seconds
+    return [
+        (first + number * MINUTE.seconds, _release_runs(one.labels, cells))
+        for one in store.read(redis, RELEASES, MINUTE, since, until, where={"class": class_name})
+        for number, cells in enumerate(one.steps)
+        if any(cells)
+    ]
+
+
+def release_totals(redis: Redis) -> list[ReleaseRuns]:
+    """Return the totals of each class and release that ran within the last eight hours."""
+    read = store.read(redis, RELEASE_TOTALS, RECENT_TOTAL)
+    return [_release_runs(one.labels, one.sums()) for one in read if "class" in one.labels]
+
+
+def _release_runs(labels: Labels, cells: Sequence[int]) -> ReleaseRuns:
+    processed, failed, milliseconds, failed_milliseconds, *histogram = cells
+    name, release = labels["class"], labels.get("release", "")
+    return ReleaseRuns(name, release, processed, failed, milliseconds, failed_milliseconds, histogram)
 
 
 def scores(redis: Redis, now: float) -> list[tuple[Labels, dict[str, Score]]]:

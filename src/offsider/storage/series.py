@@ -4,10 +4,10 @@
    cell. A histogram has one for each bucket and one for its sum. A gauge has two: the sum of its samples and their
    number.
 2. A metric has one or more steps: minutes for 8 hours, ten minutes for 14 days, and totals, which only grow, until 30
-   days after the last addition.
+   days (or 8 hours) after the last addition.
 3. One string stores the cells of an hour (of minutes) or a day (of ten minutes). A label set takes little more than 4
    or 8 bytes per cell and step, and three commands per flush and step.
-4. A metric has at most `MAX_LABEL_SETS` label sets: `trim` deletes the least recently updated.
+4. A metric has at most `Metric.max_label_sets` label sets: `trim` deletes the least recently updated.
 
 A new page adds a `Metric`, never a store.
 """
@@ -26,11 +26,8 @@ from offsider.storage.scripts import Argument, Command
 
 Labels: TypeAlias = Mapping[str, str]
 
-MAX_LABEL_SETS = 5_000
 _HOUR_SECONDS = 3600
 _DAY_SECONDS = 24 * _HOUR_SECONDS
-#: Label sets expire after this time without an addition.
-KEEP_SECONDS = 30 * _DAY_SECONDS
 
 
 class Step(NamedTuple):
@@ -60,7 +57,9 @@ class Step(NamedTuple):
 
 MINUTE = Step("1m", 60, 60, 8 * _HOUR_SECONDS)
 TEN_MINUTES = Step("10m", 600, 144, 14 * _DAY_SECONDS)
-TOTAL = Step("total", math.inf, 1, KEEP_SECONDS)
+TOTAL = Step("total", math.inf, 1, 30 * _DAY_SECONDS)
+#: For label sets that each release adds: those of former releases disappear soon.
+RECENT_TOTAL = Step("recent", math.inf, 1, 8 * _HOUR_SECONDS)
 
 
 class Metric(NamedTuple):
@@ -71,12 +70,19 @@ class Metric(NamedTuple):
         cells: number of cells.
         steps: steps in which it is stored.
         bits: bits per cell: 32 for counts of runs, 64 for sums of times.
+        max_label_sets: its maximum number of label sets.
     """
 
     name: str
     cells: int
     steps: tuple[Step, ...]
     bits: Literal[32, 64] = 64
+    max_label_sets: int = 5_000
+
+    @property
+    def keep_seconds(self) -> int:
+        """How long a label set without additions is kept: as long as its last step."""
+        return max(step.keep_seconds for step in self.steps)
 
 
 class Buckets(NamedTuple):
@@ -123,18 +129,18 @@ def commands_of(keys: Keys, metric: Metric, added: Iterable[tuple[Labels, Sequen
             commands.append(("BITFIELD", key, "OVERFLOW", "SAT", *raised))
             commands.append(("EXPIRE", key, step.keep_seconds))
     if commands:
-        commands.append(("ZREMRANGEBYSCORE", index, "-inf", now - KEEP_SECONDS))
-        commands.append(("EXPIRE", index, KEEP_SECONDS))
+        commands.append(("ZREMRANGEBYSCORE", index, "-inf", now - metric.keep_seconds))
+        commands.append(("EXPIRE", index, metric.keep_seconds))
     return commands
 
 
 def trim(redis: Redis, metrics: Sequence[Metric], now: float) -> None:
     """Delete the least recently updated label sets above the limit, with their counts."""
     indexes = [redis.keys.every_series(metric.name) for metric in metrics]
-    sizes = redis.pipeline([("ZCARD", index) for index in indexes])
+    _, *sizes = redis.pipeline([("PING",), *(("ZCARD", index) for index in indexes)])
     for metric, index, size in zip(metrics, indexes, sizes, strict=True):
-        if size > MAX_LABEL_SETS:
-            surplus: list[bytes] = redis.call("ZRANGE", index, 0, size - MAX_LABEL_SETS - 1)
+        if size > metric.max_label_sets:
+            surplus: list[bytes] = redis.call("ZRANGE", index, 0, size - metric.max_label_sets - 1)
             keys = [
                 redis.keys.series(metric.name, step.chunk(number), written.decode("utf-8", "replace"))
                 for written in surplus

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -14,29 +13,22 @@ from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command, Script
 
-logger = logging.getLogger("offsider")
-
 DAY_EXPIRY_SECONDS = 157_680_000  # five years, as Sidekiq keeps them
 COUNT_EXPIRED = Script("count_expired")
 
 
-def add(redis: Redis, *, processed: int, failed: int, day: str) -> None:
-    """Add to the counters; ``day`` is the UTC date ``YYYY-MM-DD``. Zeros are not written."""
+def commands_of(keys: Keys, processed: int, failed: int, day: str) -> list[Command]:
+    """Return the commands that add to the counters; ``day`` is the UTC date ``YYYY-MM-DD``. Zeros are not written."""
     commands: list[Command] = []
     for name, count in (("processed", processed), ("failed", failed)):
         if count:
-            daily = redis.keys.stat_day(name, day)
+            daily = keys.stat_day(name, day)
             commands += [
-                ("INCRBY", redis.keys.stat(name), count),
+                ("INCRBY", keys.stat(name), count),
                 ("INCRBY", daily, count),
                 ("EXPIRE", daily, DAY_EXPIRY_SECONDS),
             ]
-    if commands:
-        replies = redis.pipeline([("MULTI",), *commands, ("EXEC",)])[-1]
-        # Redis does not roll back. Written counts must not be counted again, so a refusal is only logged.
-        for command, reply in zip(commands, replies, strict=True):
-            if isinstance(reply, Exception):
-                logger.error("counter %s was not increased by %s: %s", command[1], command[2], reply)
+    return commands
 
 
 def read(redis: Redis) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from offsider.storage import activity
 from offsider.storage.activity import Activity, RunningJob, digest_of
 from offsider.storage.processes import work_key
+from offsider.worker.run_account import Ended
 
 if TYPE_CHECKING:
     from offsider.storage.redis import Redis
@@ -28,23 +29,25 @@ class Rates:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._noted: deque[tuple[float, int, int]] = deque([(clock(), 0, 0)])
+        #: Time and results so far, earliest first.
+        self._noted: deque[tuple[float, Ended]] = deque([(clock(), Ended())])
 
-    def note(self, processed: int, failed: int) -> None:
-        """Add the runs counted since the last call."""
-        if not any(count for _, count, _ in self._noted):
+    def note(self, ended: Ended) -> None:
+        """Note the results of all jobs so far."""
+        if self._noted[0][1] == self._noted[-1][1]:
             # After idle time, a new burst starts a new window.
             while len(self._noted) > 1:
                 self._noted.popleft()
         now = self._clock()
-        self._noted.append((now, processed, failed))
+        self._noted.append((now, ended))
         while self._noted[1][0] <= now - WINDOW_SECONDS:
             self._noted.popleft()
 
     def per_second(self) -> tuple[float, float]:
-        (since, _, _), *rest = self._noted
-        seconds = max(rest[-1][0] - since, 1e-3) if rest else 1.0
-        return sum(each[1] for each in rest) / seconds, sum(each[2] for each in rest) / seconds
+        """Return processed and failed runs per second."""
+        (since, before), (until, ended) = self._noted[0], self._noted[-1]
+        seconds, failed = max(until - since, 1e-3), ended.failed - before.failed
+        return (ended.finished - before.finished + failed) / seconds, failed / seconds
 
 
 class ActivityReport:
@@ -63,7 +66,7 @@ class ActivityReport:
         self._last: object = None
         #: Thread id -> running job that Ruby's pages show; None if unknown. Without references to jobs.
         self._shown: Mapping[str, object] | None = None
-        self.rates = Rates()
+        self._rates = Rates()
 
     def forget(self) -> None:
         """Forget the last report after the server has lost it, so that the next call writes one."""
@@ -80,7 +83,8 @@ class ActivityReport:
             RedisFailure: the report was not written; the next call retries.
         """
         works = self._work_state.running()
-        rates = self.rates.per_second()
+        self._rates.note(self._work_state.runs.ended)
+        rates = self._rates.per_second()
         keys = _keys_of(works)
         news = (identity, rates, keys)
         if news == self._last:

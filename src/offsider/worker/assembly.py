@@ -33,10 +33,10 @@ from offsider.worker.run.seats import Seats
 from offsider.worker.run.stranded import StrandedJobs
 from offsider.worker.run.switchboard import Switchboard, Switches
 from offsider.worker.run.time_limits import TimeLimits
+from offsider.worker.run_writer import target_of
 from offsider.worker.scheduler import Scheduler
 from offsider.worker.settle.failures import Failures
 from offsider.worker.settle.report import Reporter
-from offsider.worker.slo_targets import SloTargets
 from offsider.worker.stranded_rescue import StrandedRescue
 from offsider.worker.totals import Totals
 from offsider.worker.unserved import UnservedQueues
@@ -93,7 +93,7 @@ class Assembly:
         self.redis = redis = pools.services
         self._config = config
         self._lifecycle = lifecycle
-        self.work_state = WorkState(SloTargets(config).target)
+        self.work_state = WorkState(partial(target_of, config))
         self.totals = Totals()
         self.keeper = KeeperLink(keeper, self._status) if keeper is not None else None
         self.ownership = Ownership(
@@ -102,7 +102,7 @@ class Assembly:
             config.worker.liveness_seconds,
             self.keeper,
         )
-        self.failures = Failures(config, redis, lambda: self.ownership.identity) if config.worker.metrics else None
+        self.failures = Failures(config, redis, lambda: self.ownership.identity)
         self.managers: list[Manager] = []
         self._fetchers: dict[str, Fetcher] = {}
         self._controls = Controls()
@@ -157,7 +157,7 @@ class Assembly:
             self.watchdog,
             self.heartbeat,
             self.scheduler,
-            *([self.failures] if self.failures is not None else []),
+            self.failures,
             time_limits,
             rescue,
             reader,

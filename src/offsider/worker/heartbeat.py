@@ -1,13 +1,12 @@
 """Publishes this process in Sidekiq's registry, and flushes the counters.
 
-1. Add the jobs processed and failed since the last beat to the counters; counts that cannot be written are kept.
-2. Do the same for the counts of each job class.
-3. Prolong the list of jobs that this process can run; the time of this round trip is shown.
-4. Write the process, its running jobs and the names of its queues: one script.
-5. Emit events: ``heartbeat`` at the first beat and after a partition, ``beat`` at each beat.
-6. Collect garbage, if no job has run since the last beat but some have run before: an idle thread creates no objects,
+1. Write the account of runs; counts that cannot be written are kept.
+2. Prolong the list of jobs that this process can run; the time of this round trip is shown.
+3. Write the process, its running jobs and the names of its queues: one script.
+4. Emit events: ``heartbeat`` at the first beat and after a partition, ``beat`` at each beat.
+5. Collect garbage, if no job has run since the last beat but some have run before: an idle thread creates no objects,
    so Python itself would keep the reference cycles of the last jobs, with their locks and connections, for hours.
-7. Each second, if anything has changed, add to the counters, and report jobs per second and running jobs.
+6. Each second, if anything has changed, write the totals of the account, and report jobs per second and running jobs.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from offsider.jobs import registry
 from offsider.runtime.service import LoopService
 from offsider.storage import processes
 from offsider.worker.activity import ActivityReport
-from offsider.worker.count_writer import CountWriter
 from offsider.worker.outage import Outage
 from offsider.worker.resident_memory import resident_kilobytes
 from offsider.worker.run.interrupt import OBSTACLE
+from offsider.worker.run_writer import RunWriter
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -66,7 +65,7 @@ class Heartbeat(LoopService):
         beaten: called after each beat, when the registry contains the jobs that this process can run.
 
     Attributes:
-        counts: writes the counters.
+        runs: writes the account of runs.
         info: describes this process.
     """
 
@@ -92,9 +91,7 @@ class Heartbeat(LoopService):
         self._beaten = beaten
         self._wire_version = config.redis.wire_version
         self._activity = ActivityReport(redis, work_state, config.clock.now, self._wire_version)
-        self.counts = CountWriter(
-            config, redis, work_state, self._activity.rates, quiet=quiet, concurrency=self._concurrency, count=count
-        )
+        self.runs = RunWriter(config, redis, work_state, quiet=quiet, concurrency=self._concurrency, count=count)
         self.info = ProcessInfo(config, embedded=embedded)
         self._round_trips: deque[int] = deque(maxlen=ROUND_TRIPS)
         self._shown_as = ""
@@ -104,7 +101,7 @@ class Heartbeat(LoopService):
         self._beat_due = self._prune_due = 0.0
         self._published: Mapping[str, str] | None = None
         self._beat_asked = False
-        self._ended = self._collected = work_state.ended
+        self._ended = self._collected = work_state.runs.ended
         super().__init__("offsider-heartbeat", self._beat_or_report, config.handle_error)
 
     def wake(self) -> None:
@@ -129,7 +126,7 @@ class Heartbeat(LoopService):
         """Write changes since the last report. On failure they are kept, and the next beat reports the error."""
         if self._shown_as:
             with suppress(RedisFailure):
-                self.counts.write_totals()
+                self.runs.write_totals()
                 self._activity.write(self._shown_as)
 
     def tick(self) -> float:
@@ -137,11 +134,7 @@ class Heartbeat(LoopService):
         well = True
         pause_seconds = PAUSE_SECONDS_OF_6 if self._wire_version == 6 else PAUSE_SECONDS
         # A full server refuses counters but accepts the rest, so the process must not disappear from the pages.
-        for step in (
-            self.counts.write_totals,
-            partial(self.counts.write_classes, wait_seconds=pause_seconds),
-            self._beat,
-        ):
+        for step in (partial(self.runs.write, wait_seconds=pause_seconds), self._beat):
             try:
                 step()
             except RedisFailure as error:
@@ -153,7 +146,7 @@ class Heartbeat(LoopService):
         return pause_seconds
 
     def _collect_garbage(self) -> None:
-        ended = self._work_state.ended
+        ended = self._work_state.runs.ended
         is_idle = ended is self._ended and not self._work_state.busy
         self._ended = ended
         if is_idle and ended is not self._collected:

@@ -38,7 +38,7 @@ from offsider.worker.health_state import HealthState, WorkerHealth
 from offsider.worker.parts import Lifecycle
 from offsider.worker.run.interrupt import OBSTACLE
 from offsider.worker.run.library_times import measure_loaded
-from offsider.worker.work_state import Ended
+from offsider.worker.run_account import Ended
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -112,7 +112,7 @@ class Launcher:
 
     @property
     def _ended(self) -> Ended:
-        return Ended() if self._parts is None else self._parts.work_state.ended
+        return Ended() if self._parts is None else self._parts.work_state.runs.ended
 
     @property
     def identity(self) -> str:
@@ -284,12 +284,10 @@ class Launcher:
             service.join(max(0.0, give_up - time.monotonic()))
 
     def _leave(self, parts: Assembly) -> None:
-        if parts.failures is not None:
-            parts.failures.flush()
+        parts.failures.flush()
         heartbeat = parts.heartbeat
         for last in (
-            heartbeat.counts.write_classes,
-            heartbeat.counts.write_totals,
+            heartbeat.runs.write,
             heartbeat.leave,
             parts.ownership.leave,
         ):

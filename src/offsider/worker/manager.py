@@ -88,7 +88,7 @@ class Manager:
         #: Deaths of threads by the job that they had, and in a row without a job.
         self._deaths: Counter[str] = Counter()
         self._idle_deaths = 0
-        self._ended = parts.work_state.ended
+        self._ended = parts.work_state.runs.ended
 
     @property
     def name(self) -> str:
@@ -131,7 +131,7 @@ class Manager:
             self._config.handle_error(error, {"context": "requeueing unfinished jobs at shutdown"})
             return 0
         if units:
-            self._work_state.count_requeued(len(units))
+            self._work_state.runs.requeued(len(units))
             log = RequeueLog("it did not finish in time")
             for unit, payload in units:
                 log.add(payload, unit.queue)
@@ -244,7 +244,7 @@ class Manager:
                 self._deaths[name] += 1
                 return 1 <= most <= self._deaths[name]
         with self._lock:
-            ended, before = self._work_state.ended, self._ended
+            ended, before = self._work_state.runs.ended, self._ended
             self._idle_deaths = self._idle_deaths + 1 if ended is before else 1
             self._ended = ended
             too_many = self._idle_deaths >= MOST_DEATHS

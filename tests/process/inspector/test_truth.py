@@ -7,27 +7,22 @@ they cover; afterwards every number has to be exact.
 
 from __future__ import annotations
 
-import http.client
 import json
 import threading
 import time
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from contextlib import closing
 from itertools import pairwise
 
-import pytest
 import redis
 
 from offsider.cli.stats import rendered
 from offsider.cli.top.tabs import Home, View
 from offsider.client import Client
-from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.storage.activity import RATE_SECONDS
 from tests.process.ledger import Note
-from tests.process.web_process import WebProcess
 from tests.waiting import wait_for
 
 PER_SECOND = 2_000
@@ -91,34 +86,6 @@ class Workload(threading.Thread):
     def end(self) -> None:
         self._ended.set()
         self.join()
-
-
-class Pages:
-    """The pages as JSON."""
-
-    def __init__(self, web: WebProcess) -> None:
-        self._port = web.port
-
-    def __call__(self, path: str) -> dict:
-        with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)) as connection:
-            connection.request("GET", path, headers={"accept": "application/json"})
-            return json.loads(connection.getresponse().read())
-
-
-@pytest.fixture
-def config(url):
-    config = Config()
-    config.redis.url = url
-    return config
-
-
-@pytest.fixture
-def page(url, tmp_path):
-    web = WebProcess(tmp_path, url)
-    try:
-        yield Pages(web)
-    finally:
-        web.close()
 
 
 def by_worker(notes: Sequence[Note]) -> list[list[float]]:

@@ -40,7 +40,7 @@ def test_a_refused_count_is_reported_and_the_others_are_written(pool, raw_redis,
     raw_redis.set("j|270115|8:00", "a string")
     with caplog.at_level(logging.ERROR):
         run_counts.add(pool, [JOB], [], NOW, wire_version=8)
-    assert f"a count in metrics {pool.keys.prefix}j|270115|8:00 was not written" in caplog.text
+    assert f"a count was not written to {pool.keys.prefix}j|270115|8:00" in caplog.text
     assert raw_redis.hgetall("j|270115|8:0") == {b"A|ms": b"5", b"A|p": b"1"}
 
 

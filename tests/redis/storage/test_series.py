@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from offsider.storage import run_counts, series
-from offsider.storage.series import KEEP_SECONDS, MINUTE, TEN_MINUTES, TOTAL, Metric
+from offsider.storage.series import MINUTE, TEN_MINUTES, TOTAL, Metric
 
 NOW = 1_800_000_000.0  # a whole hour since the epoch, and no whole day
 MAILS = Metric("mails", 2, (MINUTE, TEN_MINUTES, TOTAL))
@@ -71,18 +71,17 @@ def test_each_step_is_kept_for_its_time(pool, raw_redis, write):
         "10m": pytest.approx(14 * 86400, abs=60),
         "total": pytest.approx(30 * 86400, abs=60),
     }
-    assert 0 < raw_redis.ttl("offsider:series:mails") <= KEEP_SECONDS
+    assert 0 < raw_redis.ttl("offsider:series:mails") <= TOTAL.keep_seconds
 
 
 def test_a_label_set_without_additions_is_forgotten(pool, write):
-    write(1, 1, at=NOW - KEEP_SECONDS - 1, **{"class": "A"})
+    write(1, 1, at=NOW - TOTAL.keep_seconds - 1, **{"class": "A"})
     write(1, 1, **{"class": "B"})
     assert list(read(pool)) == [B]
 
 
-def test_label_sets_beyond_the_bound_are_deleted_with_their_counts(pool, raw_redis, write, monkeypatch):
-    monkeypatch.setattr(series, "MAX_LABEL_SETS", 2)
-    mails = Metric("mails", 2, (TEN_MINUTES, TOTAL))
+def test_label_sets_beyond_the_bound_are_deleted_with_their_counts(pool, raw_redis, write):
+    mails = Metric("mails", 2, (TEN_MINUTES, TOTAL), max_label_sets=2)
     for number in range(4):
         for days in range(0, 14, 5):
             write(1, 1, at=NOW + number - days * 86400, metric=mails, **{"class": f"A{number}"})
@@ -144,6 +143,8 @@ def test_a_label_that_is_not_text_is_ignored(pool, raw_redis, write):
         (run_counts.RUNS, range(0, 600, 60), 1_000),
         (run_counts.SLO, range(0, 14 * 86400, 600), 48_000),
         (run_counts.SHARDS, range(0, 8 * 3600, 60), 15_000),
+        (run_counts.RELEASES, range(0, 8 * 3600, 60), 92_000),
+        (run_counts.RELEASE_TOTALS, range(0, 600, 60), 500),
     ],
 )
 def test_a_label_set_uses_at_most_the_documented_memory(pool, raw_redis, metric, steps, most):

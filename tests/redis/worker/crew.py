@@ -110,7 +110,7 @@ class Crew:
 
     def counted(self) -> int:
         """How many jobs it has counted since the start."""
-        self.processed += self.state.take_counts()[0]
+        self.processed += self.state.runs.take().summed_totals()[0]
         return self.processed
 
     def stop(self) -> None:

@@ -23,11 +23,12 @@ from offsider.storage.activity import digest_of
 from offsider.storage.processes import published_jobs
 from offsider.storage.working import Owner
 from offsider.testing import FakeClock
-from offsider.worker import count_writer, heartbeat as heartbeat_module
+from offsider.worker import heartbeat as heartbeat_module, run_writer
 from offsider.worker.heartbeat import PAUSE_SECONDS, PAUSE_SECONDS_OF_6, SLOW_MICROSECONDS, Heartbeat
 from offsider.worker.unit_of_work import Run, UnitOfWork
 from offsider.worker.work_state import WorkState
 from tests.begun import begun
+from tests.runs import count
 from tests.snapshot import snapshot
 from tests.waiting import wait_for
 
@@ -111,11 +112,10 @@ def test_each_heartbeat_reports_the_current_state(make, raw_redis):
 def test_counts_are_added_at_each_beat_and_kept_when_they_cannot_be_written(make, proxy, raw_redis, config):
     config.redis.url = proxy.url
     beating = make()
-    beating.state.count(failed=True)
-    beating.state.count(failed=False)
+    count(beating.state.runs, 2, failed=1)
     beating.tick()
     proxy.refuse()
-    beating.state.count(failed=False)
+    count(beating.state.runs, 1)
     beating.tick()
     proxy.accept()
     assert (raw_redis.get("stat:processed"), raw_redis.get("stat:failed")) == (b"2", b"1")
@@ -245,7 +245,7 @@ def test_counts_of_each_class_are_written_once_with_the_heartbeat(make, config, 
     reported: list[tuple[int, int, int]] = []
     beating = make(count=lambda series, busy, concurrency: reported.append((len(series), busy, concurrency)))
     config.add_metric_labels(lambda name, queue: {"team": f"{name} of {queue}"})
-    beating.state.run_counts.finished([ran(), ran()])
+    beating.state.runs.finished([ran(), ran()])
     beating.tick()
     beating.tick()
     assert [(one.processed, one.labels["team"]) for one in FleetMetrics.read(config)] == [(2, "X of low")]
@@ -256,15 +256,15 @@ def test_counts_of_each_class_are_written_once_with_the_heartbeat(make, config, 
 def test_counts_refused_by_a_full_server_are_kept_for_the_next_heartbeat(make, config, raw_redis):
     reported: list[int] = []
     beating = make(count=lambda series, busy, concurrency: reported.append(len(series)))
-    beating.state.run_counts.finished([ran()])
+    beating.state.runs.finished([ran()])
     raw_redis.config_set("maxmemory", 1)
     try:
         with pytest.raises(QueueFull):
-            beating.heartbeat.counts.write_classes()
+            beating.heartbeat.runs.write()
     finally:
         raw_redis.config_set("maxmemory", 0)
-    beating.state.run_counts.finished([ran()])
-    beating.heartbeat.counts.write_classes()
+    beating.state.runs.finished([ran()])
+    beating.heartbeat.runs.write()
     assert [one.processed for one in FleetMetrics.read(config)] == [2]
     assert reported == [0, 1]
 
@@ -300,8 +300,8 @@ def test_a_run_counts_in_the_minute_in_which_it_ended(make, config, raw_redis):
     config.clock = FakeClock(NOON.timestamp() + 4)
     beating = make()
     ends = [-1.0, -1.0, 1.0]
-    beating.state.run_counts.finished([ran(started_at=NOON.timestamp() + at) for at in ends])
-    beating.heartbeat.counts.write_classes()
+    beating.state.runs.finished([ran(started_at=NOON.timestamp() + at) for at in ends])
+    beating.heartbeat.runs.write()
     fields = [raw_redis.hget(f"j|261127|{minute}", "X|p") for minute in ("11:59", "12:00", "11:5", "12:0")]
     assert fields == [b"2", b"1", b"2", b"1"]
     assert sum(job.processed for job in JobMetrics.top("1h", config=config).jobs) == 3
@@ -312,9 +312,9 @@ def test_a_run_counts_in_the_minute_in_which_it_ended(make, config, raw_redis):
 def test_counts_of_later_minutes_are_kept_if_an_earlier_one_fails(make, config, raw_redis, monkeypatch, ambiguous):
     config.clock = FakeClock(NOON.timestamp() + 4)
     beating = make()
-    beating.state.run_counts.finished([ran(started_at=NOON.timestamp() + at) for at in (-61.0, -1.0, 1.0)])
+    beating.state.runs.finished([ran(started_at=NOON.timestamp() + at) for at in (-61.0, -1.0, 1.0)])
     written: list[float] = []
-    add = count_writer.run_counts.add
+    add = run_writer.run_counts.add
 
     def fail_second(*arguments: object, **options: object) -> None:
         written.append(arguments[3])
@@ -322,10 +322,10 @@ def test_counts_of_later_minutes_are_kept_if_an_earlier_one_fails(make, config, 
             raise RedisUnavailable("no reply", ambiguous=ambiguous)
         add(*arguments, **options)
 
-    monkeypatch.setattr(count_writer.run_counts, "add", fail_second)
+    monkeypatch.setattr(run_writer.run_counts, "add", fail_second)
     with pytest.raises(RedisUnavailable):
-        beating.heartbeat.counts.write_classes()
-    beating.heartbeat.counts.write_classes()
+        beating.heartbeat.runs.write()
+    beating.heartbeat.runs.write()
     assert [raw_redis.hget(f"j|261127|{minute}", "X|p") for minute in ("11:5", "12:0")] == [
         b"1" if ambiguous else b"2",
         b"1",
@@ -334,16 +334,16 @@ def test_counts_of_later_minutes_are_kept_if_an_earlier_one_fails(make, config, 
 
 def test_counts_that_may_have_been_written_are_not_written_again(make, config, monkeypatch):
     beating = make()
-    beating.state.run_counts.finished([ran()])
+    beating.state.runs.finished([ran()])
 
     def lost(*_: object, **__: object) -> None:
         raise RedisUnavailable("no reply", ambiguous=True)
 
     with monkeypatch.context() as patch:
-        patch.setattr(count_writer.run_counts, "add", lost)
+        patch.setattr(run_writer.run_counts, "add", lost)
         with pytest.raises(RedisUnavailable):
-            beating.heartbeat.counts.write_classes()
-    beating.heartbeat.counts.write_classes()
+            beating.heartbeat.runs.write()
+    beating.heartbeat.runs.write()
     assert FleetMetrics.read(config) == []
 
 
@@ -353,12 +353,12 @@ def test_the_work_of_its_threads_is_reported_for_its_shard(make, config):
     beating = make()
     beating.state.begin("tid", *begun("low", b"x", clock.now() + 4))
     clock.advance(10)
-    beating.heartbeat.counts.write_classes()
+    beating.heartbeat.runs.write()
     assert run_counts.load_totals(beating.redis) == {"urgent": Load(6.0, 50.0)}
     beating.quiet = True
     for _ in range(2):
         clock.advance(10)
-        beating.heartbeat.counts.write_classes()
+        beating.heartbeat.runs.write()
     # At the second beat its free threads have taken no job for long.
     assert run_counts.load_totals(beating.redis) == {"urgent": Load(26.0, 110.0)}
 
@@ -392,7 +392,7 @@ def test_a_process_that_leaves_writes_the_time_of_its_idle_threads(make, config)
     beating = make()
     clock.advance(10)
     beating.tick()
-    beating.heartbeat.counts.write_classes()
+    beating.heartbeat.runs.write()
     assert run_counts.load_totals(beating.redis) == {"": Load(0.0, 50.0)}
 
 
@@ -440,24 +440,18 @@ def test_work_refused_by_a_full_server_is_reported_at_the_next_heartbeat(make, c
     raw_redis.config_set("maxmemory", 1)
     try:
         with pytest.raises(QueueFull):
-            beating.heartbeat.counts.write_classes()
+            beating.heartbeat.runs.write()
     finally:
         raw_redis.config_set("maxmemory", 0)
     clock.advance(10)
-    beating.heartbeat.counts.write_classes()
+    beating.heartbeat.runs.write()
     assert run_counts.load_totals(beating.redis) == {"": Load(0.0, 100.0)}
-
-
-def test_without_metrics_no_work_is_reported(make, config, raw_redis):
-    config.worker.metrics = False
-    make().heartbeat.counts.write_classes()
-    assert raw_redis.keys() == []
 
 
 def test_the_labels_of_a_class_cannot_be_replaced_by_those_of_an_extension(make, config):
     beating = make()
     config.add_metric_labels(lambda *_: {"urgency": "mine", "team": "growth"})
-    beating.state.run_counts.finished([ran()])
+    beating.state.runs.finished([ran()])
     beating.tick()
     (series,) = FleetMetrics.read(config)
     assert series.labels == {"class": "X", "queue": "low", "urgency": "low", "team": "growth"}
@@ -474,7 +468,7 @@ def test_each_heartbeat_publishes_the_known_jobs_until_the_process_leaves(make, 
 def test_counters_and_rates_are_written_each_second_that_something_ran(config, raw_redis):
     beating = Beating(config)
     beating.tick()
-    beating.state.count(40, failed=2)
+    count(beating.state.runs, 40, failed=2)
     beating.heartbeat.report()
     assert raw_redis.get("stat:processed") == b"40"
     assert raw_redis.get("stat:failed") == b"2"
@@ -524,7 +518,7 @@ def test_a_process_that_the_server_has_forgotten_reports_again(config, raw_redis
 
 def test_before_its_first_beat_and_after_it_has_left_a_process_reports_nothing(config, raw_redis):
     beating = Beating(config)
-    beating.state.count(3)
+    count(beating.state.runs, 3)
     beating.heartbeat.report()
     assert snapshot(raw_redis) == {}
     beating.tick()
@@ -536,7 +530,7 @@ def test_before_its_first_beat_and_after_it_has_left_a_process_reports_nothing(c
 def test_a_report_that_cannot_be_written_is_written_later(config, raw_redis, monkeypatch):
     beating = Beating(config)
     beating.tick()
-    beating.state.count(3)
+    count(beating.state.runs, 3)
     with monkeypatch.context() as patched:
         patched.setattr(beating.redis, "run", lambda *_: (_ for _ in ()).throw(RedisUnavailable("away")))
         beating.heartbeat.report()

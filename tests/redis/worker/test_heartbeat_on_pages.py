@@ -17,6 +17,7 @@ from offsider.worker.run.interrupt import OBSTACLE
 from offsider.worker.work_state import WorkState
 from tests.begun import begun
 from tests.redis.worker.conftest import Parts, make_config
+from tests.runs import count
 from tests.snapshot import snapshot
 
 
@@ -158,8 +159,7 @@ def test_dead_identities_are_pruned_during_a_heartbeat(beating, raw_redis):
 
 
 def test_counts_are_written_at_each_beat(beating, raw_redis):
-    for failed in (False, False, True):
-        beating.work_state.count(failed=failed)
+    count(beating.work_state.runs, 3, failed=1)
     beating.tick()
     beating.tick()
     day = today(raw_redis)
@@ -177,7 +177,7 @@ def test_a_process_that_drains_a_full_server_stays_visible_and_receives_signals(
     with redis_py.Redis.from_url(server.url) as client:
         processes.send_signal(beating.parts.redis, beating.identity, "TSTP")
         client.config_set("maxmemory", 1)
-        beating.work_state.count(failed=False)
+        count(beating.work_state.runs, 1)
         beating.tick()
         assert client.hget(beating.identity, "busy") == b"0"
         assert controls.read(beating.parts.redis, beating.heartbeat.identity).signal == "TSTP"

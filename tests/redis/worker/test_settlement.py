@@ -143,7 +143,7 @@ def test_a_successful_job_is_deleted(settling, raw_redis, outcome):
     assert unit.settled
     assert settling.parts.fetcher._state.in_flight.of(settling.parts.ownership.identity).total() == 0
     assert len(settling.deaths) == (outcome is DISCARDED)
-    assert settling.work_state.take_counts() == (1, 0)
+    assert settling.work_state.runs.take().summed_totals() == (1, 0)
 
 
 def test_a_failed_job_is_in_the_retry_set(settling, raw_redis):
@@ -224,7 +224,7 @@ def test_a_job_moved_by_middleware_is_released_and_not_counted(settling, raw_red
     assert stored(raw_redis) == before
     assert unit.settled
     assert settling.parts.fetcher._state.in_flight.of(settling.parts.ownership.identity).total() == 0
-    assert settling.work_state.take_counts() == (0, 0)
+    assert settling.work_state.runs.take().summed_totals() == (0, 0)
     assert (settling.lost, settling.deaths, caplog.records) == ([], [], [])
 
 
@@ -272,7 +272,7 @@ def test_the_outcome_of_a_job_owned_by_another_process_is_void(settling, raw_red
     with caplog.at_level(logging.WARNING, "offsider"):
         assert settling.settle(unit, outcome) == "lost"
     assert stored(raw_redis) == before
-    assert settling.work_state.take_counts() == (0, 0)
+    assert settling.work_state.runs.take().summed_totals() == (0, 0)
     assert settling.deaths == called == []
     assert settling.lost == ([] if raw == b"no job" else [("a" * 24, outcome.name)])
     warned = [record for record in caplog.records if "lost ownership" in record.getMessage()]
@@ -328,8 +328,8 @@ def test_a_settle_with_a_lost_reply_is_written_exactly_once(faulty, proxy, raw_r
     assert len(outages(faulty)) == 1, "the outage is reported once"
     counts = {"succeeded": (1, 0), "interrupted": (0, 0)}.get(name, (1, 1))
     # Whoever reads the reply counts, which may be the ticker.
-    wait_for(lambda: faulty.work_state._processed == counts[0])
-    assert faulty.work_state.take_counts() == counts
+    wait_for(lambda: faulty.work_state.runs.ended.finished + faulty.work_state.runs.ended.failed == counts[0])
+    assert faulty.work_state.runs.take().summed_totals() == counts
 
 
 @pytest.mark.parametrize("lost", ["reply", "request"])
@@ -341,7 +341,7 @@ def test_with_an_equal_job_in_flight_a_lost_reply_settles_only_one(faulty, proxy
     assert faulty.settle(second, Succeeded()) == "written"
     assert stored(raw_redis) == {}
     assert faulty.lost == []
-    assert faulty.work_state.take_counts() == (2, 0)
+    assert faulty.work_state.runs.take().summed_totals() == (2, 0)
 
 
 def test_a_run_that_lost_its_job_during_an_unanswered_settle_is_void(faulty, proxy, raw_redis, monkeypatch):
@@ -477,7 +477,7 @@ def test_a_stranded_job_is_in_the_schedule_as_decided(settling, raw_redis):
     ((raw, score),) = stored(raw_redis)["schedule"].items()
     assert raw == stranded.payload
     assert 50 < score - raw_redis.time()[0] <= 61
-    assert settling.work_state.take_counts() == (0, 0)
+    assert settling.work_state.runs.take().summed_totals() == (0, 0)
 
 
 HANDED_ON = Stranded(RAW, 0.0, "another worker might run it", is_first=True)
@@ -488,7 +488,7 @@ def test_a_job_for_another_worker_moves_to_the_tail_of_its_queue_byte_for_byte(s
     raw_redis.lpush("queue:default", b"waiting")
     assert settling.settle(unit, HANDED_ON) == "written"
     assert stored(raw_redis) == {"queue:default": [RAW, b"waiting"]}
-    assert settling.work_state.take_counts() == (0, 0)
+    assert settling.work_state.runs.take().summed_totals() == (0, 0)
 
 
 def test_a_foreign_job_is_not_handed_over(settling, raw_redis):

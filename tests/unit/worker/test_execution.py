@@ -264,13 +264,6 @@ def test_listeners_receive_every_detail_of_a_run(config, executor):
     assert measured(executor, "Short", 5) == [True] * 5
 
 
-def test_without_metrics_no_cpu_time_is_measured(config):
-    config.worker.metrics = False
-    executor = make_executor(config)
-    job(name="Short")(lambda: None)
-    assert measured(executor, "Short", 3) == [False] * 3
-
-
 def test_middleware_receives_the_private_list_and_the_process(config):
     seen = []
     config.server_middleware.add(lambda job, call_next: seen.append((job.entry, job.process)))

@@ -56,24 +56,24 @@ def told(config):
 
 def test_acknowledged_jobs_are_counted_together_and_emitted_one_by_one(reporter, state, told):
     reporter.settled([settled(Succeeded(), "a"), settled(Skipped("enough"), "b"), settled(Succeeded(), "c")])
-    assert state.take_counts() == (3, 0)
+    assert state.runs.take().summed_totals() == (3, 0)
     assert {(news.job.jid, news.outcome) for news in told} == {("a", "succeeded"), ("b", "skipped"), ("c", "succeeded")}
     assert {(news.duration_seconds, news.cpu_seconds, news.queued_seconds) for news in told} == {(1.5, 0.25, 5.0)}
 
 
 def test_without_a_listener_they_are_counted(reporter, state):
     reporter.settled([settled(Succeeded())])
-    assert state.take_counts() == (1, 0)
+    assert state.runs.take().summed_totals() == (1, 0)
 
 
 def test_a_unit_that_never_ran_is_neither_counted_nor_emitted(reporter, state, told):
     reporter.settled([Settled(UnitOfWork("default", b"raw"), Last())])
-    assert (state.take_counts(), told) == ((0, 0), [])
+    assert (state.runs.take().summed_totals(), told) == ((0, 0), [])
 
 
 def test_an_empty_report_emits_nothing(reporter, state, told):
     reporter.settled([])
-    assert (state.take_counts(), told) == ((0, 0), [])
+    assert (state.runs.take().summed_totals(), told) == ((0, 0), [])
 
 
 BOOM = ValueError("boom")
@@ -94,7 +94,7 @@ def test_every_other_outcome_is_counted_and_emitted(config, told, reports, *, ou
     state, deaths = WorkState(), []
     config.death_handlers.append(lambda payload, error: deaths.append((payload, error)))
     Reporter(config, state).settled([settled(outcome, disposition=disposition)])
-    assert state.take_counts() == counts
+    assert state.runs.take().summed_totals() == counts
     error = BOOM if isinstance(outcome, Failed) else None
     assert [(news.outcome, news.error) for news in told] == [(word, error)]
     assert [(reported, context["job"]["jid"]) for reported, context in reports] == ([(BOOM, "a")] if error else [])
@@ -106,14 +106,14 @@ def test_a_void_run_logs_a_warning_and_is_neither_counted_nor_emitted(config, st
     lost = []
     config.on("lost_ownership", lost.append)
     Reporter(config, state).settled([settled(outcome, disposition=Dead(b"", DIED), lost=True)])
-    assert (state.take_counts(), told, reports) == ((0, 0), [], [])
+    assert (state.runs.take().summed_totals(), told, reports) == ((0, 0), [], [])
     assert [news.outcome for news in lost] == ([] if isinstance(outcome, Malformed) else [outcome.name])
     assert f"so the outcome of this run ({outcome.name}) is not stored" in caplog.text
 
 
 def test_a_job_moved_by_middleware_is_neither_counted_nor_emitted(reporter, state, told):
     reporter.settled([settled(Moved("held"), disposition=Elsewhere())])
-    assert (state.take_counts(), told) == ((0, 0), [])
+    assert (state.runs.take().summed_totals(), told) == ((0, 0), [])
 
 
 def test_broken_listeners_and_error_handlers_do_not_stop_the_others(config, state, told):
@@ -124,7 +124,7 @@ def test_broken_listeners_and_error_handlers_do_not_stop_the_others(config, stat
     config.error_handlers.append(broken)
     Reporter(config, state).settled([settled(Failed(BOOM), jid, Later("retry", b"", 5.0)) for jid in "ab"])
     assert [news.job.jid for news in told] == ["a", "b"]
-    assert state.take_counts() == (2, 2)
+    assert state.runs.take().summed_totals() == (2, 2)
 
 
 class Noted:
@@ -148,7 +148,7 @@ def test_failures_are_kept_for_as_long_as_their_jobs(config, state):
 def test_bytes_that_are_not_a_job_emit_only_the_error(reporter, state, told, reports):
     error = MalformedPayload(b"raw", "not JSON")
     reporter.settled([settled(Malformed(error), disposition=Dead(b""))])
-    assert (state.take_counts(), told) == ((0, 0), [])
+    assert (state.runs.take().summed_totals(), told) == ((0, 0), [])
     assert reports == [(error, {"context": "a malformed payload", "jobstr": b"raw", "next": "moved to the dead set"})]
 
 
@@ -168,7 +168,7 @@ def test_a_job_that_could_not_run_does_not_count_as_a_run(config, state, told):
     for reporter in (Reporter(config, state, stranded=heard), Reporter(config, state)):
         reporter.settled([settled(stranded, disposition=Last())])
     assert heard.told == [("a", stranded)]
-    assert (state.take_counts(), told) == ((0, 0), [])
+    assert (state.runs.take().summed_totals(), told) == ((0, 0), [])
 
 
 def test_a_job_stopped_by_a_switch_emits_only_its_removal_and_counts_no_run(config, state, told):
@@ -176,7 +176,7 @@ def test_a_job_stopped_by_a_switch_emits_only_its_removal_and_counts_no_run(conf
     config.on("job_removed", removed.append)
     outcomes = (Deferred(60, "why"), Dropped("why", keep=True), Dropped("why", keep=False))
     Reporter(config, state).settled([settled(outcome) for outcome in outcomes])
-    assert (state.take_counts(), told) == ((0, 0), [])
+    assert (state.runs.take().summed_totals(), told) == ((0, 0), [])
     assert [(one.where, one.how) for one in removed] == [("queue:default", "quarantine"), ("queue:default", "delete")]
 
 

@@ -1,8 +1,8 @@
-"""Numbers and running jobs that the heartbeat shows."""
+"""Running jobs that the heartbeat shows."""
 
 import json
 
-from offsider.worker.work_state import Ended, WorkState
+from offsider.worker.work_state import WorkState
 from tests.begun import begun
 
 
@@ -19,31 +19,9 @@ def test_running_jobs_are_shown_as_sidekiq_shows_them():
     assert list(state.running()) == ["tid2"]
 
 
-def test_counts_are_collected_once_and_can_be_returned():
-    state = WorkState()
-    state.count(2)
-    state.count(failed=1)
-    assert state.take_counts() == (3, 1)
-    assert state.take_counts() == (0, 0)
-    state.count(failed=True)
-    state.give_back_counts(3, 1)
-    assert state.take_counts() == (4, 2)
-
-
 def test_the_durations_of_running_jobs_are_available():
     state = WorkState()
     state.begin("tid1", *begun("low", b"{}", 100.0))
     state.begin("tid2", *begun("low", b"{}", 104.5))
     state.begin("tid3", *begun("low", b"{}", 200.0))  # the clock was set back since
     assert state.under_way_seconds(105.0) == 5.5
-
-
-def test_results_of_all_jobs_are_counted_apart_from_the_heartbeats_counts():
-    state = WorkState()
-    state.count(3, failed=1)
-    before = state.ended
-    state.give_back_counts(*state.take_counts())
-    assert state.ended == before == Ended(finished=2, failed=1)
-    state.count()
-    state.count_requeued(2)
-    assert state.ended.since(before) == "1 job finished, 2 requeued, 0 failed"

@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import Any
 from urllib.parse import urlencode
 
+from offsider.core.series import ReleaseRuns
 from offsider.inspector import BOUNDS_MS, PERIODS, DeployMark, FleetMetrics, JobMetrics, JobTotals
 from offsider.inspector.job_metrics import HISTOGRAM_PERIODS, expired_count
 from offsider.inspector.service_levels import cpu_bound
@@ -77,7 +78,8 @@ def show(request: PageRequest) -> Page:
         "live": period == "1h",
         **_totals(detail.totals),
         "expired": expired_count(name, config=request.installation),
-        "within": _within(detail.histogram),
+        "within": _within(detail.durations),
+        "releases": [_release(runs) for runs in detail.releases],
         "bounds": _BOUNDS,
         "labels": _LABELS,
         "histogram": list(detail.histogram),
@@ -91,6 +93,16 @@ def show(request: PageRequest) -> Page:
         "dead_path": address("/dead", name=name),
     }
     return Page("metrics_job", "layout.metrics", data, subject=cut(name), tab="/metrics")
+
+
+def _release(runs: ReleaseRuns) -> dict[str, Any]:
+    return {
+        "name": cut(runs.release),
+        "processed": runs.processed,
+        "failed": runs.failed,
+        "run_seconds": runs.run_seconds,
+        "within": _within(runs.histogram),
+    }
 
 
 def _drawn(request: PageRequest, jobs: Sequence[JobTotals]) -> list[JobTotals]:

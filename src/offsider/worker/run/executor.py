@@ -109,7 +109,6 @@ class Executor:
         self._reloader = config.reloader
         self._reloads = config.reloader is not no_reload
         self._listened = config.events.listened
-        self._sampled = config.worker.metrics
         #: Number of next runs whose CPU time is not measured.
         self._unmeasured = 0
         self._logger = job_logger
@@ -204,7 +203,7 @@ class Executor:
 
     def _timed(self, job: JobContext) -> tuple[Outcome, float]:
         started = time.perf_counter()
-        if self._unmeasured or not (self._sampled or self._listened("execution_finished")):
+        if self._unmeasured:
             outcome = self._outcome(job)
             duration_seconds = time.perf_counter() - started
             self._unmeasured = self._unmeasured - 1 if self._unmeasured and duration_seconds < SHORT_SECONDS else 0

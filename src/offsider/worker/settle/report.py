@@ -60,8 +60,7 @@ class Reporter:
         stranded: StrandedJobs | None = None,
     ) -> None:
         self._config = config
-        self._work_state = work_state
-        self._run_counts = work_state.run_counts if config.worker.metrics else None
+        self._runs = work_state.runs
         self._failures = failures
         self._stranded = stranded
 
@@ -82,8 +81,7 @@ class Reporter:
             else:
                 self._report(one.unit, run, one.disposition)
         if succeeded:
-            self._work_state.count(len(succeeded))
-            self._tally(succeeded)
+            self._count(succeeded)
             if self._config.events.listened("execution_finished"):
                 for unit in succeeded:
                     if unit.run is not None:
@@ -113,14 +111,12 @@ class Reporter:
                 self._config.events.emit("job_removed", removed)
                 return
             case Interrupted():
-                self._work_state.count_requeued()
+                self._runs.requeued()
                 RequeueLog("the worker stops", logging.INFO).add(unit.raw, unit.queue)
             case Failed():
-                self._work_state.count(failed=1)
                 self._count_failure(unit, run, run.job, outcome, disposition)
             case _:
-                self._work_state.count()
-                self._tally([unit])
+                self._count([unit])
         self._emit(run, "died" if died is not None and isinstance(outcome, Failed) else outcome.name)
 
     def _next(self, run: Run, disposition: Disposition) -> str:
@@ -152,18 +148,15 @@ class Reporter:
                 except BaseException as error:  # noqa: BLE001 - raised by an extension; the outcome is written
                     self._config.handle_error(error, _about(effect))
 
-    def _tally(self, units: Sequence[UnitOfWork]) -> None:
-        if self._run_counts is not None:
-            for jid in self._run_counts.finished(units):
-                if self._failures is not None:
-                    self._failures.forget(jid)
+    def _count(self, units: Sequence[UnitOfWork]) -> None:
+        for jid in self._runs.finished(units):
+            if self._failures is not None:
+                self._failures.forget(jid)
 
     def _count_failure(
         self, unit: UnitOfWork, run: Run, job: JobContext, outcome: Failed, disposition: Disposition
     ) -> None:
-        if self._run_counts is None:
-            return
-        self._run_counts.failed(unit, run, retried=isinstance(disposition, Later))
+        self._runs.failed(unit, run, retried=isinstance(disposition, Later))
         if self._failures is not None:
             self._failures.note(job, outcome.error, run.duration_seconds, self._kept_seconds(disposition))
 

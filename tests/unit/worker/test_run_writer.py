@@ -1,11 +1,55 @@
-"""How long threads ran jobs, and could have."""
+"""SLO targets and labels of classes; how long threads ran jobs, and could have."""
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
+from offsider import job
+from offsider.config.config import Config
 from offsider.core.series import Load
-from offsider.worker.count_writer import ThreadTime
+from offsider.core.slo import Target
+from offsider.jobs import registry
+from offsider.worker.run_writer import ThreadTime, labels_of, target_of
+
+
+@pytest.fixture(autouse=True)
+def _isolated():
+    with registry.isolated():
+        yield
+
+
+def declare(**options) -> str:
+    @job(name="Declared", aliases=("Older",), **options)
+    def declared() -> None: ...
+
+    return declared.declared.name
+
+
+def test_the_target_follows_from_the_urgency():
+    config = Config()
+    config.slo.low_queue_seconds = 20
+    declare(urgency="high")
+    for name, target in {
+        "Declared": Target(10.0, 10.0),
+        "Older": Target(10.0, 10.0),
+        "No": Target(20.0, 300.0),
+    }.items():
+        assert target_of(config, name) == target
+
+
+def test_a_throttled_job_may_wait_for_ever():
+    assert target_of(Config(), declare(urgency="throttled")) == Target(math.inf, 300.0)
+
+
+def test_labels_come_from_the_job_and_the_worker():
+    config = Config()
+    assert labels_of(config, declare(resource_boundary="none")) == {"urgency": "low"}
+    config.worker.shard = "urgent"
+    name = declare(urgency="high", feature_category="post", resource_boundary="cpu")
+    expected = {"urgency": "high", "feature_category": "post", "boundary": "cpu", "shard": "urgent"}
+    assert labels_of(config, name) == expected
 
 
 def test_idle_and_busy_threads_both_count():

@@ -1,31 +1,58 @@
-"""Writes the counts of this process: jobs processed and failed, those of each class, and the time of its threads."""
+"""Stores the account of this process's runs, and the time of its threads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from offsider.config.app_version import app_version
+from offsider.core.characteristics import Characteristics
 from offsider.core.errors import RedisFailure, RedisUnavailable
 from offsider.core.series import Load
-from offsider.storage import run_counts, stats
+from offsider.core.slo import Target
+from offsider.jobs import registry
+from offsider.storage import run_counts
 from offsider.storage.series import MINUTE
-from offsider.worker.slo_targets import SloTargets
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.core.series import Series
     from offsider.storage.redis import Redis
-    from offsider.worker.activity import Rates
-    from offsider.worker.run_counts import Snapshot
+    from offsider.worker.run_account import Taken
     from offsider.worker.work_state import WorkState
 
+_UNKNOWN = Characteristics()
 
-class CountWriter:
-    """Writes what `WorkState` counts.
+
+def target_of(config: Config, name: str) -> Target:
+    """Return the SLO target for the urgency of a class."""
+    return config.slo.target(_characteristics(name).urgency)
+
+
+def labels_of(config: Config, name: str) -> Mapping[str, str]:
+    """Return ``urgency``, and ``feature_category``, ``boundary`` and ``shard`` if they are set."""
+    declared = _characteristics(name)
+    labels = {
+        "urgency": declared.urgency,
+        "feature_category": declared.feature_category,
+        "boundary": "" if declared.resource_boundary == "none" else declared.resource_boundary,
+        "shard": config.worker.shard,
+    }
+    return {label: value for label, value in labels.items() if value}
+
+
+def _characteristics(name: str) -> Characteristics:
+    declared = registry.peek(name)
+    return _UNKNOWN if declared is None else declared.characteristics
+
+
+class RunWriter:
+    """Stores the account: the totals each second, and the counts of classes with each heartbeat.
+
+    Both are one flush: Sidekiq's keys and the series are written in one transaction per minute. A process that is
+    killed loses what it has counted since its last flush: up to a second of totals and ten seconds of classes.
 
     Args:
-        rates: receives the jobs that were written.
         quiet: returns whether the worker is quiet.
         concurrency: returns how many jobs can run now.
         count: receives the counts for a health endpoint that serves them to a monitoring system.
@@ -36,7 +63,6 @@ class CountWriter:
         config: Config,
         redis: Redis,
         work_state: WorkState,
-        rates: Rates,
         *,
         quiet: Callable[[], bool],
         concurrency: Callable[[], int],
@@ -45,83 +71,81 @@ class CountWriter:
         self._config = config
         self._redis = redis
         self._work_state = work_state
-        self._rates = rates
         self._quiet = quiet
         self._concurrency = concurrency
         self._count = count
-        self._targets = SloTargets(config)
+        self._release = app_version(config.client.app_version)
         self._thread_time = ThreadTime(config.clock.monotonic())
 
     def write_totals(self) -> None:
-        """Write the jobs processed and failed since the last call, or keep them for the next one."""
-        processed, failed = self._work_state.take_counts()
-        day = datetime.fromtimestamp(self._config.clock.now(), UTC).strftime("%Y-%m-%d")
-        try:
-            stats.add(self._redis, processed=processed, failed=failed, day=day)
-        except RedisFailure:
-            self._work_state.give_back_counts(processed, failed)
-            raise
-        self._rates.note(processed, failed)
+        """Write the processed and failed jobs since the last call."""
+        taken = self._work_state.runs.take(classes=False)
+        if not taken.is_empty:
+            self._write_minutes(taken, Load(), [])
 
-    def write_classes(self, *, wait_seconds: float = 0.0) -> None:
-        """Write the counts of each class by minute. Counts that were certainly not written are kept for the next call.
+    def write(self, *, wait_seconds: float = 0.0) -> None:
+        """Write everything. Counts that were certainly not written are kept for the next call.
 
         Args:
             wait_seconds: time until the next call; 0 for the last call. Within the same minute, the step of its
                 series, the time of idle threads waits for that call: an idle worker writes it once a minute.
         """
-        counted, now = self._work_state.run_counts, self._config.clock.now()
-        taken = counted.take()
-        load = self._take_load(taken, now)
-        same_minute = wait_seconds and now // MINUTE.seconds == (now + wait_seconds) // MINUTE.seconds
-        if same_minute and not taken.counters and not load.run_seconds:
-            self._thread_time.restore(load)
-            load = Load()
-        minutes = taken.by_minute(now)
-        written: list[Series] = []
-        try:
-            while minutes:
-                minute, counts = minutes[0]
-                # The load is that of the last minute.
-                self._write(minute, counts, Load() if minutes[1:] else load, written)
-                del minutes[0]
-        except RedisFailure as error:
-            if isinstance(error, RedisUnavailable) and error.ambiguous:
-                del minutes[0]
-            for _, counts in minutes:
-                counted.restore(counts)
-            if minutes:
-                self._thread_time.restore(load)
-            raise
-        finally:
-            if self._count is not None:
-                self._count(written, self._work_state.busy, self._concurrency())
-
-    def _write(self, minute: float, counts: Snapshot, load: Load, written: list[Series]) -> None:
-        # Our own labels are last, so that labels of extensions cannot replace them.
-        series = counts.series((*self._config.metric_labels, self._targets.labels))
-        shard, wire_version = self._config.worker.shard, self._config.redis.wire_version
-        try:
-            run_counts.add(
-                self._redis, counts.by_class(), series, minute, wire_version=wire_version, load=load, shard=shard
-            )
-        except RedisUnavailable as error:
-            if error.ambiguous:
-                written += series
-            raise
-        written += series
-
-    def _take_load(self, taken: Snapshot, now: float) -> Load:
-        """Return the thread time since the last call."""
-        if not self._config.worker.metrics:
-            return Load()
-        return self._thread_time.take(
+        taken, now = self._work_state.runs.take(), self._config.clock.now()
+        load = self._thread_time.take(
             self._config.clock.monotonic(),
             ended_seconds=taken.run_seconds,
             under_way_seconds=self._work_state.under_way_seconds(now),
             threads=self._concurrency(),
             quiet=self._quiet(),
         )
+        same_minute = wait_seconds and now // MINUTE.seconds == (now + wait_seconds) // MINUTE.seconds
+        if same_minute and not taken.counters and not load.run_seconds:
+            self._thread_time.restore(load)
+            load = Load()
+        written: list[Series] = []
+        try:
+            self._write_minutes(taken, load, written)
+        finally:
+            if self._count is not None:
+                self._count(written, self._work_state.busy, self._concurrency())
+
+    def _write_minutes(self, taken: Taken, load: Load, written: list[Series]) -> None:
+        minutes = taken.by_minute(self._config.clock.now())
+        try:
+            while minutes:
+                minute, counts = minutes[0]
+                # The load is that of the last minute.
+                self._write_minute(minute, counts, Load() if minutes[1:] else load, written)
+                del minutes[0]
+        except RedisFailure as error:
+            if isinstance(error, RedisUnavailable) and error.ambiguous:
+                del minutes[0]
+            for _, counts in minutes:
+                self._work_state.runs.restore(counts)
+            if minutes:
+                self._thread_time.restore(load)
+            raise
+
+    def _write_minute(self, minute: float, counts: Taken, load: Load, written: list[Series]) -> None:
+        # Our own labels are last, so that labels of extensions cannot replace them.
+        series = counts.series((*self._config.metric_labels, lambda name, _: labels_of(self._config, name)))
+        try:
+            run_counts.add(
+                self._redis,
+                counts.by_class(),
+                series,
+                minute,
+                totals=counts.summed_totals(),
+                release=self._release,
+                load=load,
+                shard=self._config.worker.shard,
+                wire_version=self._config.redis.wire_version,
+            )
+        except RedisUnavailable as error:
+            if error.ambiguous:
+                written += series
+            raise
+        written += series
 
 
 class ThreadTime:
