@@ -26,7 +26,7 @@ def test_ruby_keeps_our_context_when_the_job_fails_there(client, processes, raw_
 
 
 def test_our_worker_logs_the_context_stamped_by_ruby(ruby, processes) -> None:
-    processes.offsider("-q", "python", OFFSIDER_LOG_FORMAT="structured")
+    processes.offsider("-q", "python", OFFSIDER_LOG_FORMAT="json")
     stamps = "'meta.caller_id' => 'OrdersController#create', 'correlation_id' => 'c2'"
     jid = ruby(f"Sidekiq::Client.push('class' => 'HardJob', 'args' => [1], 'queue' => 'python', {stamps})")
 

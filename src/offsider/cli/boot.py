@@ -25,8 +25,7 @@ from offsider.config.application import application
 from offsider.core import gil
 from offsider.jobs.query_queues import serve_selected
 from offsider.jobs.registry import all_jobs
-from offsider.logs.application import OFF, show_application_log
-from offsider.logs.setup import filter_handlers, logger, setup_logging
+from offsider.logs.setup import filter_handlers, logger, setup_logging, show_application_log
 from offsider.worker.boot_checks import check_boot
 from offsider.worker.green_threads import refuse_green_threads
 
@@ -89,9 +88,8 @@ def load(options: WorkerOptions, resources: ExitStack) -> Config:
     # Again, because the application may have changed the format or the level.
     handler = setup_logging(config.log)
     if handler is not None:
-        show_application_log(handler, config.log.application_level)
-    if config.log.application_level != OFF:
-        filter_handlers()
+        show_application_log(handler)
+    filter_handlers()
     config.warnings.extend(serve_selected(config, options.queries(), negate=options.negate))
     return config
 

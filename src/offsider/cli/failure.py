@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from offsider.cli.text import CannotPrint, say
 from offsider.core.error_text import describe
-from offsider.logs.setup import logger
+from offsider.logs.setup import flush_log, logger
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 _STANDARD_LIBRARY = str(Path(os.__file__).parent)
@@ -91,7 +91,8 @@ def _shown(file: str, line: int, source: str) -> str:
 
 
 def flush_output() -> None:
-    """Flush standard output and standard error before an abrupt exit; ignore errors."""
+    """Flush the log, standard output and standard error before an abrupt exit; ignore errors."""
+    flush_log()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

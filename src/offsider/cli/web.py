@@ -27,8 +27,8 @@ from offsider.config.config import Config
 from offsider.config.default import set_default_config
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError, OffsiderError
-from offsider.logs.outlet import Outlet
-from offsider.logs.setup import setup_logging
+from offsider.logs.output import Output
+from offsider.logs.setup import PATIENCE_SECONDS, setup_logging
 from offsider.web.mounting import every_server
 from offsider.web.options import WebOptions
 from offsider.web.serving import Proxied, address, listening, secured, serve
@@ -126,10 +126,8 @@ def run(given: WebCommand, environ: Mapping[str, str]) -> int:
 
 def _greet(options: WebOptions, url: str) -> None:
     lines = [f"offsider web: {url}", *(f"  {plain(line)}" for line in _about(options)), "  Press Ctrl-C to stop."]
-    output = Outlet(sys.stdout, lambda _: "")
     with suppress(OSError):  # the pages work without a reader of the output
-        output.write("".join(f"{line}\n" for line in lines))
-    output.close()
+        Output(sys.stdout).write("".join(f"{line}\n" for line in lines), PATIENCE_SECONDS)
 
 
 def _about(options: WebOptions) -> Sequence[str]:

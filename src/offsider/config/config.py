@@ -248,8 +248,8 @@ class Config(Hooks):
         is_debug = logger.isEnabledFor(logging.DEBUG)
         in_full = self.worker.environment == "development" or is_debug
         then = context.get(NEXT)
-        # The structured line of the end of the run has the error already.
-        traced = in_full or (then is not None and self.log.format != "structured")
+        # The JSON line of the end of the run has the error already.
+        traced = in_full or (then is not None and self.log.format != "json")
         # Log handlers and formatters must not see job arguments; an error handler receives the whole payload.
         own = {key: value for key, value in context.items() if key not in (DOING, NEXT)}
         fields = loggable(own, arguments=self.log.arguments)

@@ -66,11 +66,9 @@ def _assignments(setting: Setting, environ: Mapping[str, str]) -> Iterator[Assig
 def from_platform(environ: Mapping[str, str]) -> Iterator[Assignment]:
     """Yield platform defaults. Any configuration file overrides them.
 
-    Heroku's log already has timestamps. ``RAILS_MAX_THREADS`` is the default concurrency, as in Sidekiq:
+    ``RAILS_MAX_THREADS`` is the default concurrency, as in Sidekiq:
     platforms often set it for web and worker processes alike.
     """
-    if "DYNO" in environ:
-        yield Assignment("log", "format", "without_timestamp", "DYNO")
     if environ.get(RELOAD_BY_DEFAULT):
         yield Assignment("worker", "reload", True, RELOAD_BY_DEFAULT)  # the setting's value
     if threads := environ.get("RAILS_MAX_THREADS"):

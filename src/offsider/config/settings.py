@@ -632,11 +632,10 @@ class LogSection(Section):
     section: ClassVar[str] = "log"
 
     format: str = setting(
-        "pretty",
-        validators.log_format("pretty", "plain", "without_timestamp", "json", "structured"),
-        help="`pretty` has colors on a terminal, `plain` never; `without_timestamp` is for platforms that add "
-        "timestamps (the default on Heroku); `json` is Sidekiq's one object per line; `structured` is one flat "
-        "object per line with GitLab's field names and all timings.",
+        "text",
+        validators.log_format("text", "json"),
+        help="`text` is for people, with colors on a terminal; `json` is one flat object per line with GitLab's field "
+        "names and all timings.",
     )
     level: str = setting(
         "info",
@@ -646,17 +645,11 @@ class LogSection(Section):
         help="Minimum level of log lines.",
         cli="-v, --verbose",
     )
-    application_level: str = setting(
-        "info",
-        validators.choice("debug", "info", "warning", "error", "critical", "off", synonyms={"warn": "warning"}),
-        help="Minimum level of the application's own log records in a worker, unless the application configures "
-        "logging itself. `off` leaves the root logger alone.",
-    )
     job_log: bool = setting(True, validators.FLAG, help="Log the lines start, done and fail of each job.")
     arguments: bool = setting(
         False,
         validators.FLAG,
-        help="Log the first 1,000 characters of a job's arguments, in `structured` lines and in the line of a failed "
+        help="Log the first 1,000 characters of a job's arguments, in `json` lines and in the line of a failed "
         "job. Sentry receives arguments only with this setting. Arguments may contain secrets.",
     )
 

@@ -12,6 +12,7 @@ Kind: TypeAlias = Literal["setting", "option", "command", "command option", "log
 #: By ``section.key``; in a named table ``servers.NAME.key``.
 SETTINGS: dict[str, str] = {
     "worker.metrics": "runs are always counted; remove it",
+    "log.application_level": "set the level of the root logger in the application, which a worker keeps",
 }
 #: Options of ``@job`` and of ``using``.
 JOB_OPTIONS: dict[str, str] = {
@@ -22,7 +23,12 @@ JOB_OPTIONS: dict[str, str] = {
 COMMANDS: dict[str, str] = {}
 #: With its command: ``"worker --example"``.
 COMMAND_OPTIONS: dict[str, str] = {}
-LOG_FORMATS: dict[str, str] = {}
+LOG_FORMATS: dict[str, str] = {
+    "pretty": "use text",
+    "plain": "use text, which has colors on a terminal only",
+    "without_timestamp": "use text",
+    "structured": "use json, which has its fields",
+}
 
 _TABLES: dict[Kind, dict[str, str]] = {
     "setting": SETTINGS,

@@ -1,4 +1,4 @@
-"""The logger ``offsider``, the job fields of each line, and five line formats.
+"""The logger ``offsider``, the fields of each line, the formats ``text`` and ``json``, and the handler of a process.
 
 The library installs no handler: inside an application, the application's logging configuration applies. The command
 line calls `setup_logging`.
@@ -6,24 +6,25 @@ line calls `setup_logging`.
 
 from __future__ import annotations
 
-import json
+import atexit
 import logging
 import os
 import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
 from itertools import groupby
 from logging import LogRecord
+from logging.handlers import QueueHandler
 from pathlib import Path
+from queue import SimpleQueue
 from types import MappingProxyType
-from typing import TextIO, TypeAlias
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, cast
 
-from offsider.config.settings import LogSection
 from offsider.core.error_text import (
     CUT,
     MOST_LOGGED_CHARACTERS,
@@ -34,12 +35,12 @@ from offsider.core.error_text import (
     traceback_parts,
 )
 from offsider.core.wording import counted
-from offsider.logs.application import application_fields, is_ours, is_written_by_application
-from offsider.logs.line_buffer import LineBuffer
-from offsider.logs.outlet import Outlet
-from offsider.logs.print_order import flush_before_writes, plain_write
-from offsider.logs.structured import about_error, bounded, is_about, line_fields, line_of
+from offsider.logs.output import Lines, Output, Writer
+from offsider.logs.structured import about_error, is_about, line_fields, line_of
 from offsider.runtime.context import current_job_or_none
+
+if TYPE_CHECKING:
+    from offsider.config.settings import LogSection
 
 Fields: TypeAlias = Mapping[str, object]
 
@@ -62,11 +63,18 @@ LEVELS = {
 }
 # Sidekiq's names for Python's levels.
 _WORDS = {"WARNING": "WARN", "CRITICAL": "FATAL"}
-_COLOURS = {"DEBUG": "36", "INFO": "32", "WARN": "33", "ERROR": "31", "FATAL": "1;31"}
+_COLORS = {"DEBUG": "36", "INFO": "32", "WARN": "33", "ERROR": "31", "FATAL": "1;31"}
 #: A frame of this package; the frames of an exception group are indented.
 _OUR_FRAME = re.compile(rf'[ |]*File "{re.escape(str(Path(__file__).parents[1]))}[/\\]')
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _CONTROL_BUT_NEWLINE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+#: Longest wait for a reader that is slow or does not read.
+PATIENCE_SECONDS = 1.0
+#: Longest queue of lines: a megabyte of them.
+MAX_LINES = 5_000
+_PLAIN = logging.LogRecord("", logging.INFO, "", 0, "", (), None)
+#: Attributes that every record has; others are from ``extra``.
+_STANDARD = frozenset({*vars(_PLAIN), "message", "asctime", "taskName"})
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -199,10 +207,6 @@ def base36(number: int) -> str:
             return digits
 
 
-#: Stands for buffered lines in the error report if they cannot be written.
-_LINES = LogRecord("offsider", logging.INFO, __file__, 0, "lines of the job log", (), None)
-
-
 class LineFormatter(logging.Formatter):
     """Base class of formatters: formats a record, or its parts, as a line."""
 
@@ -223,63 +227,25 @@ class LineFormatter(logging.Formatter):
         raise NotImplementedError
 
 
-class Plain(LineFormatter):
-    """``LEVEL time pid=… tid=… field=value: message``, with an indented traceback below."""
+class Text(LineFormatter):
+    """``LEVEL time pid=… tid=… field=value: message``, with an indented traceback below.
+
+    Args:
+        colored: whether the level has a color.
+    """
+
+    def __init__(self, *, colored: bool = False) -> None:
+        super().__init__()
+        self._colored = colored
 
     def line(self, word: str, created: float, own: Fields, message: str, record: LogRecord | None = None) -> str:
         head = "".join([f" {name}={_field(value)}" for name, value in _short_context(own).items()])
         trace = "" if record is None else _trace(record, folded=getattr(record, "folded", False))
-        return (
-            f"{self.level(word)} {self.when(created)}pid={os.getpid()} tid={thread_id()}{head}: "
-            f"{_indented(message)}{trace}"
-        )
-
-    def level(self, word: str) -> str:
-        return f"{word:<5}"
-
-    def when(self, created: float) -> str:
-        return f"{timestamp(created)} "
-
-
-class Pretty(Plain):
-    """`Plain` with a colored level."""
-
-    def level(self, word: str) -> str:
-        return f"\x1b[{_COLOURS.get(word, '0')}m{super().level(word)}\x1b[0m"
-
-
-class WithoutTimestamp(Plain):
-    """`Plain` for log collectors that add the time themselves."""
-
-    def when(self, created: float) -> str:  # noqa: ARG002  # overrides a method that uses it
-        return ""
+        level = f"\x1b[{_COLORS.get(word, '0')}m{word:<5}\x1b[0m" if self._colored else f"{word:<5}"
+        return f"{level} {timestamp(created)} pid={os.getpid()} tid={thread_id()}{head}: {_indented(message)}{trace}"
 
 
 class Json(LineFormatter):
-    """One JSON object per line: ``ts pid tid lvl msg ctx``, and ``err`` for a traceback."""
-
-    def line(self, word: str, created: float, own: Fields, message: str, record: LogRecord | None = None) -> str:
-        fields = _short_context(own)
-        entry: dict[str, object] = {
-            "ts": timestamp(created),
-            "pid": os.getpid(),
-            "tid": thread_id(),
-            "lvl": word,
-            "msg": message,
-            "ctx": fields,
-        }
-        if record is not None and (trace := _trace(record, indent="")):
-            entry["err"] = trace.strip("\n")
-        try:
-            line = json.dumps(entry, default=shown, allow_nan=False)
-            if len(line) <= MOST_LOGGED_CHARACTERS:
-                return line
-        except (ValueError, TypeError, RecursionError):  # NaN, a cycle, keys that are no text
-            pass
-        return json.dumps({**entry, "ctx": bounded(fields, 2_000)})
-
-
-class Structured(LineFormatter):
     """One flat JSON object per line, with GitLab's names: ``time severity pid tid message class jid queue …``."""
 
     def line(self, word: str, created: float, own: Fields, message: str, record: LogRecord | None = None) -> str:
@@ -296,15 +262,6 @@ class Structured(LineFormatter):
         return line_of(entry)
 
 
-FORMATTERS: Mapping[str, Callable[[], LineFormatter]] = {
-    "pretty": Pretty,
-    "plain": Plain,
-    "without_timestamp": WithoutTimestamp,
-    "json": Json,
-    "structured": Structured,
-}
-
-
 class _LastResort(logging.StreamHandler[TextIO]):
     """Writes to the current standard error."""
 
@@ -314,51 +271,76 @@ class _LastResort(logging.StreamHandler[TextIO]):
 
 
 _last_resort = _LastResort()
-_last_resort.setFormatter(Plain())
+_last_resort.setFormatter(Text())
 
 
-class OffsiderHandler(logging.StreamHandler[TextIO]):
-    """The handler that `setup_logging` installs; a second call replaces it."""
+class OffsiderHandler(QueueHandler):
+    """The handler that `setup_logging` installs; a second call replaces it.
+
+    Until a process runs jobs, the thread that logs writes its line, so that no thread disturbs a fork. The first line
+    of a job starts a `Writer`: from then on lines are queued, and written within 20 ms. If the reader is so slow that
+    the queue or the pipe is full, one line waits for up to PATIENCE_SECONDS; then lines are dropped and counted until
+    there is room again.
+    """
 
     def __init__(self, stream: TextIO, lines: LineFormatter) -> None:
-        super().__init__(stream)
+        super().__init__(SimpleQueue())
+        self.stream = stream
         self.setFormatter(lines)
         self._lines = lines
-        self._outlet = Outlet(stream, self._about_dropped)
-        self._buffer = LineBuffer(self._write_text, self.lock or nullcontext())
+        self._output = Output(stream)
         self._reported: set[str] = set()
+        self.forget_queue()
 
-    def flush_before_prints(self) -> None:
-        """Write buffered lines before a job writes to the stream of the log or to standard error."""
-        for stream in (self.stream, sys.stderr):
-            flush_before_writes(stream, self._buffer.flush)
+    def forget_queue(self) -> None:
+        """Write without a queue again; its lines are left to the thread that writes them, if it is of this process."""
+        self._waiting: Lines = SimpleQueue()
+        self.queue = self._waiting
+        self._writer: Writer | None = None
+        self._guard = threading.Lock()
+        self._patience_seconds = PATIENCE_SECONDS
+        self._dropped = 0
 
     def emit(self, record: LogRecord) -> None:
-        """Write a record immediately, after the buffered lines."""
-        if is_written_by_application(record, self):
-            return
-        self._buffer.flush()
-        try:
-            self._outlet.write(self.format(record) + self.terminator)
-        except RecursionError:
-            raise
-        except Exception:  # noqa: BLE001  # as logging does: a log that cannot be written ends nothing
-            self.handleError(record)
+        if not is_written_by_application(record, self):
+            super().emit(record)
+
+    def prepare(self, record: LogRecord) -> str:
+        return f"{self.format(record)}\n"
+
+    def enqueue(self, record: Any) -> None:  # the text of `prepare`
+        """Write a line, or queue it for the writer."""
+        if self._writer is None:
+            self._write(record, self._patience_seconds)
+        elif self._waiting.qsize() < MAX_LINES or self._waited_for_room():
+            self._waiting.put(record)
+        else:
+            self._drop(1)
+
+    def put_line(self, message: str, own: Fields) -> None:
+        """Queue a line at INFO, without a record."""
+        if self._writer is None:
+            with self._guard:
+                if self._writer is None:
+                    self._writer = Writer(self._waiting, self._write)
+                    self._writer.start()
+        self.enqueue(f"{self._lines.line('INFO', time.time(), own, message)}\n")
 
     def flush(self) -> None:
-        """Write the lines that a blocked reader left no room for, if there is room now."""
-        with self.lock or nullcontext(), suppress(OSError):
-            self._outlet.drain()
+        """Wait until the queued lines are written, but no longer than the reader deserves."""
+        if self._writer is not None:
+            written = threading.Event()
+            self._waiting.put(written)
+            if not written.wait(self._patience_seconds):
+                self._patience_seconds = 0
 
     def close(self) -> None:
-        self._buffer.flush()
+        """Write the queued lines and end the writer. Later lines are still written, as `dictConfig` may close us."""
         self.flush()
-        self._outlet.close()
+        if self._writer is not None:
+            self._writer.enqueue_sentinel()  # `stop` would wait for a reader that does not read
+            self.forget_queue()
         super().close()
-
-    def _about_dropped(self, lines: int) -> str:
-        text = f"{counted(lines, 'line')} of the log dropped: the reader was blocked"
-        return self._lines.line("WARN", time.time(), {"dropped_lines": lines}, text) + self.terminator
 
     @property
     def is_formatted_by_application(self) -> bool:
@@ -369,42 +351,68 @@ class OffsiderHandler(logging.StreamHandler[TextIO]):
         """Whether lines at INFO can skip the record: no filter or formatter uses it."""
         return self.formatter is self._lines and not self.filters and self.level <= logging.INFO
 
-    def put_line(self, message: str, own: Fields) -> None:
-        """Write a line at INFO, within 20 ms."""
-        self._buffer.put(self._lines.line("INFO", time.time(), own, message) + self.terminator)
+    def _waited_for_room(self) -> bool:
+        until = time.monotonic() + self._patience_seconds
+        while self._waiting.qsize() >= MAX_LINES:
+            if time.monotonic() >= until:
+                self._patience_seconds = 0
+                return False
+            time.sleep(0.001)
+        return True
 
-    def _write_text(self, text: str) -> None:
+    def _write(self, text: str, patience_seconds: float | None = None) -> None:
+        """Write lines, then the number of dropped ones. Never raises: a log that cannot be written ends nothing."""
         try:
-            self._outlet.write(text)
-        except Exception:  # noqa: BLE001  # as logging does: a log that cannot be written ends nothing
-            self.handleError(_LINES)
+            if not self._output.write(text, patience_seconds):
+                self._patience_seconds = 0
+                self._drop(text.count("\n"))
+                return
+            self._patience_seconds = PATIENCE_SECONDS
+            if self._dropped:
+                dropped = self._dropped
+                self._drop(-dropped)
+                about = f"{counted(dropped, 'line')} of the log dropped: the reader was blocked"
+                line = self._lines.line("WARN", time.time(), {"dropped_lines": dropped}, about)
+                self._output.write(f"{line}\n", patience_seconds)
+        except BrokenPipeError:  # the reader is gone: ``offsider worker | head``
+            with suppress(OSError, ValueError):
+                # From now on all output, including that of jobs, is discarded instead of failing.
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self.stream.fileno())
+                os.close(nowhere)
+            self._report_once("the reader of the log has exited: no more lines are written")
+        except (OSError, ValueError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else "") or str(error)
+            self._report_once(f"cannot write the log: {reason}; the worker continues without these lines")
 
-    def handleError(self, record: LogRecord) -> None:  # noqa: N802  # logging's name
-        """Report once that lines cannot be written, and continue working.
-
-        If the reader is gone (``offsider worker | head``), discard all further output.
-        """
-        error = sys.exception()
-        if not isinstance(error, OSError):
-            super().handleError(record)
-            return
-        if not isinstance(error, BrokenPipeError):
-            self._report_once(f"cannot write the log: {error.strerror}; the worker continues without these lines")
-            return
-        with suppress(OSError, ValueError):
-            # From now on all output, including that of jobs, is discarded instead of failing.
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.stream.fileno())
-            os.close(nowhere)
-            self._outlet.close()
-            self._outlet = Outlet(self.stream, self._about_dropped)
-        self._report_once("the reader of the log has exited: no more lines are written")
+    def _drop(self, lines: int) -> None:
+        with self._guard:
+            self._dropped += lines
 
     def _report_once(self, text: str) -> None:
         if text not in self._reported:
             self._reported.add(text)
             with suppress(OSError, ValueError):
-                plain_write(sys.stderr)(f"offsider: {text}\n")
+                sys.stderr.write(f"offsider: {text}\n")
+
+
+def flush_log() -> None:
+    """Wait until the lines of this process are written."""
+    for handler in logger.handlers:
+        if isinstance(handler, OffsiderHandler):
+            handler.flush()
+
+
+def _forget_queues() -> None:
+    for handler in logger.handlers:
+        if isinstance(handler, OffsiderHandler):
+            handler.forget_queue()
+
+
+# `logging.shutdown` misses handlers that were made before a `dictConfig`.
+atexit.register(flush_log)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_forget_queues)  # the queued lines and the writer are the parent's
 
 
 def setup_logging(settings: LogSection, stream: TextIO | None = None) -> OffsiderHandler | None:
@@ -418,17 +426,15 @@ def setup_logging(settings: LogSection, stream: TextIO | None = None) -> Offside
     if not earlier and any(not isinstance(own, logging.NullHandler) for own in logger.handlers):
         return None
     target = stream if stream is not None else sys.stdout
-    style = settings.format
-    if style == "pretty" and not _wants_colour(target):
-        style = "plain"
-    handler = OffsiderHandler(target, FORMATTERS[style]())
+    handler = OffsiderHandler(target, Json() if settings.format == "json" else Text(colored=_wants_color(target)))
     for old in earlier:
         if old.is_formatted_by_application:
             handler.setFormatter(old.formatter)
         logger.removeHandler(old)
         logging.getLogger().removeHandler(old)
         old.close()
-    handler.flush_before_prints()
+    with suppress(AttributeError, ValueError):  # not a text file; closed
+        cast("Any", target).reconfigure(line_buffering=True)  # what jobs print appears at once
     logger.addHandler(handler)
     logger.setLevel(LEVELS[settings.level])
     # Otherwise an application that configured the root logger would log every line twice.
@@ -472,7 +478,7 @@ def _second(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
-def _wants_colour(stream: TextIO) -> bool:
+def _wants_color(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
@@ -556,3 +562,55 @@ def filter_handlers() -> None:
     for handler in {handler for each in (logging.root, *named) for handler in each.handlers}:
         if not isinstance(handler, OffsiderHandler) and not any(isinstance(one, JobFilter) for one in handler.filters):
             handler.addFilter(JobFilter())
+
+
+def show_application_log(handler: logging.Handler) -> None:
+    """Write the application's own records too, unless the application has configured logging itself.
+
+    The handler becomes the handler of the root logger if that has none; its level becomes INFO if it is the default.
+    """
+    root = logging.getLogger()
+    if root.handlers:
+        return
+    root.addHandler(handler)
+    if root.level == logging.WARNING:  # the default
+        root.setLevel(logging.INFO)
+
+
+def is_written_by_application(record: logging.LogRecord, worker: logging.Handler) -> bool:
+    """Return whether the application has a handler for the record below the root, so that ours would repeat it.
+
+    For offsider's own records only a handler of a standard stream counts: others add to the worker's log.
+    """
+    at = logging.getLogger(record.name)
+    repeats = _writes_to_standard_stream if is_ours(record) else _writes
+    while at.parent is not None:
+        if any(
+            handler is not worker and record.levelno >= handler.level and repeats(handler) for handler in at.handlers
+        ):
+            return True
+        at = at.parent
+    return False
+
+
+def _writes(handler: logging.Handler) -> bool:
+    return not isinstance(handler, logging.NullHandler)
+
+
+def _writes_to_standard_stream(handler: logging.Handler) -> bool:
+    return isinstance(handler, logging.StreamHandler) and cast("Any", handler).stream in (sys.stdout, sys.stderr)
+
+
+def is_ours(record: logging.LogRecord) -> bool:
+    """Return whether the record is of the logger ``offsider`` or of one below it."""
+    return record.name == "offsider" or record.name.startswith("offsider.")
+
+
+def application_fields(record: logging.LogRecord) -> Mapping[str, object]:
+    """Return the fields of a record of the application: its logger, the queue of the running job, and ``extra``."""
+    extra = {name: value for name, value in vars(record).items() if name not in _STANDARD}
+    fields: dict[str, object] = {} if record.name == logging.root.name else {"logger": record.name}
+    job = current_job_or_none()
+    if job is not None and is_about(job, extra):
+        fields["queue"] = job.queue
+    return fields | extra

@@ -16,7 +16,6 @@ from offsider.config.config import Config
 from offsider.config.default import default_config
 from offsider.core.errors import ConfigurationError
 from offsider.jobs.query_queues import serve_selected
-from offsider.logs.application import OFF
 from offsider.logs.setup import filter_handlers, logger
 from offsider.worker.green_threads import refuse_green_threads
 from offsider.worker.launcher import Launcher
@@ -69,8 +68,7 @@ class EmbeddedWorker:
             _refuse_frozen(self.config)
             ending.enter_context(self._adjusted())
             ending.callback(self.config.thaw)
-            if self.config.log.application_level != OFF:
-                filter_handlers()
+            filter_handlers()
             for warning in serve_selected(self.config):
                 logger.warning("%s", warning)
             self._launcher = Launcher(self.config, embedded=True)

@@ -219,7 +219,7 @@ ODD_ERRORS = """
 KINDS = ("exit", "interrupt", "memory", "huge", "note", "group", "class", "cause")
 
 
-@pytest.mark.parametrize("options", [{}, {"OFFSIDER_LOG_FORMAT": "structured"}, {"OFFSIDER_LOG_FORMAT": "json"}])
+@pytest.mark.parametrize("options", [{}, {"OFFSIDER_LOG_FORMAT": "json"}])
 def test_a_job_with_any_error_fails_once_and_its_texts_are_bounded(workers, stored, ledger, options):
     worker = workers.start("-c", "2", text=ODD_ERRORS, environ=options)
     for kind in KINDS:

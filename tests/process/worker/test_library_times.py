@@ -84,7 +84,7 @@ def test_queries_and_commands_of_jobs_are_measured(workers, stored, tmp_path):
     for name in EXPECTED:
         push(stored, name)
     text = APP.format(folder=tmp_path)
-    worker = workers.start("-c", "1", text=text, wait=False, environ={"OFFSIDER_LOG_FORMAT": "structured"})
+    worker = workers.start("-c", "1", text=text, wait=False, environ={"OFFSIDER_LOG_FORMAT": "json"})
     worker.until_says('"completed_at"', times=len(EXPECTED))
     lines = [json.loads(line) for line in worker.stopped().splitlines()]
     ends = {line["class"]: line for line in lines if "completed_at" in line}

@@ -179,7 +179,7 @@ def recipe():
 def start(workers, style, sentry, *options):
     is_structlog = style == "structlog"
     text = APPLICATION.replace("SENTRY", repr(sentry)).replace("HOOK", "configure_structlog(config)" * is_structlog)
-    environ = {"OFFSIDER_LOG_FORMAT": "structured" if is_structlog else style, "OFFSIDER_LOG_LEVEL": "debug"}
+    environ = {"OFFSIDER_LOG_FORMAT": "json" if is_structlog else style, "OFFSIDER_LOG_LEVEL": "debug"}
     text = f"    from offsider import Config\n    {recipe()}\n{text}" if is_structlog else text
     return workers.start("-c", "5", "-e", "development", *options, text=text, environ=environ, measured=False)
 
@@ -191,12 +191,10 @@ def written(workers):
     }
 
 
-STYLES = ("pretty", "plain", "without_timestamp", "json", "structured", "structlog")
+STYLES = ("text", "json", "structlog")
 
 
-@pytest.mark.parametrize(
-    "style, sentry", [*((style, {}) for style in STYLES), ("structured", {"send_default_pii": True})]
-)
+@pytest.mark.parametrize("style, sentry", [*((style, {}) for style in STYLES), ("json", {"send_default_pii": True})])
 def test_no_argument_reaches_a_log_or_an_integration(workers, stored, ledger, style, sentry):
     from offsider.config.config import Config
     from offsider.inspector import Switches
@@ -232,7 +230,7 @@ def test_no_argument_reaches_a_log_or_an_integration(workers, stored, ledger, st
             assert not lines, (name, lines[0])
 
 
-@pytest.mark.parametrize("style", ["plain", "json", "structured"])
+@pytest.mark.parametrize("style", ["text", "json"])
 def test_arguments_are_logged_only_if_enabled(workers, stored, style):
     push(stored, "Death", BY_POSITION, kwargs={"token": BY_NAME})
     text = APPLICATION.replace("SENTRY", "{'send_default_pii': True}").replace("HOOK", "config.log.arguments = True")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
@@ -34,17 +35,13 @@ def surroundings(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-@pytest.mark.parametrize("level", ["info", "off"])
-def test_handlers_of_the_application_get_the_job_unless_that_is_off(embedded_url, tmp_path, monkeypatch, level):
+def test_handlers_of_the_application_get_the_job(embedded_url, tmp_path, monkeypatch):
     monkeypatch.setenv("REDIS_URL", embedded_url)
     monkeypatch.setattr(logging.root, "handlers", [handler := logging.NullHandler()])
-    (tmp_path / "logapp.py").write_text(
-        f"from offsider import job\n@job\ndef known(): ...\n"
-        f"def configure(config):\n    config.log.application_level = {level!r}\n"
-    )
+    (tmp_path / "logapp.py").write_text("from offsider import job\n@job\ndef known(): ...\n")
     with registry.isolated(), ExitStack() as resources:
         check(load(WorkerOptions(require=("logapp",)), resources))
-    assert [type(each).__name__ for each in handler.filters] == (["JobFilter"] if level == "info" else [])
+    assert [type(each).__name__ for each in handler.filters] == ["JobFilter"]
 
 
 def test_boot_loads_configures_and_checks(redis_url, raw_redis, tmp_path, monkeypatch, capsys):
@@ -52,18 +49,17 @@ def test_boot_loads_configures_and_checks(redis_url, raw_redis, tmp_path, monkey
     monkeypatch.setenv("OFFSIDER_WORKER_CONCURENCY", "3")
     raw_redis.lpush("queue:default", b'{"class":"Gone","args":[]}')
     (tmp_path / "bootapp.py").write_text(
-        "from offsider import job\n@job\ndef known(): ...\n"
-        "def configure(config):\n    config.log.format = 'without_timestamp'\n"
+        "from offsider import job\n@job\ndef known(): ...\ndef configure(config):\n    config.log.format = 'json'\n"
     )
     with registry.isolated(), ExitStack() as resources:
         config = load(WorkerOptions(require=("bootapp",)), resources)
         check(config)
-    assert config.log.format == "without_timestamp"
+    assert config.log.format == "json"
     assert default_config() is config
     lines = capsys.readouterr().out.splitlines()
     greeting, odd, gone = [line for line in lines if "Cluster: hash tag" not in line]
     assert "environment development" in greeting
-    assert greeting.startswith("INFO  pid=")
+    assert json.loads(greeting)["severity"] == "INFO"
     assert "did you mean OFFSIDER_WORKER_CONCURRENCY?" in odd
     assert "unregistered names: Gone" in gone
 

@@ -28,7 +28,7 @@ from offsider.storage.working import Owner
 from offsider.worker.alive.poison import PoisonPills
 from tests.docs.snippets import ROOT, snippets
 
-STYLES = ("pretty", "plain", "without_timestamp", "json", "structured", "structlog")
+STYLES = ("text", "json", "structlog")
 OURS = {"class": "Pushing", "args": [], "jid": "a" * 24, "tags": ["blue"], "meta.user": "ann"}
 #: A job hands on its correlation id, and is the caller: that is true of the other job as well.
 OF_OURS = re.compile(r'(?<!_)(class|jid|queue)"?[=:] ?"?(Pushing|a{24}|ours)|blue|rows')
@@ -133,7 +133,7 @@ def stores_one_whose_queue_gets_no_name(inside):
 )
 def test_a_line_about_another_job_names_that_job_alone(config, deed, message, style):
     stream = io.StringIO()
-    config.log.format = "structured" if style == "structlog" else style
+    config.log.format = "json" if style == "structlog" else style
     handler = setup_logging(config.log, stream)
     if style == "structlog":
         handler.setFormatter(recipe())

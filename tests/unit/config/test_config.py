@@ -242,7 +242,7 @@ def test_the_traceback_is_logged_in_development_and_not_in_production(config, lo
     assert [bool(record.exc_info) for record in log] == [True, False]
 
 
-@pytest.mark.parametrize("style, traced", [("plain", True), ("json", True), ("structured", False)])
+@pytest.mark.parametrize("style, traced", [("text", True), ("json", False)])
 def test_a_failed_job_is_one_record_with_its_traceback_in_production_too(config, log, style, traced):
     """Structured lines have the traceback in the line of the job's end."""
     config.worker.environment, config.log.format = "production", style

@@ -113,11 +113,6 @@ def test_a_misspelled_variable_logs_a_warning_but_not_one_of_a_platform(tmp_path
     assert "OFFSIDER_WORKER_CONCURENCY sets nothing; did you mean OFFSIDER_WORKER_CONCURRENCY?" in warning
 
 
-def test_heroku_adds_the_time_itself(tmp_path):
-    assert load(tmp_path, DYNO="worker.1").log.format == "without_timestamp"
-    assert load(tmp_path, DYNO="worker.1", OFFSIDER_LOG_FORMAT="json").log.format == "json"
-
-
 class TestDefaultsOfJobs:
     @pytest.mark.parametrize(
         "option, given, final",

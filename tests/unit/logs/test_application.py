@@ -13,8 +13,7 @@ import sys
 import pytest
 
 from offsider.config.config import Config
-from offsider.logs.application import show_application_log
-from offsider.logs.setup import logger, setup_logging, web_logger
+from offsider.logs.setup import logger, setup_logging, show_application_log, web_logger
 from offsider.runtime.context import JobContext, running
 
 
@@ -40,15 +39,14 @@ def without_pytest():
             logging.root.removeHandler(handler)
 
 
-def start(style="without_timestamp", level="info"):
+def start(style="text"):
     """Set logging up as a worker does after the import of the application; return the stream."""
     without_pytest()
     config, stream = Config(), io.StringIO()
     config.log.format = style
-    config.log.application_level = level
     handler = setup_logging(config.log, stream)
     if handler is not None:
-        show_application_log(handler, config.log.application_level)
+        show_application_log(handler)
     return stream
 
 
@@ -66,15 +64,13 @@ def test_a_record_in_a_job_has_its_jid_class_and_queue():
     assert second.endswith(" jid=ab12 class=Hard queue=low: from the root logger")
 
 
-@pytest.mark.parametrize("style", ["json", "structured"])
-def test_json_has_them_as_fields(style):
-    stream = start(style)
+def test_json_has_them_as_fields():
+    stream = start("json")
     with running(job()):
         logging.getLogger("shop").info("sold", extra={"pieces": 3})
     entry = json.loads(stream.getvalue())
-    fields = entry.get("ctx", entry)
     wanted = {"jid": "ab12", "class": "Hard", "queue": "low", "logger": "shop", "pieces": 3}
-    assert {name: fields[name] for name in wanted} == wanted
+    assert {name: entry[name] for name in wanted} == wanted
 
 
 def test_coroutines_and_their_threads_have_them_too():
@@ -100,25 +96,11 @@ def test_a_record_outside_of_jobs_or_about_another_job_names_no_queue():
     assert "jid=cd34" in second
 
 
-@pytest.mark.parametrize("level, lines", [("debug", 2), ("info", 1), ("warning", 0)])
-def test_one_setting_is_the_level(level, lines):
-    stream = start(level=level)
-    logging.getLogger("shop").debug("details")
-    logging.getLogger("shop").info("news")
-    assert stream.getvalue().count("\n") == lines
-
-
 def test_a_level_of_the_application_stays():
     logging.root.setLevel(logging.DEBUG)
     stream = start()
     logging.getLogger("shop").debug("details")
     assert "details" in stream.getvalue()
-
-
-def test_the_root_logger_can_be_left_alone():
-    start(level="off")
-    assert logging.root.handlers == []
-    assert logging.root.level == logging.WARNING
 
 
 def test_an_application_that_has_configured_the_root_logger_keeps_it():

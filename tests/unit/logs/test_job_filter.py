@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from offsider.logs.setup import FORMATTERS, JobFilter, OffsiderHandler, filter_handlers
+from offsider.logs.setup import JobFilter, OffsiderHandler, Text, filter_handlers
 from offsider.runtime.context import JobContext, running
 
 JOB = JobContext({"class": "Hard", "args": ["secret"], "jid": "ab12"}, "low")
@@ -42,7 +42,7 @@ def test_every_handler_of_the_application_gets_the_running_job(handlers):
 
 def test_a_handler_gets_it_once_and_the_handler_of_the_worker_never(handlers):
     handlers[1].addFilter(JobFilter())
-    own = OffsiderHandler(io.StringIO(), FORMATTERS["plain"]())
+    own = OffsiderHandler(io.StringIO(), Text())
     logging.root.handlers.append(own)
     filter_handlers()
     filter_handlers()

@@ -210,7 +210,7 @@ NOW = 1_795_216_781.0
 
 @pytest.fixture
 def structured(config, clock):
-    config.log.format = "structured"
+    config.log.format = "json"
     clock.seconds = NOW
     return config
 

@@ -3,7 +3,7 @@
 It uses Sidekiq's words: ``start``, ``done``, ``fail``. The formatters add the class and jid of the job to every line
 that is logged while it runs. The ``log_level`` of a payload applies to the runs of that job only.
 
-With ``log.format = "structured"`` the same words are the field ``job_status``, and the other fields are GitLab's.
+With ``log.format = "json"`` the same words are the field ``job_status``, and the other fields are GitLab's.
 Fields that are expensive to compute are computed for that format only.
 """
 
@@ -50,7 +50,7 @@ class JobLogger:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._silent = not config.log.job_log
-        self._structured = config.log.format == "structured" and not self._silent
+        self._structured = config.log.format == "json" and not self._silent
         self._between_lines = self._between_structured_lines if self._structured else self._between_short_lines
 
     def wants(self, job: JobContext) -> bool:

@@ -1,0 +1,215 @@
+"""The log of a process whose reader is slow, stops reading or exits: jobs and stops do not wait for it."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import logging.config
+import os
+import re
+import select
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+from offsider.config.config import Config
+from offsider.logs import setup
+from offsider.logs.setup import MAX_LINES, Json, OffsiderHandler, Text, logger, setup_logging, write_info
+from tests.waiting import wait_for
+
+
+class Reader:
+    """The other end of a stream."""
+
+    def __init__(self, kind):
+        self.number, writing = os.pipe() if kind == "pipe" else os.openpty()
+        self.stream = os.fdopen(writing, "w")
+
+    def read(self, handler=None):
+        """Return the lines that arrive until the handler has written everything."""
+        text = b""
+        written = handler is None
+        while select.select([self.number], [], [], 0.1)[0] or not written:
+            text += os.read(self.number, 100_000)
+            written = handler is None or not (handler._waiting.qsize() or handler._dropped)
+        return text.decode().splitlines()
+
+
+@pytest.fixture(params=["pipe", "terminal"])
+def reader(request):
+    reader = Reader(request.param)
+    yield reader
+    os.close(reader.number)
+    reader.stream.close()
+
+
+@pytest.fixture
+def handler_of(monkeypatch):
+    """Makes handlers; their threads end with the test."""
+    monkeypatch.setattr(setup, "PATIENCE_SECONDS", 0.2)
+    made = []
+
+    def make(stream, lines=Text):
+        made.append(OffsiderHandler(stream, lines()))
+        return made[-1]
+
+    yield make
+    for handler in made:
+        handler.close()
+    wait_for(lambda: not any("_monitor" in thread.name for thread in threading.enumerate()))
+
+
+def record(text):
+    return logging.makeLogRecord({"name": "offsider", "levelname": "INFO", "msg": text})
+
+
+def log(handler, way, text):
+    handler.put_line(text, {}) if way == "queued" else handler.handle(record(text))
+
+
+def messages(lines):
+    return [line.rpartition(": ")[2] for line in lines]
+
+
+@pytest.mark.parametrize("way", ["queued", "written"])
+def test_lines_are_written(handler_of, reader, way):
+    handler = handler_of(reader.stream)
+    for text in "abc":
+        log(handler, way, text)
+    handler.flush()
+    assert messages(reader.read()) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("kind, way", [("pipe", "queued"), ("terminal", "queued"), ("pipe", "written")])
+def test_a_reader_that_does_not_read_blocks_nobody_for_long(handler_of, kind, way):
+    reader = Reader(kind)
+    handler = handler_of(reader.stream, Json)
+    started = time.monotonic()
+    count = 4 * MAX_LINES
+    for number in range(count):
+        log(handler, way, f"{number:0100}")
+    handler.flush()
+    handler.flush()
+    assert 0.15 <= time.monotonic() - started < 20
+    assert handler._dropped > 1_000
+    lines = reader.read(handler if way == "queued" else None)
+    log(handler, way, "after")
+    handler.flush()
+    entries = [json.loads(line) for line in [*lines, *reader.read()]]
+    (dropped,) = [entry for entry in entries if "dropped_lines" in entry]
+    assert dropped["message"] == f"{dropped['dropped_lines']} lines of the log dropped: the reader was blocked"
+    assert dropped["severity"] == "WARN"
+    kept = [int(entry["message"]) for entry in entries if entry["message"].isdigit()]
+    assert kept == list(range(len(kept))), "the oldest are kept, in order"
+    assert len(kept) + dropped["dropped_lines"] == count
+    assert "after" in [entry["message"] for entry in entries]
+    os.close(reader.number)
+    reader.stream.close()
+
+
+def test_a_slow_reader_gets_every_line(handler_of, monkeypatch):
+    monkeypatch.setattr(setup, "PATIENCE_SECONDS", 20.0)
+    monkeypatch.setattr(setup, "MAX_LINES", 100)
+    reader = Reader("pipe")
+    handler = handler_of(reader.stream)
+    found = []
+    lines = os.fdopen(os.dup(reader.number), "r")
+    reading = threading.Thread(target=lambda: found.extend(lines.readline() for _ in range(3_000)))
+    reading.start()
+    for number in range(3_000):
+        handler.put_line(f"{number}", {})
+    reading.join(60)
+    assert messages(line.rstrip() for line in found) == [str(number) for number in range(3_000)]
+    lines.close()
+    os.close(reader.number)
+    reader.stream.close()
+
+
+def test_a_long_line_is_whole(handler_of, reader):
+    handler = handler_of(reader.stream)
+    handler.put_line("y" * 30_000, {})
+    handler.put_line("after", {})
+    assert messages(reader.read(handler)) == ["y" * 30_000, "after"]
+
+
+@pytest.mark.parametrize("kind", ["memory", "file", "no poll", "closed"])
+def test_other_streams(handler_of, tmp_path, monkeypatch, capsys, kind):
+    if kind == "no poll":
+        monkeypatch.delattr(select, "poll")
+    file = tmp_path / "log"
+    stream = io.StringIO() if kind == "memory" else file.open("w", encoding="ascii")
+    handler = handler_of(stream)
+    if kind == "closed":
+        stream.close()
+    for way in ("written", "queued"):
+        log(handler, way, "\N{SNOWMAN}a")
+        handler.flush()
+    if kind == "closed":
+        error = "offsider: cannot write the log: Bad file descriptor; the worker continues without these lines\n"
+        assert capsys.readouterr().err == error
+        return
+    lines = (stream.getvalue() if kind == "memory" else file.read_text()).splitlines()
+    assert messages(lines) == ["\N{SNOWMAN}a" if kind == "memory" else "\\u2603a"] * 2
+    stream.close()
+
+
+def test_a_forked_child_writes_only_its_own_lines(reader):
+    before = logger.handlers[:]
+    (handler,) = logger.handlers[:] = [OffsiderHandler(reader.stream, Text())]
+    handler.put_line("parent", {})
+    child = os.fork()
+    if child == 0:
+        handler.put_line("child", {})
+        handler.flush()
+        os._exit(0)
+    os.waitpid(child, 0)
+    handler.flush()
+    assert sorted(messages(reader.read())) == ["child", "parent"]
+    handler.close()
+    logger.handlers[:] = before
+
+
+def test_concurrent_first_lines_start_one_writer(handler_of):
+    handler = handler_of(stream := io.StringIO())
+    threads = [threading.Thread(target=handler.put_line, args=(str(number), {})) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum("_monitor" in thread.name for thread in threading.enumerate()) == 1
+    handler.flush()
+    assert sorted(map(int, messages(stream.getvalue().splitlines()))) == list(range(20))
+
+
+def test_a_late_dictconfig_loses_no_line():
+    before = (logger.handlers[:], logger.level, logger.propagate)
+    handler = setup_logging(Config().log, stream := io.StringIO())
+    write_info("one", {})
+    logging.config.dictConfig({"version": 1})
+    write_info("two", {})
+    logger.warning("three")
+    handler.flush()
+    assert messages(stream.getvalue().splitlines()) == ["one", "two", "three"]
+    handler.close()
+    logger.handlers[:], logger.propagate = before[0], before[2]
+    logger.setLevel(before[1])
+
+
+@pytest.mark.parametrize("late", ["", "logging.config.dictConfig({'version': 1})"])
+def test_the_last_lines_before_the_exit_are_written(late):
+    program = f"""
+        import logging.config
+        from offsider.config.config import Config
+        from offsider.logs.setup import logger, setup_logging, write_info
+        setup_logging(Config().log)
+        {late}
+        write_info("one", {{}})
+        logger.warning("two")
+    """
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    assert re.findall(r": (\w+)$", ended.stdout, re.MULTILINE) == ["one", "two"]
