@@ -10,7 +10,7 @@ from offsider.client.prepared import DeclaredJob, declared_of
 from offsider.client.times import due_at
 from offsider.client.via import chosen_server
 from offsider.config.installation import Installation
-from offsider.config.routing import MAIN, Rules, route
+from offsider.config.routing import MAIN, Rules, known_job, route
 from offsider.core.errors import InvalidArguments, InvalidJob, InvalidOptions
 from offsider.core.job_id import JobId
 from offsider.core.normalize import normalize, wrong_shape
@@ -25,12 +25,19 @@ DEFAULTS: dict[str, Any] = {"retry": True, "queue": "default"}
 
 
 class _Base(NamedTuple):
-    """The merged options that pushes of one job start from, and their sources."""
+    """The merged options that pushes of one job start from, and their sources.
+
+    Attributes:
+        default_queue: the queue without routing rules.
+        mark: what a payload says about its queue, unless the push names it.
+    """
 
     defaults: Mapping[str, Any]
     rules: Rules
     options: dict[str, Any]
     server: str
+    default_queue: str
+    mark: Mapping[str, bool]
 
 
 class Builder:
@@ -62,10 +69,20 @@ class Builder:
         return self._complete(own, job, self._base(job), self._config.clock.now())
 
     def complete_stored(self, payload: JobPayload) -> JobPayload:
-        """Return a copy of a stored job with its missing defaults and a queue."""
+        """Return a copy of a stored job with its missing defaults and its queue by the current rules."""
         merged = cast(JobPayload, _on_base(self._base(None), payload))
-        merged["queue"] = normalize(merged).get("queue") or DEFAULTS["queue"]
+        merged["queue"] = self._routed_again(merged, normalize(merged).get("queue") or DEFAULTS["queue"])
         return merged
+
+    def _routed_again(self, payload: JobPayload, queue: str) -> str:
+        """Return the queue of a stored job: by the current rules, unless its push or an option chose it."""
+        job = declared_of(known_job(payload["class"]))
+        if job is None or ("retry_count" in payload and payload.get("retry_queue") == queue):
+            return queue
+        base = self._base(job)
+        # Ruby writes no ``routed``: its jobs in the default queue of their class follow the rules.
+        follows = payload.get("routed", queue == base.default_queue) and base.server == self._here.server
+        return str(base.options["queue"]) if follows else queue
 
     def wire_version(self, server: str) -> int:
         """Return the wire version of a server of the configuration; "" is the client's own."""
@@ -77,6 +94,10 @@ class Builder:
         check_keys(own)
         check_shape(own)  # the options of the job were checked when it was declared
         payload: Any = _on_base(base, own)
+        if job is not None and "queue" not in own:
+            payload |= base.mark
+        elif job is not None and own["queue"] == base.default_queue:  # Ruby's bytes for other queues
+            payload.setdefault("routed", False)
         if "jid" not in payload:
             payload["jid"] = new_jid()
         if "created_at" not in payload:
@@ -98,13 +119,14 @@ class Builder:
         options = merge_options(DEFAULTS, defaults, {} if job is None else job.stored_options(self._config))
         if job is not None:
             options |= job.origin(self._config)
-        server = MAIN
+        server, default_queue = MAIN, options["queue"]
         if job is not None:
             routed = route(job, rules, defaults)
             server = routed.server
             if rules:
                 options["queue"] = routed.queue
-        base = self._bases[job] = _Base(defaults, rules, options, server)
+        mark = {} if options["queue"] == default_queue else {"routed": True}
+        base = self._bases[job] = _Base(defaults, rules, options, server, default_queue, mark)
         return base
 
 

@@ -48,10 +48,15 @@ class Preparer:
             InvalidJob: after middleware it is not a job, or its arguments are not JSON.
             Exception: exceptions of middleware.
         """
+        queue = push.payload.get("queue")
         if push.reason == "push" and self.config.queue_resolver is not None:
             _resolve_queue(push, self.config.queue_resolver)
         passed = self._through_middleware(push) if len(self._middleware) else push
-        return None if passed is None else self._finish(passed)
+        if passed is None:
+            return None
+        if push.reason == "push" and push.job is not None and passed.payload.get("queue") != queue:
+            passed.payload["routed"] = False
+        return self._finish(passed)
 
     @property
     def passes_unchanged(self) -> bool:

@@ -31,6 +31,7 @@ JobPayload = TypedDict(
         "kwargs": dict[str, Any],
         "jid": str,
         "queue": str,
+        "routed": bool,
         "at": float,
         "created_at": int | float,
         "enqueued_at": int | float,
@@ -70,7 +71,9 @@ JobPayload = TypedDict(
 """Sidekiq's payload keys, and some of ours: ``kwargs`` (keyword-only arguments), ``interrupted_count``,
 ``rescheduled_count``, ``overrated`` (reschedules by limiters), ``expiry`` (epoch seconds, as in Sidekiq Pro), the
 limits ``soft_timeout`` and ``hard_timeout`` (seconds), ``signature`` and ``app_version`` (the parameters the arguments
-were made for, and the version that pushed them), ``stranded_at`` (when the job was first stranded).
+were made for, and the version that pushed them), ``stranded_at`` (when the job was first stranded), ``routed`` (True: a
+routing rule chose the queue; False: the application did, although it is the default queue of the class or a rule would
+have chosen another one).
 
 Other keys are allowed and survive every round trip. The ``*_at`` stamps are integer milliseconds
 (Sidekiq 8) or float seconds (6, 7): read them with `read_stamp`.
