@@ -60,8 +60,8 @@ EVERY_KEY = {
     "handed_on": "offsider:handed-on:<jid>:<retry>",
     "counted": "offsider:counted:<id>",
     "clients": "offsider:clients",
-    "transits": "offsider:migrating",
-    "migrating": "offsider:migrating:<server>",
+    "transits": "offsider:in-transit",
+    "transit": "offsider:in-transit:<server>",
     "stored": "offsider:stored:<jid>:<hop>",
 }
 AT = datetime(2026, 11, 3, 9, 5, tzinfo=UTC)

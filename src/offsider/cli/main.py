@@ -37,7 +37,6 @@ COMMANDS = {
     "jobs": "jobs",
     "routes": "routes",
     "shards": "routes",
-    "migrate": "migrate",
     "doctor": "doctor",
     "mark": "mark",
     "periodic": "periodic",

@@ -1,4 +1,4 @@
-"""``offsider queues``: list queues with size and latency; pause, unpause and clear them."""
+"""``offsider queues``: list queues with size and latency; pause, unpause, move and clear them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from offsider.cli.command import (
     SETTINGS,
     YES,
     Connection,
+    asks,
     connected,
     print_json,
     require,
@@ -51,7 +52,7 @@ class UnknownQueue(OffsiderError):
 def queues(context: click.Context, connection: Connection, *, as_json: bool) -> None:
     """Show the queues with size and latency; paused and unserved queues are marked.
 
-    The subcommands pause, unpause and clear change queues.
+    The subcommands pause, unpause, move and clear change queues.
     """
     context.obj = connection
     if context.invoked_subcommand is not None:
@@ -145,6 +146,24 @@ def clear(connection: Connection, names: tuple[str, ...], require: tuple[str, ..
         confirm(f"Permanently delete {', '.join(names)} with {jobs}?")
     for queue in chosen:
         say(f"{queue.name}: {counted(queue.clear(), 'job')} deleted")
+
+
+@queues.command(context_settings=SETTINGS)
+@click.argument("source", metavar="FROM", shell_complete=_complete)
+@click.argument("target", metavar="TO", shell_complete=_complete)
+@click.option("--to-server", metavar="NAME", default="", help="Server of the queue TO. Default: the same server.")
+@YES
+@click.pass_obj
+def move(connection: Connection, source: str, target: str, to_server: str, *, yes: bool) -> None:
+    """Move the jobs that wait in the queue FROM to the tail of the queue TO.
+
+    Workers may keep running. If the command is interrupted, no job is lost; run it again within a day.
+    """
+    (queue,) = _chosen(connection.installation(), [source])
+    if not yes and asks():
+        where = f"{target} of {to_server}" if to_server else target
+        confirm(f"Move {counted(len(queue), 'job')} from {source} to {where}?")
+    say(f"{counted(queue.move_all(target, server=to_server), 'job')} moved from {source} to {target}")
 
 
 def _locks_stay(here: Installation) -> bool:

@@ -140,7 +140,7 @@ def check_servers(servers: Mapping[str, RedisSection], file: Path | None) -> Non
 
 
 def check_different_servers(servers: Mapping[str, RedisSection], file: Path | None) -> None:
-    """Raise ConfigurationError for two names of one server: a migration would move its jobs from it to itself."""
+    """Raise ConfigurationError for two names of one server."""
     named: dict[tuple[object, ...], str] = {}
     for name, section in servers.items():
         place = (section.url, section.prefix, section.sentinels, section.sentinel_name)

@@ -20,7 +20,10 @@ JOB_OPTIONS: dict[str, str] = {
     "including_scheduled=True or reschedule_once=True",
 }
 #: Without ``offsider``: ``"queues example"``.
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "migrate": "due jobs follow the routing rules when they are enqueued, and 'offsider queues move FROM TO' moves the "
+    "jobs of a queue",
+}
 #: With its command: ``"worker --example"``.
 COMMAND_OPTIONS: dict[str, str] = {}
 LOG_FORMATS: dict[str, str] = {

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     )
     from offsider.inspector.job_record import JobRecord
     from offsider.inspector.job_set import DeadSet, JobSet, RetrySet, ScheduledSet, SetEntry
-    from offsider.inspector.migration import Migration, MigrationReport, Relocation
     from offsider.inspector.process import CapsuleShown, Process, ProcessSet
     from offsider.inspector.quarantine import Quarantine, QuarantinedJob
     from offsider.inspector.queue import Callers, HeldList, Queue
@@ -66,15 +65,12 @@ __all__ = [
     "JobRecord",
     "JobSet",
     "JobTotals",
-    "Migration",
-    "MigrationReport",
     "Process",
     "ProcessSet",
     "Quarantine",
     "QuarantinedJob",
     "Queue",
     "QueueSummary",
-    "Relocation",
     "RetrySet",
     "RulesInUse",
     "ScheduledSet",
@@ -111,7 +107,6 @@ _NAMES = {
     "job_metrics": "BOUNDS_MS DeployMark Deploys FleetMetrics JobDetail JobMetrics JobTotals PERIODS TopJobs",
     "job_record": "JobRecord",
     "job_set": "DeadSet JobSet RetrySet ScheduledSet SetEntry",
-    "migration": "Migration MigrationReport Relocation",
     "process": "CapsuleShown Process ProcessSet",
     "quarantine": "Quarantine QuarantinedJob",
     "queue": "Callers HeldList Queue",

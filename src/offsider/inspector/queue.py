@@ -5,21 +5,27 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
+from offsider.core.errors import InvalidOptions, MalformedPayload, RedisRefused
+from offsider.core.options import check_queue_name
+from offsider.core.payload import decode_object, encode
 from offsider.inspector.counted import Counted, CountedByScan
 from offsider.inspector.job_filter import JobFilter, refuse_empty
 from offsider.inspector.job_record import JobRecord
-from offsider.inspector.removal import removing
+from offsider.inspector.removal import placing, removing
 from offsider.inspector.scan import Chunk, deadline, first_pages, steps
 from offsider.runtime.events import JobRemoved
-from offsider.storage import quarantine, queue_walk, queues
+from offsider.storage import places, quarantine, queue_walk, queues
+from offsider.storage.places import Destination, Move, MoveResult, departing
 from offsider.storage.quarantine import Seen
 from offsider.storage.queue_walk import Place
+from offsider.storage.scripts import RunsScripts
 
 _PAGE = 50
 _BULK_PAGE = 2_000
@@ -275,6 +281,52 @@ class Queue(_JobList, CountedByScan):
         """Move every matching job to the quarantine for ``worker.quarantine_days``; see `delete_matching`."""
         return self._sweep(wanted, "quarantine", budget_ms)
 
+    def move_all(self, to: str, *, server: str = "") -> int:
+        """Move the jobs to the tail of another queue, in their order, and return their number.
+
+        Jobs that are pushed during the move may stay. A process that dies during the move loses no job, and a
+        repetition within a day stores none twice.
+
+        Args:
+            to: name of the other queue.
+            server: name of its server; default: the server of this queue. Jobs that an earlier move left in transit to
+                it are delivered first.
+
+        Raises:
+            InvalidOptions: ``to`` is not a queue name, or this queue.
+            RedisRefused: the other queue's key is not a list.
+            RedisFailure: a server cannot be reached, or refuses all jobs.
+        """
+        check_queue_name(to)
+        there = self._here.for_server(server) if server else self._here
+        leaves = there.server != self._here.server
+        if to == self.name and not leaves:
+            raise InvalidOptions(f"jobs of the queue {to} cannot move to the queue {to}")
+        if leaves:
+            places.probe(there.redis)
+            places.deliver(self._redis, there.server, there.redis)
+        moved, passed, size = 0, 0, len(self)
+        while passed < size and (raws := queues.page(self._redis, self._key, 0, min(places.BATCH, size - passed))):
+            moved += self._move(raws, to, there)
+            passed += len(raws)
+        return moved
+
+    def _move(self, raws: Sequence[bytes], to: str, there: Installation) -> int:
+        payloads = [_in_queue(raw, to) for raw in raws]
+        redis: RunsScripts = self._redis
+        if there.server == self._here.server:
+            redis, target = placing(self._here, ((payload, f"queue:{to}", 0.0) for payload in payloads)), places.QUEUES
+            moves = [Move(*job, to, at) for at, job in enumerate(zip(raws, payloads, strict=True))]
+        else:
+            target = Destination("list", there.server)
+            moves = [departing(*job, to, there.server, at) for at, job in enumerate(zip(raws, payloads, strict=True))]
+        results = places.move(redis, f"queue:{self.name}", moves, target)
+        if MoveResult.REFUSED in results:
+            raise RedisRefused(f"queue:{to} is not a list, so no job can move there", code="WRONGTYPE")
+        if there.server != self._here.server:
+            places.deliver(self._redis, there.server, there.redis)
+        return results.count(MoveResult.DONE)
+
     def forget(self) -> bool:
         """Remove an empty queue from the set of queues; False if it contains jobs or is not in the set."""
         return queues.forget(self._redis, self.name)
@@ -339,6 +391,13 @@ class Queue(_JobList, CountedByScan):
         self._deleted.append(queue_walk.digest(raw))
         self._deletions += 1
         self._here.config.events.emit("job_removed", JobRemoved(raw, f"queue:{self.name}", how, self._here.server))
+
+
+def _in_queue(raw: bytes, queue: str) -> bytes:
+    """Return a payload that names another queue; bytes that are not an object are unchanged."""
+    with suppress(MalformedPayload):
+        return encode({**decode_object(raw), "queue": queue})
+    return raw
 
 
 def count_callers(pages: Iterable[Sequence[JobRecord]], total: int) -> Callers:

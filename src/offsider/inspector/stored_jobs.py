@@ -12,7 +12,7 @@ from offsider.inspector.job_record import JobRecord
 from offsider.inspector.job_set import DeadSet, RetrySet, ScheduledSet
 from offsider.inspector.quarantine import Quarantine
 from offsider.inspector.queue import HeldList, Queue
-from offsider.storage import migration, owners, queues, working
+from offsider.storage import owners, places, queues, working
 from offsider.storage.redis import Redis
 
 #: Places whose jobs run only after an operator's action.
@@ -25,8 +25,8 @@ class StoredJobs:
 
     Attributes:
         places: number of jobs by place: ``"queue:low"``, ``"schedule"``, ``"retry"``, ``"running"``, ``"dead"``,
-            ``"quarantine"`` or the key of a list of an extension or a migration. Places on other servers end with
-            ``" of SERVER"``.
+            ``"quarantine"``, or the key of another list: of an extension, or of jobs in transit. Those of another
+            server end with ``" of SERVER"``.
         unfit: number of jobs that failed the test, without dead and quarantined jobs.
     """
 
@@ -71,9 +71,8 @@ def _everything(here: Installation) -> Iterator[tuple[str, Iterable[JobRecord]]]
     running = _claimed(redis)
     yield "running", map(JobRecord, running)
     yield from (("schedule", ScheduledSet(here)), ("retry", RetrySet(here)))
-    for transit in migration.transits(redis):
-        jobs = migration.in_transit(redis, transit, migration.waiting(redis, transit))
-        yield redis.keys.migrating(transit.id), (JobRecord(job.transfer.payload) for job in jobs)
+    for server in places.transits(redis):
+        yield redis.keys.transit(server), map(JobRecord, places.in_transit(redis, server))
     for queue in Queue.all(here):
         yield f"queue:{queue.name}", queue
     for key in queues.extension_lists(redis):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, overload
@@ -23,8 +23,6 @@ NEWS = (
     "job_reclaimed",
     "job_poisoned",
     "job_stranded",
-    "job_moving",
-    "job_moved",
     "large_payload",
     "lost_ownership",
 )
@@ -147,35 +145,6 @@ class JobStranded:
 
 
 @dataclass(frozen=True)
-class JobMoving:
-    """A stored job is about to move to another queue, perhaps on another server.
-
-    Attributes:
-        payload: the stored payload.
-        changes: new string values by payload key, including ``queue``; a listener may add some.
-        from_server, to_server: names of servers.
-    """
-
-    payload: Mapping[str, Any]
-    changes: dict[str, str]
-    from_server: str
-    to_server: str
-
-
-@dataclass(frozen=True)
-class JobMoved:
-    """A move has ended.
-
-    Attributes:
-        moving: the move.
-        moved: False if another process had taken or removed the job before.
-    """
-
-    moving: JobMoving
-    moved: bool
-
-
-@dataclass(frozen=True)
 class LargePayload:
     """A job with a large or compressed payload was pushed.
 
@@ -208,7 +177,7 @@ class Events:
     ``heartbeat`` (the first heartbeat, and the first after a partition), ``beat`` (each heartbeat), ``leader`` (this
     process has become the leader).
     Job handlers take one argument: `ExecutionFinished`, `JobRemoved`, `JobReclaimed`, `JobPoisoned`,
-    `JobStranded`, `JobMoving`, `JobMoved`, `LargePayload`, `LostOwnership`.
+    `JobStranded`, `LargePayload`, `LostOwnership`.
     An error of a handler is reported to ``on_error``; the other handlers still run.
     """
 

@@ -64,8 +64,8 @@ key                                            type    written by               
 ``offsider:switches``                          hash    switches (class -> action)         never
 ``offsider:switches:acted``                    hash    worker (class -> affected jobs)    never
 ``offsider:clients``                           zset    push (host:role:rules -> time)     5 min
-``offsider:migrating``                         set     migration (names of servers)       never
-``offsider:migrating:<server>``                list    migration (jobs in transit)        when delivered
+``offsider:in-transit``                        set     moves (names of servers)           never
+``offsider:in-transit:<server>``               list    moves (jobs in transit)            when delivered
 ``offsider:stored:<jid>:<hop>``                string  transfers (a job was stored)       1 day
 =============================================  ======  =================================  ==============
 
@@ -127,7 +127,7 @@ class Keys:
         self.expired = prefix + "offsider:expired"
         self.stranded_counts = prefix + "offsider:stranded:counts"
         self.places = prefix + "offsider:places"
-        self.transits = prefix + "offsider:migrating"
+        self.transits = prefix + "offsider:in-transit"
         self._queue = prefix + "queue:"
 
     def queue(self, name: str) -> str:
@@ -213,7 +213,7 @@ class Keys:
         """The lease of work that one process does at a time."""
         return f"{self.prefix}offsider:turn:{name}"
 
-    def migrating(self, server: str) -> str:
+    def transit(self, server: str) -> str:
         """Jobs in transit to another server."""
         return f"{self.transits}:{server}"
 

@@ -70,7 +70,7 @@ COMMANDS = [
     "search pwned", "doctor", "switches", "switches drop EVIL", "switches clear EVIL", "switches clear Cx",
     "limits", "limits set EVIL 3", "limits pause EVIL", "limits clear EVIL --yes", "limits pause Cx",
     "limiters reset EVIL EVIL", "locks release EVIL", "periodic", "periodic show PERIODIC", "periodic show missing",
-    "migrate --rename a=EVIL --yes", "mark EVIL",
+    "queues move QUEUE EVIL --yes", "mark EVIL",
     "dump --all", "dump h", "quiet --host nosuch", "quiet nosuch", "quiet EVIL", "stop --all",
 ]  # fmt: skip
 

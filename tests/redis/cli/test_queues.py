@@ -226,8 +226,29 @@ def test_the_shell_completes_words_options_and_names_of_queues(raw_redis, monkey
     assert {"top", "stats", "queues", "doctor"} <= set(completed("offsider "))
     assert completed("offsider st") == ["stop", "stats"]
     assert completed("offsider stats o") == ["overview"]
-    assert {"pause", "unpause", "clear"} == set(completed("offsider queues "))
+    assert {"pause", "unpause", "clear", "move"} == set(completed("offsider queues "))
     assert completed("offsider queues pause ma") == ["mail", "main"]
     assert "--json" in completed("offsider doctor --")
     monkeypatch.setenv("REDIS_URL", "redis://localhost:1")
     assert completed("offsider queues pause ma") == []
+
+
+def test_the_jobs_of_a_queue_move(raw_redis):
+    push(raw_redis, "A", "B", queue="low")
+    result = call("move", "low", "high")
+    assert (result.exit_code, result.output) == (0, "2 jobs moved from low to high\n")
+    assert (raw_redis.llen("queue:low"), raw_redis.llen("queue:high")) == (0, 2)
+    result = call("move", "lwo", "high")
+    assert result.exit_code == 1
+    assert "unknown queue lwo" in result.output
+    result = call("move", "low", "high", "--to-server", "bulk")
+    assert result.exit_code == 1
+    assert "bulk" in result.output
+
+
+def test_a_move_asks_first_on_a_terminal(raw_redis, monkeypatch):
+    monkeypatch.setattr("offsider.cli.queues.asks", lambda: True)
+    push(raw_redis, "A", queue="low")
+    result = call("move", "low", "high", typed="n\n")
+    assert "Move 1 job from low to high?" in result.output
+    assert raw_redis.llen("queue:low") == 1

@@ -118,3 +118,12 @@ def test_an_incomplete_walk_is_reported(redis_url, raw_redis, monkeypatch):
     raw_redis.mset({f"cache:{n}": "" for n in range(20_000)})
     monkeypatch.setattr(delivery_checks, "WALK_SECONDS", 0.0)
     assert severity(examined(redis_url), "keyspace") == "ok"
+
+
+def test_jobs_in_transit_to_another_server(redis_url, raw_redis):
+    raw_redis.sadd("offsider:in-transit", "bulk")
+    assert severity(examined(redis_url), "transit") == "none"
+    raw_redis.lpush("offsider:in-transit:bulk", "m1 slow\n{}", "m2 slow\n{}")
+    finding = examined(redis_url)["transit"]
+    assert (finding.severity, finding.what) == (Severity.WARN, "2 jobs in transit to the server bulk")
+    assert "offsider queues move FROM TO --to-server bulk" in finding.fix

@@ -46,14 +46,14 @@ def test_nothing_is_stored(config):
     assert stored_jobs(Installation.of(config), {"A": bool}) == {"A": StoredJobs({}, 0)}
 
 
-def test_running_held_migrating_and_quarantined_jobs_are_counted_too(config, raw_redis):
+def test_running_held_departing_and_quarantined_jobs_are_counted_too(config, raw_redis):
     raw_redis.hset("offsider:owners", "host:1:abc", '{"default": ["low"]}')
     raw_redis.lpush("offsider:working:host:1:abc:default:low", job("A", 1))
     held = f"{DEFAULT_PREFIX}offsider:limits:jobs:A"
     raw_redis.sadd("offsider:places", held)
     raw_redis.lpush(held, job("A", 2), job("A", 3, 4))
-    raw_redis.sadd("offsider:migrating", "bulk")
-    raw_redis.lpush("offsider:migrating:bulk", b"m1 - queue:low\n" + job("A", 5))
+    raw_redis.sadd("offsider:in-transit", "bulk")
+    raw_redis.lpush("offsider:in-transit:bulk", b"m1 low\n" + job("A", 5))
     raw_redis.sadd("queues", "low")
     raw_redis.lpush("queue:low", job("A", 6))
     assert Queue("low", config).quarantine_matching(JobFilter(name="A")) == 1
@@ -61,7 +61,7 @@ def test_running_held_migrating_and_quarantined_jobs_are_counted_too(config, raw
         "A": StoredJobs(
             {
                 "running": 1,
-                Installation.of(config).redis.keys.migrating("bulk"): 1,
+                Installation.of(config).redis.keys.transit("bulk"): 1,
                 held: 2,
                 "quarantine": 1,
             },

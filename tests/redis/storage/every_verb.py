@@ -15,8 +15,8 @@ from offsider.storage import (
     error_groups,
     job_sets,
     leases,
-    migration,
     owners,
+    places,
     processes,
     quarantine,
     queues,
@@ -32,11 +32,10 @@ from offsider.storage.due_jobs import Due, Lease
 from offsider.storage.effects import run_alone
 from offsider.storage.error_groups import Noted
 from offsider.storage.job_sets import Move, MoveResult
-from offsider.storage.migration import Step
 from offsider.storage.owners import Lists
+from offsider.storage.places import Destination
 from offsider.storage.quarantine import Seen
 from offsider.storage.redis import Redis
-from offsider.storage.store_once import store_once
 from offsider.storage.switches import Switch
 from offsider.storage.working import DeadSetLimits, Entry, Owner
 
@@ -58,7 +57,6 @@ def seed(client: Any, keys: Any) -> None:
     client.zadd(keys.prefix + "extra", {"extra": 1})
     client.lpush(keys.queue("switched"), "switched 1")
     client.lpush(keys.queue("moving"), "moving 1", "moving 2")
-    client.zadd(keys.prefix + "moving", {"moving 3": 1, "moving 4": 1})
     client.zadd(keys.schedule, {"due": LONG_AGO, "gone": LONG_AGO, "bad": LONG_AGO, "later": 9e9})
     client.lpush(keys.working(DEAD.identity, "default", "low"), "orphan", "pill")
     client.hset(keys.owners, DEAD.identity, '{"default": ["high", "low"]}')
@@ -95,7 +93,7 @@ def walk(redis: Redis) -> None:
     processes.send_signal(redis, OWNER.identity, "TERM")
     assert controls.read(redis, OWNER.identity).signal == "TERM"
     _make_room(redis)
-    _migrate(redis)
+    _move(redis)
     assert leases.lead(redis, OWNER.identity, 60) == 0
     assert leases.step_down(redis, OWNER.identity)
     _reclaim(redis)
@@ -145,18 +143,16 @@ def _make_room(redis: Redis) -> None:
     assert error_groups.delete(redis, ["dead", "nobody"]) == 1
 
 
-def _migrate(redis: Redis) -> None:
-    """Jobs move to a queue and back, and the others leave for the same server as if it were another one."""
-    key = redis.keys.queue("moving")
-    steps = [Step(b"moving 1", b"moved 1", "queue:moved"), Step(b"moving 2", b'{"moved":2}', "queue:moved", "here")]
-    assert migration.move(redis, key, steps) == [MoveResult.DONE] * 2
-    steps = [Step(b"moving 3", b"moved 3"), Step(b"moving 4", b'{"moved":4}', "moving", "here")]
-    assert migration.move(redis, redis.keys.prefix + "moving", steps) == [MoveResult.DONE] * 2
-    (here,) = migration.transits(redis)
-    jobs = migration.in_transit(redis, here)
-    for _ in range(2):
-        assert store_once(redis, [job.transfer for job in jobs]) == [None, None]
-    assert migration.arrived(redis, here, jobs) == 2
+def _move(redis: Redis) -> None:
+    """Jobs move to a queue, and others leave for the same server as if it were another one."""
+    jobs = [places.Move(b"moving 1", b"moved 1", "moved"), places.Move(b"moving 3", b"x", "moved")]
+    assert places.move(redis, "queue:moving", jobs, places.QUEUES) == [places.MoveResult.DONE, places.MoveResult.GONE]
+    leaving = [places.departing(b"moving 2", b"moved 2", "moved", "here", 0)]
+    assert places.move(redis, "queue:moving", leaving, Destination("list", "here")) == [places.MoveResult.DONE]
+    assert places.transits(redis) == {"here": 1}
+    assert places.deliver(redis, "here", redis) == 1
+    again = [places.Move(b"moving 4", b"moved 4", 8e9)]
+    assert places.move(redis, "schedule", again, Destination("set", "retry")) == [places.MoveResult.GONE]
 
 
 def _look(redis: Redis, due: list[bytes]) -> None:
@@ -211,8 +207,7 @@ def left_behind(keys: Any, stored: dict[str, Any]) -> None:
     stored = {key if key.startswith(keys.prefix) else DEFAULT_PREFIX + key: value for key, value in stored.items()}
     assert stored.pop(keys.queue("low")) == [b"due now", b"low 6", b"low 7", b"interrupted", b"low 5", b"orphan again"]
     assert stored.pop(keys.queues) == {b"high", b"low", b"moved"}
-    assert stored.pop(keys.queue("moved")) == [b'{"moved":2}', b"moved 1"]
-    assert stored.pop(keys.prefix + "moving") == {b"moved 3": 1, b'{"moved":4}': 1}
+    assert stored.pop(keys.queue("moved")) == [b"moved 2", b"moved 1"]
     assert stored.pop(keys.transits) == {b"here"}
     for mark in [key for key in stored if key.startswith(keys.stored("", ""))]:
         assert stored.pop(mark) == b"1"
@@ -235,4 +230,4 @@ def left_behind(keys: Any, stored: dict[str, Any]) -> None:
     assert stored.pop(keys.stranded_counts) == {b"HardJob": b"1"}
     assert stored.pop(keys.errors) == {b"group": LONG_AGO}
     assert stored.pop(keys.error_fields)[b"group:count"] == b"1"
-    assert stored == {}
+    assert not stored, stored

@@ -4,8 +4,7 @@
    `rules`).
 2. The lock is released when the job starts, or in the script that writes the outcome of the job (`releases`). It
    expires in any case, within 30 days.
-3. A job that moves to another queue or server moves its lock too (`guard`).
-4. Operators can list and release locks (`locks`, `web`); the doctor finds locks whose job is gone.
+3. Operators can list and release locks (`locks`, `web`); the doctor finds locks whose job is gone.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
 from offsider.ext.unique import rules
-from offsider.ext.unique.guard import Guard, Moves
+from offsider.ext.unique.guard import Guard
 from offsider.ext.unique.locks import Lock, Locks, check_unique
 from offsider.ext.unique.releases import Releases
 from offsider.ext.unique.rules import unique_by
@@ -59,15 +58,12 @@ class Unique:
         """Add the push guard, middleware and web tab. Raises ConfigurationError if another guard is set."""
         if config.push_guard is not None:
             raise ConfigurationError(f"config.push_guard is already set to {config.push_guard!r}; only one can be set")
-        here = Installation.of(config)
-        guard = Guard(config, default_ttl_seconds=self._ttl_seconds, across_queues=self._across_queues)
-        config.push_guard = guard
+        config.push_guard = Guard(config, default_ttl_seconds=self._ttl_seconds, across_queues=self._across_queues)
         for option in (rules.UNIQUE_FOR, rules.THROTTLE, rules.DEBOUNCE):
             config.add_job_option(option, rules.check_seconds)
         config.add_job_option(rules.UNIQUE_UNTIL, rules.check_unique_until)
         for option in (rules.INCLUDING_SCHEDULED, rules.RESCHEDULE_ONCE):
             config.add_job_option(option, rules.check_switch)
-        Releases(here).install()
-        Moves(here, guard).install()
+        Releases(Installation.of(config)).install()
         config.add_web_tab(make_tab())
         config.add_doctor_check(check_unique)

@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.client.prepared import declared_of
-from offsider.config.installation import Installation
-from offsider.core.compression import readable
 from offsider.core.errors import InvalidOptions
 from offsider.ext.unique import rules, store
 from offsider.ext.unique.rules import lock_name
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from offsider.config.push_guard import Storable
     from offsider.core.payload import JobPayload
     from offsider.ext.unique.rules import Rule
-    from offsider.runtime.events import JobMoved, JobMoving
     from offsider.runtime.middleware import Push
     from offsider.storage.keys import Keys
     from offsider.storage.scripts import Argument, Call
@@ -154,46 +151,3 @@ def _default_until(push: Push) -> object:
     """Return the ``unique_until`` of a declared job; None if it has none."""
     job = declared_of(push.job)
     return None if job is None else job.characteristics.unique_until(cast("dict[str, Any]", push.payload))
-
-
-class Moves:
-    """Listener for `offsider migrate`, in the migrating process."""
-
-    def __init__(self, here: Installation, guard: Guard) -> None:
-        self._here = here
-        self._guard = guard
-
-    def install(self) -> None:
-        self._here.config.on("job_moving", self.take_new)
-        self._here.config.on("job_moved", self.free)
-
-    def take_new(self, news: JobMoving) -> None:
-        """Take the new lock and write its name into the job."""
-        old, jid = _held(news.payload)
-        if not old:
-            return
-        payload = readable(cast("JobPayload", news.payload))  # the arguments are part of the name
-        # Locked by another rule or by a function unknown here: the new name cannot be computed.
-        if self._guard.lock_name(payload) != old:
-            return
-        new = self._guard.lock_name({**payload, "queue": news.changes["queue"]})
-        if (news.from_server, old) == (news.to_server, new):
-            return
-        source, destination = self._here.for_server(news.from_server).redis, self._here.for_server(news.to_server).redis
-        if store.take_over(source, old, jid, destination, new):
-            news.changes[KEY] = new
-
-    def free(self, news: JobMoved) -> None:
-        """Free the old lock after a move, or the new lock if the job did not move."""
-        moving = news.moving
-        old, jid = _held(moving.payload)
-        new = moving.changes.get(KEY, "")
-        if news.moved and (new or (old and moving.from_server != moving.to_server)):
-            store.release(self._here.for_server(moving.from_server).redis, old, jid)
-        elif new and not news.moved:
-            store.release(self._here.for_server(moving.to_server).redis, new, jid)
-
-
-def _held(payload: Mapping[str, Any]) -> tuple[str, str]:
-    lock, jid = payload.get(KEY), payload.get("jid")
-    return (lock, jid) if isinstance(lock, str) and isinstance(jid, str) else ("", "")

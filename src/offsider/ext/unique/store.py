@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 _LUA = files("offsider.ext.unique") / "lua"
 STORE = Script("store", _LUA)
 RELEASE = Script("release", _LUA)
-TAKE_OVER = Script("take_over", _LUA)
 
 NOT_OURS, FREED, RUN_AGAIN = 0, 1, 2
 PAGE = 200
@@ -101,19 +100,6 @@ def release(redis: Redis, lock: str, jid: str, *, may_run_again: bool = False) -
         may_run_again: keep the lock of a job that runs once more.
     """
     return int(redis.run(RELEASE, [lock_key(redis.keys, lock), index_key(redis.keys)], [jid, int(may_run_again)]))
-
-
-def take_over(source: Redis, held: str, jid: str, destination: Redis, lock: str) -> bool:
-    """Give a job that holds one lock a second lock with the same life, perhaps on another server.
-
-    Return False if it does not hold the first lock, or another job holds the second.
-    """
-    key = lock_key(source.keys, held)
-    stored, left_ms = source.pipeline([("GET", key), ("PTTL", key)])
-    if stored is None or not stored.startswith(f"{jid} ".encode()):
-        return False
-    keys = destination.keys
-    return bool(destination.run(TAKE_OVER, [lock_key(keys, lock), index_key(keys)], [stored, max(1, int(left_ms))]))
 
 
 def count(redis: Redis) -> int:

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Iterator
 
 from offsider.core.wording import counted, listed, shell_words
-from offsider.inspector.doctor.facts import Facts, command, worker_command
+from offsider.inspector.doctor.facts import Facts, worker_command
 from offsider.inspector.doctor.finding import Finding, error, ok, warn
-from offsider.storage import keyspace, migration, owners
+from offsider.storage import keyspace, owners, places
 from offsider.storage.keyspace import walk
 from offsider.storage.sample import overdue
 
@@ -126,17 +126,16 @@ def _other_prefixes(facts: Facts, prefixes: list[str]) -> Iterator[Finding]:
         )
 
 
-def check_migration(facts: Facts) -> Iterator[Finding]:
-    """Find jobs that an interrupted migration left in transit."""
-    for transit in migration.transits(facts.redis):
-        left = migration.waiting(facts.redis, transit)
-        if left:
-            yield warn(
-                "migration",
-                f"{counted(left, 'job')} in transit to the server {transit.server}",
-                why="unless a migration is running, one was interrupted; its jobs are stored but do not run",
-                fix=f"within a day: {command('migrate')} (it delivers these jobs first, each once)",
-            )
+def check_transit(facts: Facts) -> Iterator[Finding]:
+    """Find jobs that an interrupted move to another server left in transit."""
+    for server, jobs in places.transits(facts.redis).items():
+        yield warn(
+            "transit",
+            f"{counted(jobs, 'job')} in transit to the server {server}",
+            why="unless 'offsider queues move' is running, one was interrupted; its jobs are stored but do not run",
+            fix=f"within a day, run it again: offsider queues move FROM TO --to-server {shlex.quote(server)} (it "
+            "delivers these jobs first, each once)",
+        )
 
 
-DELIVERY_CHECKS = (check_orphans, check_locks, check_due, check_keyspace, check_migration)
+DELIVERY_CHECKS = (check_orphans, check_locks, check_due, check_keyspace, check_transit)
