@@ -72,10 +72,10 @@ def _configured(redis_url: str, pushing: threading.RLock):
     config.worker.queues = ["run"]
     application.configure(config)
 
-    def after_the_push(job, call_next):
+    def after_the_push(job):
         with pushing:
             pass
-        return call_next(job)
+        yield
 
     config.server_middleware.add(after_the_push)  # so that the order of log lines is that of the tests
     set_default_config(config)

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from offsider.jobs.function import JobFunction, job
     from offsider.jobs.lookup import lookup
     from offsider.runtime.context import JobContext, current_job
-    from offsider.runtime.middleware import ClientMiddleware, Push, ServerMiddleware
+    from offsider.runtime.middleware import ClientMiddleware, Middleware, Push, ServerMiddleware
     from offsider.runtime.propagation import bind_context, context
     from offsider.worker.embed import EmbeddedWorker
 
@@ -96,6 +96,7 @@ __all__ = [
     "JobOptions",
     "JobPayload",
     "MalformedPayload",
+    "Middleware",
     "NoCapableWorker",
     "NoCurrentJob",
     "NoResult",
@@ -144,6 +145,7 @@ _ELSEWHERE = {
     "JobInfo": "core.job_id",
     "JobOptions": "core.options",
     "JobPayload": "core.payload",
+    "Middleware": "runtime.middleware",
     "Progress": "core.job_id",
     "Push": "runtime.middleware",
     "ServerMiddleware": "runtime.middleware",

@@ -152,9 +152,9 @@ def test_a_log_level_is_stored_in_rubys_word(side, level, word):
 
 
 def test_a_log_level_of_middleware_is_stored_in_rubys_word_or_refused(side):
-    def talk(push, call_next):
+    def talk(push):
         push.payload["log_level"] = push.payload["args"][0]
-        return call_next(push)
+        yield
 
     side.config.client_middleware.add(talk)
     client = Client(side.config)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
 from contextvars import ContextVar
 
 import redis
 
-from offsider import Config, JobContext, current_job, job
+from offsider import Config, JobContext, Middleware, current_job, job
 from offsider.ext.current_attributes import CurrentAttributes
 
 
@@ -33,11 +32,11 @@ def configure(config: Config) -> None:
     config.server_middleware.add(recorded)
 
 
-def recorded(context: JobContext, call_next: Callable[[JobContext], object]) -> object:
+def recorded(context: JobContext) -> Middleware:
     """Note each run as Ruby's side does: seen:<jid> holds [language, arguments, retry_count]."""
     seen = ["python", context.payload["args"], context.retry_count]
     store.rpush(f"seen:{context.jid}", json.dumps(seen))
-    return call_next(context)
+    yield
 
 
 @job(name="HardJob", queue="python")

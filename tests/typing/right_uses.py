@@ -19,6 +19,7 @@ from offsider import (
     JobId,
     JobInfo,
     JobPayload,
+    Middleware,
     Push,
     Reschedule,
     Skip,
@@ -248,10 +249,10 @@ def elsewhere() -> None: ...
 
 @configure_client
 def plug_in(config: Config) -> None:
-    def stamp(push: Push, call_next: Any) -> Push | None:
+    def stamp(push: Push) -> Middleware:
         push.payload["tags"] = ["stamped"]
-        result: Push | None = call_next(push)
-        return result
+        pushed: Push | None = yield
+        print(pushed)
 
     config.client_middleware.add(stamp)
 

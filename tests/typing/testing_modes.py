@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 from unittest.mock import ANY
 
-from offsider import Config, Job, JobContext, job, testing
+from offsider import Config, Job, JobContext, Middleware, job, testing
 from offsider.testing import EnqueuedJob, FakeClock, Recorder, RunningWorker, assert_enqueued, assert_not_enqueued
 
 
@@ -24,8 +23,8 @@ class Report(Job):
     def perform(self, month: str) -> None: ...
 
 
-def around(job: JobContext, call_next: Callable[[JobContext], object]) -> object:
-    return call_next(job)
+def around(job: JobContext) -> Middleware:
+    yield
 
 
 with testing.fake() as enqueued:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from offsider.cli.options import WorkerOptions
     from offsider.config.config import Config
-    from offsider.runtime.middleware import Push
+    from offsider.runtime.middleware import Middleware, Push
 
 EMBEDDED_FOLDER = ".offsider"
 
@@ -94,14 +94,14 @@ def load(options: WorkerOptions, resources: ExitStack) -> Config:
     return config
 
 
-def _warn_of_push(push: Push, call_next: Callable[[Push], Push | None]) -> Push | None:
+def _warn_of_push(push: Push) -> Middleware:
     """Client middleware while the application is loaded: such a push is repeated at each start of a process."""
     logger.warning(
         "%s was pushed while the application was loaded, so each start of a process pushes it again: "
         'move the push into a function, or below `if __name__ == "__main__":`',
         push.payload["class"],
     )
-    return call_next(push)
+    yield
 
 
 def check(config: Config) -> None:

@@ -51,12 +51,11 @@ class Preparer:
         queue = push.payload.get("queue")
         if push.reason == "push" and self.config.queue_resolver is not None:
             _resolve_queue(push, self.config.queue_resolver)
-        passed = self._through_middleware(push) if len(self._middleware) else push
-        if passed is None:
+        if len(self._middleware) and not self._passes(push):
             return None
-        if push.reason == "push" and push.job is not None and passed.payload.get("queue") != queue:
-            passed.payload["routed"] = False
-        return self._finish(passed)
+        if push.reason == "push" and push.job is not None and push.payload.get("queue") != queue:
+            push.payload["routed"] = False
+        return self._finish(push)
 
     @property
     def passes_unchanged(self) -> bool:
@@ -154,16 +153,15 @@ class Preparer:
             self._strict.check_own_keys(push.payload)  # after encoding, which rejects cycles
             self._large.check(push.payload, raw, push.job)
 
-    def _through_middleware(self, push: Push) -> Push | None:
-        passed = self._middleware.compose(_last)(push)
-        if passed is not None:
-            if passed is not push:
-                passed.server = passed.server or push.server  # middleware creates pushes without it
-            check_keys(passed.payload)
-            if push.reason == "push":  # a stored job moves with any payload
-                check_shape(cast("dict[str, Any]", passed.payload))
-                check_queue_name(passed.payload.get("queue"), what=f"{passed.payload['class']}: queue")
-        return passed
+    def _passes(self, push: Push) -> bool:
+        """Run client middleware; False if it canceled the push."""
+        if self._middleware.run(push, lambda push: push) is None:
+            return False
+        check_keys(push.payload)
+        if push.reason == "push":  # a stored job moves with any payload
+            check_shape(cast("dict[str, Any]", push.payload))
+            check_queue_name(push.payload.get("queue"), what=f"{push.payload['class']}: queue")
+        return True
 
     def _finish(self, push: Push) -> Prepared:
         payload = push.payload
@@ -231,7 +229,3 @@ def _set_expiry(payload: JobPayload, start: float) -> None:
     seconds = payload.get("expires_in")
     if seconds is not None:
         payload.setdefault("expiry", start + seconds)
-
-
-def _last(push: Push) -> Push | None:
-    return push

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload, runtime_checkable
@@ -19,7 +19,7 @@ from offsider.core.payload import JobPayload
 from offsider.core.suggestions import suggest
 from offsider.logs.setup import logger
 from offsider.runtime.events import Events
-from offsider.runtime.middleware import Admission, Chain, ClientChain, Push, ServerChain
+from offsider.runtime.middleware import Chain, ClientChain, Push, ServerChain, ServerMiddleware, check_middleware
 from offsider.runtime.service import Service
 
 if TYPE_CHECKING:
@@ -86,11 +86,6 @@ ASSIGNABLE = (
 )
 
 
-def no_reload() -> AbstractContextManager[object]:
-    """The default reloader, which does nothing."""
-    return nullcontext()
-
-
 @runtime_checkable
 class Extension(Protocol):
     """An extension, installed by ``config.use(extension)``.
@@ -118,8 +113,7 @@ class Hooks:
         error_handlers: called with an error and its context; the first one logs.
         death_handlers: called with the payload and the error of a job that will not be retried.
         services: functions that create a `Service` from the configuration; the worker starts and stops it.
-        reloader: returns a context manager that is entered around each job, for example to release database
-            connections.
+        reloader: middleware outside of `server_middleware`, in workers only, for example for database connections.
         after_commit: takes a function and calls it after the commit of the current database transaction; pushes use it.
         outbox: writes pushes as rows of the application's database; see `offsider.ext.outbox`.
         events: the handlers of events; see `on`.
@@ -139,7 +133,7 @@ class Hooks:
         clock, random: replaceable in tests.
     """
 
-    reloader: Callable[[], AbstractContextManager[object]]
+    reloader: ServerMiddleware | None
     after_commit: Callable[[Callable[[], None]], None] | None
     outbox: Outbox | None
     queue_resolver: Callable[[Push], str | None] | None
@@ -162,13 +156,13 @@ class Hooks:
         self.push_effects: Listing[PushEffects] = Listing("config.push_effects")
         self.removal_effects: Listing[RemovalEffects] = Listing("config.removal_effects")
         self.move_effects: Listing[MoveEffects] = Listing("config.move_effects")
-        self.admissions: Listing[Admission] = Listing("config.admissions")
+        self.admissions: ServerChain = Chain(what="config.admissions")
         self.web_tabs: Listing[WebTab] = Listing("config.web_tabs")
         self.metric_labels: Listing[MetricLabels] = Listing("config.metric_labels")
         self.metric_families: Listing[MetricFamilies] = Listing("config.metric_families")
         self.doctor_checks: Listing[DoctorCheck] = Listing("config.doctor_checks")
         self.queue_sources: Listing[Callable[[Config], Iterable[Any]]] = Listing("config.queue_sources")
-        self.reloader = no_reload
+        self.reloader = None
         self.after_commit = None
         self.outbox = None
         self.queue_resolver = None
@@ -284,8 +278,8 @@ class Hooks:
         if name not in ASSIGNABLE and not name.startswith("_"):
             hint = suggest(name, ASSIGNABLE)
             raise ConfigurationError(f"config.{name} cannot be assigned{hint}; assignable are {', '.join(ASSIGNABLE)}")
-        if name == "reloader" and not callable(value):
-            raise ConfigurationError(f"config.{name} expects a callable, got {value!r}")
+        if name == "reloader" and value is not None:
+            check_middleware(value, "config.reloader")
 
     def _check_open(self, what: str) -> None:
         if self._frozen:

@@ -5,23 +5,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import close_old_connections, connections
 
-from offsider.runtime.context import current_job_or_none
+from offsider.runtime.context import JobContext
+from offsider.runtime.middleware import Middleware
 
 _prepared: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 
 
-@contextmanager
-def connections_of_a_job() -> Generator[None, None, None]:
-    """Close the connections of all databases that are broken or older than their ``CONN_MAX_AGE``, before and after.
+def connections_of_a_job(run: JobContext) -> Middleware:
+    """Close, before and after a job, the connections that are broken or older than their ``CONN_MAX_AGE``.
 
     An ``async def`` job runs database calls in a thread of its own, as an async view does; its connections are closed
     with that thread, or returned to their pool. In a shared thread, one job could close another job's connection.
@@ -29,15 +28,14 @@ def connections_of_a_job() -> Generator[None, None, None]:
     ``asyncio.to_thread`` and ``sync_to_async(thread_sensitive=False)`` call functions in threads of the event loop:
     there, connections are closed by their age before and after each call.
     """
-    run, close = current_job_or_none(), close_old_connections
+    close = close_old_connections
 
     def noting(coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
         nonlocal close
         close = connections.close_all
         return _in_prepared_loop(coroutine)
 
-    if run is not None:
-        run.wrap_coroutine(noting)
+    run.wrap_coroutine(noting)
     close_old_connections()
     threads = ThreadSensitiveContext()
     token = SyncToAsync.thread_sensitive_context.set(threads)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
 from importlib import import_module
@@ -237,13 +238,14 @@ def _retry_in(_count: int, error: BaseException, _payload: JobPayload) -> Litera
 
 
 def _exhausted(payload: JobPayload, error: BaseException) -> None:
+    run = JobContext(payload, payload.get("queue", ""))
     try:
-        result = _running(JobContext(payload, payload.get("queue", "")))
+        result = _running(run)
     except UnknownJob:  # it never started, so nothing waits for its end
         return
     result.errors.append(task_error(error))
     _change(result, status=_base.TaskResultStatus.FAILED, finished_at=timezone.now())
-    with connections_of_a_job():
+    with contextmanager(connections_of_a_job)(run):
         try:
             raise error  # noqa: TRY301  # receivers of the signal find it in sys.exc_info()
         except BaseException:  # noqa: BLE001  # the task may have raised SystemExit

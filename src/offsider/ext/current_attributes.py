@@ -12,8 +12,7 @@ earlier versions, a JSON object. Both formats are read with every wire version.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from contextvars import Context, ContextVar, Token
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -25,7 +24,7 @@ from offsider.core.payload import shown_class
 if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.runtime.context import JobContext
-    from offsider.runtime.middleware import Push
+    from offsider.runtime.middleware import Middleware, Push
 
 logger = logging.getLogger("offsider")
 
@@ -71,17 +70,17 @@ class CurrentAttributes:
         config.client_middleware.add(self._save)
         config.server_middleware.prepend(self._load)
 
-    def _save(self, push: Push, call_next: Callable[[Push], Push | None]) -> Push | None:
+    def _save(self, push: Push) -> Middleware:
         payload = cast("dict[str, Any]", push.payload)
         if push.reason != "push":
-            with self._loaded(payload):
-                return call_next(push)
+            yield from self._loaded(payload)
+            return
         for key, variables in self._sources.items():
             values = {name: variable.get(None) for name, variable in variables.items()}
             present = {name: value for name, value in values.items() if value is not None}
             if present and key not in payload:
                 payload[key] = self._written(push, key, present)
-        return call_next(push)
+        yield
 
     def _written(self, push: Push, key: str, values: Mapping[str, Any]) -> object:
         server = self._config.servers[push.server] if push.server else self._config.redis
@@ -89,12 +88,10 @@ class CurrentAttributes:
             return values
         return [[active_job.symbol(name), _form(push, key, name, value)] for name, value in values.items()]
 
-    def _load(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
-        with self._loaded(cast("Mapping[str, Any]", job.payload)):
-            return call_next(job)
+    def _load(self, job: JobContext) -> Middleware:
+        return (yield from self._loaded(cast("Mapping[str, Any]", job.payload)))
 
-    @contextmanager
-    def _loaded(self, payload: Mapping[str, Any]) -> Generator[None, None, None]:
+    def _loaded(self, payload: Mapping[str, Any]) -> Middleware:
         """Set the variables from a payload, and all others to their defaults.
 
         Otherwise a job would see values that another job left in its thread.

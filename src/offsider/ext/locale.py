@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.runtime.context import JobContext
-    from offsider.runtime.middleware import Push
+    from offsider.runtime.middleware import Middleware, Push
 
 _KEY = "locale"
 
@@ -39,15 +39,13 @@ class Locale:
         config.client_middleware.add(self._save)
         config.server_middleware.prepend(self._load)
 
-    def _save(self, push: Push, call_next: Callable[[Push], Push | None]) -> Push | None:
+    def _save(self, push: Push) -> Middleware:
         language = self._current() if push.reason == "push" else None
         if language is not None:
             cast("dict[str, Any]", push.payload).setdefault(_KEY, language)
-        return call_next(push)
+        yield
 
-    def _load(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
+    def _load(self, job: JobContext) -> Middleware:
         language: object = job.payload.get(_KEY)
-        if not isinstance(language, str) or not language:
-            return call_next(job)
-        with self._use(language):
-            return call_next(job)
+        with self._use(language) if isinstance(language, str) and language else nullcontext():
+            yield

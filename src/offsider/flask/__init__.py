@@ -28,6 +28,7 @@ from offsider.core.errors import ConfigurationError
 from offsider.integrations import missing
 from offsider.integrations.wsgi import CallerId
 from offsider.runtime.context import JobContext
+from offsider.runtime.middleware import Middleware
 from offsider.web.mounting import WHO, Servers, behind, checked_name
 from offsider.web.options import Authorize
 from offsider.web.redaction import Redact
@@ -118,9 +119,9 @@ class AppContext:
     def __init__(self, app: Flask) -> None:
         self.app = app
 
-    def __call__(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
+    def __call__(self, _job: JobContext) -> Middleware:
         with self.app.app_context():
-            return call_next(job)
+            yield
 
 
 class Offsider:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, cast
 
@@ -20,7 +20,7 @@ from offsider.core.errors import Discard, Reschedule, Skip
 from offsider.core.payload import shown_class
 from offsider.integrations import missing
 from offsider.runtime.context import JobContext
-from offsider.runtime.middleware import Push
+from offsider.runtime.middleware import Middleware, Push
 from offsider.worker.run.interrupt import caused_by_shutdown
 
 try:
@@ -83,10 +83,11 @@ class OpenTelemetry:
         config.server_middleware.prepend(self.process)
         config.on("exit", self._flush)
 
-    def send(self, push: Push, call_next: Callable[[Push], Push | None]) -> Push | None:
+    def send(self, push: Push) -> Middleware:
         """Client middleware: the span of a push. Later moves of a job, for example a retry, get no span."""
         if push.reason != "push":
-            return call_next(push)
+            yield
+            return
         payload = cast("dict[str, Any]", push.payload)
         attributes = _attributes("send", payload, payload.get("queue", "default"))
         with (
@@ -100,12 +101,10 @@ class OpenTelemetry:
             self._measured(self._push_seconds, attributes, span) as labels,
         ):
             self._propagator.inject(payload)
-            passed = call_next(push)
-            if passed is not None:
+            if (yield) is not None:
                 self._sent.add(1, labels)
-            return passed
 
-    def process(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
+    def process(self, job: JobContext) -> Middleware:
         """Server middleware: the span of a run."""
         payload = cast("dict[str, Any]", job.payload)
         attributes = _attributes("process", payload, job.queue)
@@ -124,7 +123,7 @@ class OpenTelemetry:
             ) as span,
             self._measured(self._run_seconds, attributes, span, self._consumed),
         ):
-            return call_next(job)
+            yield
 
     @contextmanager
     def _measured(

@@ -19,7 +19,7 @@ from offsider.core.errors import HardTimeout, JobSignal
 from offsider.core.payload import JobPayload, read_stamp, shown_class
 from offsider.integrations import missing
 from offsider.runtime.context import JobContext
-from offsider.runtime.middleware import Push
+from offsider.runtime.middleware import Middleware, Push
 from offsider.worker.run.interrupt import caused_by_shutdown
 
 try:
@@ -71,18 +71,19 @@ class Sentry:
         config.death_handlers.append(self._died)
         config.on("exit", lambda: sentry_sdk.flush(timeout=FLUSH_SECONDS))
 
-    def send(self, push: Push, call_next: Callable[[Push], Push | None]) -> Push | None:
+    def send(self, push: Push) -> Middleware:
         """Client middleware: create the span of a push, and add its trace to the payload."""
         if push.reason != "push" or not sentry_sdk.get_client().is_active():
-            return call_next(push)
+            yield
+            return
         payload = cast("dict[str, Any]", push.payload)
         with sentry_sdk.start_span(op="queue.publish", name=shown_class(payload)) as span:
             _describe(span, payload, payload.get("queue", "default"))
             found = {"sentry-trace": sentry_sdk.get_traceparent(), "baggage": sentry_sdk.get_baggage()}
             payload[HEADERS] = {name: value for name, value in found.items() if value}
-            return call_next(push)
+            yield
 
-    def process(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
+    def process(self, job: JobContext) -> Middleware:
         """Server middleware: the scope and the transaction of a run."""
         payload = cast("dict[str, Any]", job.payload)
         headers = payload.get(HEADERS)
@@ -100,7 +101,7 @@ class Sentry:
             _describe_run(transaction, job)
             transaction.__enter__()  # a `with` block would mark every exception as an error
             try:
-                result = call_next(job)
+                yield
             except BaseException as error:
                 transaction.set_status(_status(error))
                 if _is_failure(error) and not self._only_when_dead and not _was_late(error):
@@ -108,7 +109,6 @@ class Sentry:
                 raise
             else:
                 transaction.set_status("ok")
-                return result
             finally:
                 transaction.__exit__(None, None, None)
 

@@ -15,13 +15,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from inspect import iscoroutinefunction
 from typing import Any
 
 from offsider.core.errors import ConfigurationError
 from offsider.core.once import first_time
 from offsider.runtime.context import JobContext, current_job_or_none
+from offsider.runtime.middleware import Middleware
 
 logger = logging.getLogger("offsider")
 
@@ -61,10 +62,10 @@ class RemoveSessions:
         self._async = [session for session in sessions if iscoroutinefunction(session.remove)]
         self._sync = [session for session in sessions if session not in self._async]
 
-    def __call__(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
+    def __call__(self, job: JobContext) -> Middleware:
         job.wrap_coroutine(self._around)
         try:
-            return call_next(job)
+            yield
         finally:
             for session in self._sync:
                 session.remove()

@@ -54,7 +54,7 @@ def run_prepared(
     with running(job):
         job.declared = declared if declared is not None else registry.find(job.name)
         try:
-            result = chain.compose(_perform)(job)
+            result = chain.run(job, _perform)
         except (Discard, Skip):
             return None
         if succeeded is not None:
@@ -63,7 +63,7 @@ def run_prepared(
 
 
 def _perform(job: JobContext) -> object:
-    """The innermost step. As in a worker, an ``async def`` job has finished when ``call_next`` returns."""
+    """The innermost step. As in a worker, an ``async def`` job has finished when ``yield`` returns."""
     declared = job.declared
     assert isinstance(declared, Declared)  # noqa: S101  # set by the only caller
     declared.signature.check_fits(job.args, job.kwargs)

@@ -274,7 +274,7 @@ class JobContext:
     def wrap_coroutine(self, wrapper: CoroutineWrapper) -> None:
         """Run code on the event loop of an ``async def`` job, in its task: around its coroutine.
 
-        For server middleware, which itself runs in a thread. Call it before ``call_next``; for a plain job it has no
+        For server middleware, which itself runs in a thread. Call it before ``yield``; for a plain job it has no
         effect. The last wrapper is the innermost one.
 
         Args:

@@ -1,26 +1,30 @@
-"""Middleware: callables around a push and around a run, in a chain that is composed once.
+"""Middleware: generator functions around a push and around a run, in chains.
 
-Middleware of both sides has the signature ``middleware(subject, call_next)``: the subject is a `Push` on the client
-side and a `JobContext` on the server side. Middleware that does not call ``call_next`` cancels the push, or ends the
-run.
+An entry of a chain is called with its subject: a `Push` on the client side, a `JobContext` on the server side. The code
+before its ``yield`` runs before the inner entries, the code after it when they have ended:
+
+* ``yield`` returns the result of the inner entries, or raises their error.
+* Returning before ``yield`` skips them: the push is canceled, or the job does not run.
+* A value other than None that is returned after ``yield`` replaces the result. Middleware that catches the error and
+  returns ends it.
+
+`Chain.run` enters and leaves all entries in a loop; tracebacks have no frames of entries that passed an error on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import inspect
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from offsider.config.containers import frozen_error
 from offsider.core.errors import ConfigurationError
 from offsider.core.payload import JobPayload
+from offsider.core.tracebacks import trace_of
 from offsider.runtime.context import JobContext
 
-if TYPE_CHECKING:
-    from offsider.core.outcome import Outcome
-
 T = TypeVar("T")
-R = TypeVar("R")
 
 Reason: TypeAlias = Literal["push", "schedule", "retry"]
 
@@ -30,7 +34,7 @@ class Push:
     """A job that is about to be stored, as client middleware sees it.
 
     Attributes:
-        payload: the payload. Middleware may change it in place, or pass another Push to ``call_next``.
+        payload: the payload. Middleware may change or replace it.
         reason: ``"push"`` at the first push; ``"schedule"`` or ``"retry"`` when the job moves from that set to its
             queue. Middleware that stamps or deduplicates acts on ``"push"`` only.
         job: the declaration of the job; None for a job that is not declared here and is pushed by its class name.
@@ -43,44 +47,64 @@ class Push:
     server: str = ""
 
 
-ClientMiddleware: TypeAlias = Callable[[Push, Callable[[Push], "Push | None"]], "Push | None"]
-"""Returns the result of ``call_next(push)``, or None to stop the push."""
+Middleware: TypeAlias = Generator[None, Any, Any]
+"""The return type of middleware: a generator that yields once."""
 
-ServerMiddleware: TypeAlias = Callable[[JobContext, Callable[[JobContext], object]], object]
-"""Returns the result of ``call_next(job)``, which is an awaitable for an ``async def`` job."""
+ClientMiddleware: TypeAlias = Callable[[Push], Middleware]
+"""Runs around a push; ``yield`` returns the push, or None if inner middleware canceled it."""
 
-Admission: TypeAlias = Callable[[JobContext, Callable[[JobContext], "Outcome"]], "Outcome"]
-"""Decides whether a job runs: returns the result of ``call_next(job)``, or another outcome without calling it."""
+ServerMiddleware: TypeAlias = Callable[[JobContext], Middleware]
+"""Runs around a job; ``yield`` returns its result.
+
+An admission has the same form. The job does not start if it returns an `Outcome` before ``yield``, which returns the
+outcome of the run; what it returns after ``yield`` is ignored.
+"""
 
 
-class Chain(Generic[T, R]):
+class InvalidMiddleware(ConfigurationError, TypeError):
+    """A value was added to a chain that is not a generator function."""
+
+
+class Chain(Generic[T]):
     """Middleware in order; the first one is the outermost.
+
+    An entry is a generator function, or an object whose ``__call__`` is one. If the object has a method ``concerns``,
+    the chain skips the entry for each subject for which that returns False.
 
     All threads share the entries: an entry must have no state, or protect it with a lock.
     In `insert_before`, `insert_after`, `remove` and ``in`` an entry is given by itself or by its class.
+
+    Raises:
+        InvalidMiddleware: also a TypeError; an entry is not a generator function.
     """
 
-    def __init__(self, entries: Iterable[Callable[[T, Callable[[T], R]], R]] = (), *, what: str = "the chain") -> None:
-        self._entries = list(entries)
+    def __init__(self, entries: Iterable[Callable[[T], Middleware]] = (), *, what: str = "the chain") -> None:
         self._what = what
         self._frozen = False
+        self._set([])
+        self.add(*entries)
 
-    def add(self, *entries: Callable[[T, Callable[[T], R]], R]) -> None:
+    def __call__(self, entry: Callable[[T], Middleware]) -> Callable[[T], Middleware]:
+        """Add an entry at the end, as a decorator: ``@config.server_middleware``."""
+        self.add(entry)
+        return entry
+
+    def add(self, *entries: Callable[[T], Middleware]) -> None:
         """Add entries at the end, innermost. An entry that the chain already has moves to the end."""
         for entry in entries:
             self._place(entry, lambda: len(self._entries))
 
-    def prepend(self, *entries: Callable[[T, Callable[[T], R]], R]) -> None:
+    def prepend(self, *entries: Callable[[T], Middleware]) -> None:
         """Add entries at the start, outermost, in the given order. An entry that the chain already has moves."""
         for entry in reversed(entries):
             self._place(entry, lambda: 0)
 
-    def insert_before(self, target: object, entry: Callable[[T, Callable[[T], R]], R]) -> None:
+    def insert_before(self, target: object, entry: Callable[[T], Middleware]) -> None:
         """Add ``entry`` directly around ``target``; ConfigurationError if the chain does not have the target."""
         self._position(target)
         self._place(entry, lambda: self._position(target))
 
-    def insert_after(self, target: object, entry: Callable[[T, Callable[[T], R]], R]) -> None:
+    def insert_after(self, target: object, entry: Callable[[T], Middleware]) -> None:
         """Add ``entry`` directly inside ``target``; ConfigurationError if the chain does not have the target."""
         self._position(target)
         self._place(entry, lambda: self._position(target) + 1)
@@ -88,27 +112,40 @@ class Chain(Generic[T, R]):
     def remove(self, target: object) -> None:
         """Remove every entry that is ``target`` or an instance of it. No match is not an error."""
         self._check_open()
-        self._entries = [entry for entry in self._entries if not _is(entry, target)]
+        self._set([entry for entry in self._entries if not _is(entry, target)])
 
     def clear(self) -> None:
         self._check_open()
-        self._entries = []
+        self._set([])
 
-    def copy(self, *, what: str = "") -> Chain[T, R]:
+    def copy(self, *, what: str = "") -> Chain[T]:
         """Return a chain with the same entries that is not frozen."""
         return Chain(self._entries, what=what or self._what)
 
     def freeze(self) -> None:
         self._frozen = True
 
-    def compose(self, final: Callable[[T], R]) -> Callable[[T], R]:
-        """Return one callable that runs the current entries around ``final``."""
-        composed = final
-        for entry in reversed(self._entries):
-            composed = _around(entry, composed)
-        return composed
+    def run(self, subject: T, innermost: Callable[[T], object]) -> Any:
+        """Run ``innermost(subject)`` inside all entries; return the result, or raise the error, that leaves them."""
+        entered: list[Middleware] = []
+        result = error = None
+        try:
+            for concerns, entry in self._steps:
+                if concerns is None or concerns(subject):
+                    generator = entry(subject)
+                    try:
+                        next(generator)
+                    except StopIteration as returned:
+                        result = returned.value
+                        break
+                    entered.append(generator)
+            else:
+                result = innermost(subject)
+        except BaseException as raised:  # noqa: BLE001 - the entries get it
+            error = _caught(raised)
+        return _leave(entered, result, error)
 
-    def __iter__(self) -> Iterator[Callable[[T, Callable[[T], R]], R]]:
+    def __iter__(self) -> Iterator[Callable[[T], Middleware]]:
         return iter(tuple(self._entries))
 
     def __len__(self) -> int:
@@ -120,11 +157,18 @@ class Chain(Generic[T, R]):
     def __repr__(self) -> str:
         return f"Chain({self._entries!r})"
 
-    def _place(self, entry: Callable[[T, Callable[[T], R]], R], position: Callable[[], int]) -> None:
+    def _set(self, entries: list[Callable[[T], Middleware]]) -> None:
+        self._entries = entries
+        self._steps: list[tuple[Callable[[T], bool] | None, Callable[[T], Middleware]]] = [
+            (getattr(entry, "concerns", None), entry) for entry in entries
+        ]
+
+    def _place(self, entry: Callable[[T], Middleware], position: Callable[[], int]) -> None:
         self._check_open()
-        _check_entry(entry, self._what)
+        check_middleware(entry, self._what)
         self._entries = [other for other in self._entries if other != entry]
         self._entries.insert(position(), entry)
+        self._set(self._entries)
 
     def _position(self, target: object) -> int:
         for index, entry in enumerate(self._entries):
@@ -137,21 +181,68 @@ class Chain(Generic[T, R]):
             raise frozen_error(self._what)
 
 
-ClientChain: TypeAlias = Chain[Push, "Push | None"]
-ServerChain: TypeAlias = Chain[JobContext, object]
+ClientChain: TypeAlias = Chain[Push]
+ServerChain: TypeAlias = Chain[JobContext]
 
 
-def _around(entry: Callable[[T, Callable[[T], R]], R], call_next: Callable[[T], R]) -> Callable[[T], R]:
-    return lambda subject: entry(subject, call_next)
+def _leave(entered: list[Middleware], result: Any, error: BaseException | None) -> Any:
+    """Resume the entered entries, the innermost one first."""
+    trace = None if error is None else trace_of(error)
+    while entered:
+        generator = entered.pop()
+        try:
+            if error is None:
+                generator.send(result)
+            else:
+                generator.throw(error)
+            _refuse_second_yield(generator)
+        except StopIteration as returned:
+            error = trace = None
+            if returned.value is not None:
+                result = returned.value
+        except BaseException as raised:  # noqa: BLE001 - the outer entries get it
+            # Python replaces a StopIteration that leaves a generator.
+            if error is not None and (
+                raised is error or (isinstance(error, StopIteration) and raised.__cause__ is error)
+            ):
+                BaseException.with_traceback(error, trace)
+            else:
+                error, result = _caught(raised), None
+                trace = trace_of(error)
+    if error is None:
+        return result
+    try:
+        raise error
+    finally:
+        del error, trace  # a cycle: the traceback has this frame
+
+
+def _caught(error: BaseException) -> BaseException:
+    """Remove the frame that caught an error from its traceback."""
+    trace = trace_of(error)
+    return error if trace is None else BaseException.with_traceback(error, trace.tb_next)
+
+
+def _refuse_second_yield(generator: Middleware) -> None:
+    generator.close()
+    raise InvalidMiddleware(f"{_name(generator)} yielded twice: middleware yields once, where the inner entries run")
 
 
 def _is(entry: object, target: object) -> bool:
     return entry == target or (isinstance(target, type) and type(entry) is target)
 
 
-def _check_entry(entry: Any, what: str) -> None:
+def check_middleware(entry: object, what: str) -> None:
+    """Raise InvalidMiddleware unless ``entry`` is a generator function, or an object with one as ``__call__``."""
     if isinstance(entry, type):
-        # Calling the class with (subject, call_next) would make an object and stop the job silently.
-        raise ConfigurationError(f"{what} expects an object, got the class {entry.__name__}: add {entry.__name__}()")
-    if not callable(entry):
-        raise ConfigurationError(f"{what} expects a callable (subject, call_next), got {entry!r}")
+        raise InvalidMiddleware(f"{what} expects an object, got the class {entry.__name__}: add {entry.__name__}()")
+    call: object = getattr(type(entry), "__call__", None)  # noqa: B004 - whether it is a generator function
+    if not inspect.isgeneratorfunction(entry) and not inspect.isgeneratorfunction(call):
+        raise InvalidMiddleware(
+            f"{what} expects a generator function, got {_name(entry)}: write `def middleware(subject): ...` with one "
+            f"`yield` where the inner entries run, without async and without @contextmanager"
+        )
+
+
+def _name(value: Any) -> str:
+    return str(getattr(value, "__qualname__", None) or repr(value))

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import cache
 
@@ -17,10 +17,11 @@ from offsider.config.default import application_config, default_config, set_defa
 from offsider.config.installation import Installation
 from offsider.config.queue_spec import EVERY
 from offsider.core.errors import ConfigurationError
-from offsider.core.outcome import Failed, Outcome
+from offsider.core.outcome import Failed
 from offsider.embedded import EmbeddedServer
 from offsider.jobs.query_queues import serve_selected
 from offsider.runtime.context import JobContext
+from offsider.runtime.middleware import Middleware
 from offsider.storage import stats
 from offsider.worker.embed import RUNS_ALREADY, EmbeddedWorker
 
@@ -112,11 +113,7 @@ class RunningWorker(EmbeddedWorker):
     @contextmanager
     def _adjusted(self) -> Generator[None]:
         config = self.config
-        stranded_days, admissions, handlers = (
-            config.worker.stranded_days,
-            config.admissions[:],
-            config.error_handlers[:],
-        )
+        stranded_days, handlers = config.worker.stranded_days, config.error_handlers[:]
         with super()._adjusted():
             try:
                 if not config.worker.queues:
@@ -124,12 +121,13 @@ class RunningWorker(EmbeddedWorker):
                     config.worker.queues = [*map(str, config.capsules[DEFAULT].specs), EVERY]
                 config.worker.stranded_days = 0
                 # Error handlers run after the job has left Redis, which is too late for a test that waits.
-                config.admissions.insert(0, self._watch)
+                config.admissions.prepend(self._watch)
                 config.error_handlers.append(self._note)
                 yield
             finally:
                 config.worker.stranded_days = stranded_days
-                config.admissions[:], config.error_handlers[:] = admissions, handlers
+                config.admissions.remove(self._watch)
+                config.error_handlers[:] = handlers
 
     def wait(self, timeout_seconds: float = 10.0) -> None:
         """Wait until no job is queued or running. Does not wait for scheduled jobs and retries.
@@ -144,11 +142,10 @@ class RunningWorker(EmbeddedWorker):
                 raise AssertionError(f"after {timeout_seconds:g} s there are still jobs: {self._described(counts)}")
             time.sleep(POLL_SECONDS)
 
-    def _watch(self, job: JobContext, call_next: Callable[[JobContext], Outcome]) -> Outcome:
-        outcome = call_next(job)
+    def _watch(self, _job: JobContext) -> Middleware:
+        outcome = yield
         if isinstance(outcome, Failed):
             self._note(outcome.error, {})
-        return outcome
 
     def _note(self, error: BaseException, _context: Mapping[str, object]) -> None:
         if not any(error is known for known in self.errors):

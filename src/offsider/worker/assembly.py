@@ -124,7 +124,7 @@ class Assembly:
             lambda: lifecycle.stopping,
             give_up=lifecycle.give_up,
             time_limits=time_limits,
-            admissions=(switchboard.admit, stranded.admit),
+            admissions=(switchboard, stranded),
             isolation=isolation,
         )
         self._add_capsules(shared, isolation, pools)

@@ -10,7 +10,7 @@ from offsider.worker.health_state import QUIET, READY, STOPPING
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
-    from offsider.runtime.middleware import Admission
+    from offsider.runtime.middleware import ServerMiddleware
     from offsider.worker.alive.isolation import Isolation
     from offsider.worker.run.time_limits import TimeLimits
     from offsider.worker.settle.report import Reporter
@@ -66,5 +66,5 @@ class WorkerParts:
     stopping: Callable[[], bool]
     give_up: Callable[[str], None] | None = None
     time_limits: TimeLimits | None = None
-    admissions: Sequence[Admission] = ()
+    admissions: Sequence[ServerMiddleware] = ()
     isolation: Isolation | None = None

@@ -118,7 +118,7 @@ def test_configure_runs_before_the_freeze(workers, stored):
         + """
 def configure(config):
     config.capsule("single", concurrency=1, queues=["alone"])
-    config.server_middleware.add(lambda job, call_next: (note("around", word=job.name), call_next(job))[1])
+    config.server_middleware.add(lambda job: note("around", word=job.name) or (yield))
 """
     )
     push(stored, "Noting", queue="alone")

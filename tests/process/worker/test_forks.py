@@ -115,8 +115,8 @@ APP = """
         config.client.large_payload_bytes = 1000
         config.on("large_payload", lambda news: note("large"))
 
-        def forks(job, call_next):
-            result = call_next(job)
+        def forks(job):
+            result = (yield)
             if job.name == "Middle":
                 os.fork()
             return result

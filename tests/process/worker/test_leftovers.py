@@ -53,14 +53,15 @@ ENDINGS = """
             kept.append(error)
 
 
-    def around(job, call_next):
+    def around(job):
         if job.args[-1:] == ["middleware"]:
             held = lock(job.args[0])
             try:
-                return call_next(job)
+                yield
             except ZeroDivisionError as error:
                 raise LookupError("by middleware") from error
-        return call_next(job)
+        else:
+            yield
 
 
     def lock(path):
@@ -252,11 +253,11 @@ VARIABLES = """
         config.on("execution_finished", lambda news: failures.set(failures.get() + 1))
 
 
-    def around(job, call_next):
+    def around(job):
         note("middleware", job.jid, tenant.get())
         if not job.name.endswith("Look"):
             tenant.set("of the middleware")
-        return call_next(job)
+        yield
 
 
     def set_tenant():

@@ -87,14 +87,12 @@ def test_broken_handlers_are_reported_and_stop_nothing(workers, stored, ledger):
 
 def test_the_reloader_is_around_each_job_and_its_error_is_the_jobs(workers, stored, ledger):
     app = """
-        from contextlib import contextmanager
-        from offsider import current_job, job
+        from offsider import job
         from tests.process.ledger import note
 
-        @contextmanager
-        def reloader():
+        def reloader(job):
             note("before")
-            if current_job().tags == ["broken"]:
+            if job.tags == ["broken"]:
                 raise ConnectionError("no database")
             try:
                 yield

@@ -114,7 +114,7 @@ def test_run_works_without_a_running_application(raw_redis):
 
 
 def test_a_run_stopped_by_middleware_is_reported(tmp_path, raw_redis):
-    stop = "    config.client_middleware.add(lambda push, call_next: None)\n"
+    stop = "    config.client_middleware.add(lambda push: (yield) if False else None)\n"
     (tmp_path / "periodic_app.py").write_text(APP + stop)
     assert "canceled the push" in call("run", "nightly", "-r", "periodic_app").output
 

@@ -16,6 +16,7 @@ from offsider.core.payload import decode
 from offsider.jobs import registry
 from offsider.storage import server_version
 from tests.faults import FaultProxy
+from tests.middleware import returning
 from tests.redis.client.clients import config_for
 from tests.snapshot import snapshot
 
@@ -155,7 +156,7 @@ def test_threads_share_a_client(redis_url, raw_redis):
 
 def test_a_bulk_push_that_middleware_stopped_touches_nothing(make_client, redis_url, raw_redis):
     config = config_for(redis_url)
-    config.client_middleware.add(lambda push, call_next: None)
+    config.client_middleware.add(returning())
     assert make_client(config).push_bulk({"class": "X", "args": [[1], [2]]}) == [None, None]
     assert snapshot(raw_redis) == {}
 

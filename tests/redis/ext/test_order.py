@@ -46,24 +46,24 @@ class Trace:
         seen, self.seen = self.seen, []
         return seen
 
-    def push_outer(self, push, call_next):
+    def push_outer(self, push):
         self.note("client middleware")
-        return call_next(push)
+        yield
 
-    def push_inner(self, push, call_next):
+    def push_inner(self, push):
         self.note(f"client middleware, {'key' if 'idempotency_key' in push.payload else 'no key yet'}")
-        return call_next(push)
+        yield
 
-    def run_outer(self, job, call_next):
+    def run_outer(self, job):
         self.note("server middleware")
         try:
-            return call_next(job)
+            yield
         finally:
             self.note("server middleware ends")
 
-    def run_inner(self, job, call_next):
+    def run_inner(self, job):
         self.note("server middleware, whole arguments" if job.payload["args"] == [TEXT] else "packed arguments")
-        return call_next(job)
+        yield
 
     def act(self, text):
         self.held = Limits(self.config).find("Act").in_use, len(Locks(self.config))

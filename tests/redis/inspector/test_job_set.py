@@ -23,6 +23,7 @@ from offsider.inspector import (
     RetrySet,
     ScheduledSet,
 )
+from tests.middleware import returning
 from tests.redis.inspector.payloads import JID, LINES, failed_job, job
 from tests.snapshot import snapshot
 
@@ -146,9 +147,9 @@ def test_of_two_concurrent_retries_only_one_succeeds(config, raw_redis):
 def test_client_middleware_receives_the_reason_and_may_stop_the_job(config, raw_redis):
     reasons = []
 
-    def stop_three(push, call_next):
+    def stop_three(push):
         reasons.append(push.reason)
-        return None if push.payload["args"] == [3] else call_next(push)
+        return None if push.payload["args"] == [3] else (yield)
 
     config.client_middleware.add(stop_three)
     for number, kind in enumerate(SETS, start=1):
@@ -510,9 +511,7 @@ def test_only_those_that_fit_are_moved(config, raw_redis):
 
 def test_a_job_that_fails_again_at_once_is_retried_once(config, raw_redis):
     """A worker beside may be quicker than who retries a whole set."""
-    config.client_middleware.add(
-        lambda push, call_next: raw_redis.zadd("retry", {again(push): FUTURE}) and call_next(push)
-    )
+    config.client_middleware.add(lambda push: raw_redis.zadd("retry", {again(push): FUTURE}) and (yield))
 
     def again(push):
         return b'{"class":"HardJob","args":[],"queue":"default","jid":"%s","n":%d,"enqueued_at":%d}' % (
@@ -530,10 +529,10 @@ def test_one_job_that_cannot_be_moved_keeps_no_other_back(config, raw_redis):
     reports = []
     config.error_handlers.append(lambda error, context: reports.append((str(error), context["context"])))
 
-    def picky(push, call_next):
+    def picky(push):
         if push.payload["args"] == [1]:
             raise LookupError("not this one")
-        return None if push.payload["args"] == [2] else call_next(push)
+        return None if push.payload["args"] == [2] else (yield)
 
     config.client_middleware.add(picky)
     raw_redis.set("queue:low", "wrong")
@@ -544,7 +543,7 @@ def test_one_job_that_cannot_be_moved_keeps_no_other_back(config, raw_redis):
 
 
 def test_a_batch_of_nothing_but_stopped_jobs_moves_nothing(config, raw_redis):
-    config.client_middleware.add(lambda push, call_next: None)
+    config.client_middleware.add(returning())
     raw_redis.zadd("retry", {job(n): n for n in range(3)})
     assert RetrySet(config).retry_all() == 3
     assert snapshot(raw_redis) == {}

@@ -17,6 +17,7 @@ from offsider.jobs import registry
 from offsider.worker.embed import EmbeddedWorker
 from tests import django_project
 from tests.docs.snippets import ROOT, snippets
+from tests.middleware import raising
 
 PAGE = ROOT / "docs" / "middleware-and-events.md"
 
@@ -211,7 +212,7 @@ def test_an_error_of_an_async_push_reaches_its_caller(config, transactions):
     @job
     def confirm(order_id: int) -> None: ...
 
-    config.client_middleware.add(lambda push, call_next: 1 / 0)
+    config.client_middleware.add(raising(ZeroDivisionError()))
 
     with pytest.raises(ZeroDivisionError):
         asyncio.run(confirm.aenqueue(7))

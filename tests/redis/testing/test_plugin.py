@@ -17,7 +17,7 @@ def welcome(user_id: int) -> None:
 
 @configure_client
 def set_up(config):
-    config.client_middleware.add(lambda push, call_next: seen.append("pushed") or call_next(push))
+    config.client_middleware.add(lambda push: seen.append("pushed") or (yield))
 """
 
 TESTS = """
@@ -53,7 +53,7 @@ from offsider import Config
 @pytest.fixture
 def offsider_config():
     config = Config()
-    config.server_middleware.add(lambda job, call_next: application.seen.append("around") or call_next(job))
+    config.server_middleware.add(lambda job: application.seen.append("around") or (yield))
     return config
 
 def test_it(offsider_worker):

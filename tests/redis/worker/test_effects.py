@@ -20,6 +20,7 @@ from offsider.storage.effects import Effect, EffectCalls, at_end, joined
 from offsider.storage.scripts import Script
 from offsider.testing import RunningWorker
 from tests.faults import FaultProxy
+from tests.middleware import returning
 from tests.waiting import wait_for
 
 OUTCOME, END, SUCCEEDED, RETRIED, BROKEN = (
@@ -56,16 +57,16 @@ class Stage:
         self.does = lambda: None
         self.written = []
         self.client = Client(config)
-        self.admit = lambda job, call_next: call_next(job)
-        config.admissions.append(self.add_effects)
+        self.admit = lambda job: (yield)
+        config.admissions.add(self.add_effects)
         job(name="Act", retry=1)(self.act)
 
-    def add_effects(self, job, call_next):
+    def add_effects(self, job):
         def done(reply, outcome):
             self.written.append((reply, type(outcome)))
 
         job.effects += (Effect(ADD, [OUTCOME], [1], done=done), Effect(ADD, [END], at_end(1)))
-        return self.admit(job, call_next)
+        return (yield from self.admit(job))
 
     def act(self):
         self.does()
@@ -119,14 +120,14 @@ def test_which_outcome_has_which_effects(config, stage, raw_redis, error, ended)
 
 @pytest.mark.usefixtures("each_fetcher")
 def test_an_effect_can_depend_on_the_outcome_and_the_destination(config, stage, raw_redis):
-    def add(job, call_next):
+    def add(job):
         job.effects += (
             Effect(ADD, [SUCCEEDED], lambda *ended: [1] if ended == (Succeeded(), "gone") else None),
             Effect(ADD, [RETRIED], lambda outcome, goes: [7] if (type(outcome), goes) == (Failed, "retry") else None),
         )
-        return call_next(job)
+        yield
 
-    config.admissions.append(add)
+    config.admissions.add(add)
     stage.push()
     with RunningWorker(config):
         wait_for(lambda: stage.written)
@@ -143,11 +144,11 @@ def test_arguments_that_cannot_be_made_are_reported_and_the_other_effects_run(co
     def breaks(outcome, goes):
         raise LookupError("broken extension")
 
-    def add(job, call_next):
+    def add(job):
         job.effects += (Effect(ADD, [BROKEN], breaks),)
-        return call_next(job)
+        yield
 
-    config.admissions.append(add)
+    config.admissions.add(add)
     stage.push()
     with RunningWorker(config):
         wait_for(lambda: stage.written)
@@ -175,7 +176,7 @@ def test_a_run_that_is_void_has_no_effects(config, stage, raw_redis):
 
 @pytest.mark.usefixtures("each_fetcher")
 def test_a_job_that_an_admission_has_moved_has_its_effects_too(config, stage, raw_redis):
-    stage.admit = lambda job, call_next: Moved("elsewhere")
+    stage.admit = returning(Moved("elsewhere"))
     stage.push()
     with RunningWorker(config):
         wait_for(lambda: stage.written)
@@ -232,11 +233,11 @@ def test_an_error_of_an_extension_after_the_write_is_reported(config, stage, raw
     def breaks(reply, outcome):
         raise LookupError("broken extension")
 
-    def add(job, call_next):
+    def add(job):
         job.effects += (Effect(ADD, [OUTCOME], [1], done=breaks),)
-        return call_next(job)
+        yield
 
-    config.admissions.append(add)
+    config.admissions.add(add)
     stage.push()
     with RunningWorker(config):
         wait_for(lambda: errors)

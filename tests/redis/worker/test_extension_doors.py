@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from offsider.inspector import RetrySet, ScheduledSet
 from offsider.jobs import registry
 from offsider.runtime.context import JobContext
 from offsider.runtime.events import ExecutionFinished, JobRemoved
-from offsider.runtime.middleware import Push
+from offsider.runtime.middleware import Middleware, Push
 from offsider.runtime.service import Loop
 from offsider.storage.cluster import DEFAULT_PREFIX
 from offsider.storage.scripts import Script
@@ -70,14 +69,14 @@ class Everything:
         config.queue_resolver = lambda push: "resolved" if push.payload.get("colour") == "red" else None
         config.fetcher = CountingFetcher
 
-    def stamp(self, push: Push, call_next: Callable[[Push], Push | None]) -> Push | None:
+    def stamp(self, push: Push) -> Middleware:
         self.seen.append(f"{push.reason} on {push.payload['queue']}")
         push.payload["stamped"] = push.reason  # type: ignore[typeddict-unknown-key]
-        return call_next(push)
+        yield
 
-    def around(self, context: JobContext, call_next: Callable[[JobContext], object]) -> object:
+    def around(self, context: JobContext) -> Middleware:
         context.log["everything"] = True
-        return call_next(context)
+        yield
 
     @staticmethod
     def check_colour(value: object) -> None:

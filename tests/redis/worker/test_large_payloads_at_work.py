@@ -30,13 +30,13 @@ def test_a_job_is_compressed_in_redis_and_plain_for_all_readers(worker_config, r
     seen: list[tuple[str, bool]] = []
     ran: list[tuple[str, str]] = []
 
-    def pushes(push, call_next):
+    def pushes(push):
         seen.append((push.reason, push.payload["args"] == [BIG]))
-        return call_next(push)
+        yield
 
-    def runs(context, call_next):
+    def runs(context):
         seen.append(("run", context.args == [BIG]))
-        return call_next(context)
+        yield
 
     @job(name="Export", retry_in=lambda _count, _error, payload: 3600 if payload["args"] == [BIG] else "kill")
     async def export(text: str, *, unit: str) -> None:

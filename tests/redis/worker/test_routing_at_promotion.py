@@ -84,11 +84,11 @@ def test_a_queue_that_the_application_chose_at_the_push_stays(config, resize, ra
         config.queue_resolver = lambda _: "default"
     else:
 
-        @config.client_middleware.add
-        def choose(push, call_next):
+        @config.client_middleware
+        def choose(push):
             if push.reason == "push":
                 push.payload["queue"] = "default"
-            return call_next(push)
+            yield
 
     schedule(config, resize, EARLIER)
     assert promote(config, NOW, raw_redis) == "default"

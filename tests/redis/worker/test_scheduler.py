@@ -19,6 +19,7 @@ from offsider.core.payload import decode, encode
 from offsider.storage import job_sets
 from offsider.worker import key_watch, scheduler as module
 from offsider.worker.scheduler import POLL_SECONDS, RENEW_SECONDS, Scheduler
+from tests.middleware import returning
 from tests.snapshot import snapshot
 from tests.tagged import client_of
 from tests.waiting import wait_for
@@ -143,9 +144,9 @@ def test_a_job_keeps_its_arguments_that_strict_checks_would_refuse_today(schedul
 def test_a_job_rescheduled_after_it_was_read_stays(scheduling, raw_redis, worker_config):
     """The bytes are equal, so only the score differs (rule 13)."""
 
-    def edit(push, call_next):
+    def edit(push):
         raw_redis.zadd("schedule", {payload(): 9e9})
-        return call_next(push)
+        yield
 
     worker_config.client_middleware.add(edit)
     raw_redis.zadd("schedule", {payload(): LONG_AGO})
@@ -397,10 +398,10 @@ def test_a_stop_while_the_server_is_away_leaves_the_lease_to_its_end(running, ra
 def test_middleware_runs_again_with_the_reason(scheduling, raw_redis, worker_config):
     reasons = []
 
-    def watch(push, call_next):
+    def watch(push):
         reasons.append((push.reason, push.payload["args"]))
         push.payload["trace"] = "t"
-        return call_next(push)
+        yield
 
     worker_config.client_middleware.add(watch)
     raw_redis.zadd("schedule", {payload(1): LONG_AGO})
@@ -411,9 +412,9 @@ def test_middleware_runs_again_with_the_reason(scheduling, raw_redis, worker_con
 
 
 def test_middleware_may_send_a_job_to_another_queue(scheduling, raw_redis, worker_config):
-    def divert(push, call_next):
+    def divert(push):
         push.payload["queue"] = "other"
-        return call_next(push)
+        yield
 
     worker_config.client_middleware.add(divert)
     raw_redis.zadd("schedule", {payload(): LONG_AGO})
@@ -422,7 +423,7 @@ def test_middleware_may_send_a_job_to_another_queue(scheduling, raw_redis, worke
 
 
 def test_middleware_that_stops_a_job_removes_it(scheduling, raw_redis, worker_config, caplog):
-    worker_config.client_middleware.add(lambda push, call_next: None)
+    worker_config.client_middleware.add(returning())
     raw_redis.zadd("schedule", {payload(): LONG_AGO})
     with caplog.at_level(logging.INFO, "offsider"):
         scheduling().tick()
@@ -431,10 +432,10 @@ def test_middleware_that_stops_a_job_removes_it(scheduling, raw_redis, worker_co
 
 
 def test_middleware_that_raises_postpones_only_its_own_job(scheduling, raw_redis, worker_config):
-    def picky(push, call_next):
+    def picky(push):
         if push.payload["args"] == [1]:
             raise KeyError("broken")
-        return call_next(push)
+        yield
 
     worker_config.client_middleware.add(picky)
     raw_redis.zadd("schedule", {payload(1): LONG_AGO, payload(2): LONG_AGO + 1})
@@ -450,9 +451,9 @@ def test_middleware_that_raises_postpones_only_its_own_job(scheduling, raw_redis
 
 
 def test_a_job_made_unstorable_by_middleware_moves_unchanged(scheduling, raw_redis, worker_config):
-    def spoil(push, call_next):
+    def spoil(push):
         push.payload["object"] = object()
-        return call_next(push)
+        yield
 
     worker_config.client_middleware.add(spoil)
     raw_redis.zadd("schedule", {payload(): LONG_AGO})
@@ -464,10 +465,10 @@ def test_a_job_made_unstorable_by_middleware_moves_unchanged(scheduling, raw_red
 def test_middleware_may_run_for_a_move_that_loses_the_race(scheduling, raw_redis, worker_config):
     """Its effects have to be keyed by jid (rule 23); the job is there once."""
 
-    def slow(push, call_next):
+    def slow(push):
         raw_redis.zrem("schedule", payload())
         raw_redis.lpush("queue:low", payload())
-        return call_next(push)
+        yield
 
     worker_config.client_middleware.add(slow)
     raw_redis.zadd("schedule", {payload(): LONG_AGO})
@@ -543,7 +544,7 @@ def test_an_invalid_job_moves_to_the_dead_set_and_the_next_one_moves(scheduling,
     ids=str,
 )
 def test_a_foreign_job_moves_with_any_options(scheduling, raw_redis, worker_config, where, odd):
-    worker_config.client_middleware.add(lambda push, call_next: call_next(push))
+    worker_config.client_middleware.add(lambda push: (yield))
     raw_redis.zadd(where, {payload(**odd): 1.0})
     one = scheduling()
     one.tick()
@@ -565,7 +566,7 @@ def test_a_foreign_job_moves_with_any_options(scheduling, raw_redis, worker_conf
     ids=["no job", "1e999", "surrogate", "600 levels"],
 )
 def test_an_object_with_a_queue_moves_unchanged(scheduling, raw_redis, worker_config, where, raw):
-    worker_config.client_middleware.add(lambda push, call_next: call_next(push))
+    worker_config.client_middleware.add(lambda push: (yield))
     raw_redis.zadd(where, {raw: 1.0})
     one = scheduling()
     one.tick()

@@ -280,9 +280,9 @@ def test_a_job_of_an_unknown_class_can_be_dropped(worker_config, launch, raw_red
 def test_neither_the_reloader_nor_middleware_sees_a_job_that_does_not_begin(worker_config, launch, ran):
     seen: list[str] = []
 
-    def looks(context: JobContext, call_next):
+    def looks(context: JobContext):
         seen.append(context.name)
-        return call_next(context)
+        yield
 
     worker_config.server_middleware.add(looks)
     Wanted(worker_config).drop("Hard")

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import threading
+from contextlib import nullcontext
 
 import pytest
 
@@ -15,6 +16,7 @@ from offsider.config import test_mode
 from offsider.config.config import Config
 from offsider.config.default import set_default_config
 from offsider.runtime.context import running
+from offsider.runtime.middleware import Chain
 
 
 @pytest.fixture(autouse=True)
@@ -85,16 +87,12 @@ def test_a_report_sleeps_for_its_duration(monkeypatch):
 
 @pytest.mark.parametrize("error, outcome", [(None, "done"), (ValueError, "failed")])
 def test_the_ledger_records_every_run(folder, error, outcome):
-    def call_next(job):
+    def perform(_job):
         if error is not None:
             raise error
-        return "result"
 
-    if error is None:
-        assert jobs.record_run(context(), call_next) == "result"
-    else:
-        with pytest.raises(error):
-            jobs.record_run(context(), call_next)
+    with nullcontext() if error is None else pytest.raises(error):
+        Chain([jobs.record_run]).run(context(), perform)
     assert words(folder) == ["began", outcome]
 
 

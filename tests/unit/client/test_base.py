@@ -11,6 +11,7 @@ from offsider.config import test_mode
 from offsider.config.config import Config
 from offsider.core.errors import InvalidArguments, InvalidOptions
 from offsider.jobs import registry
+from tests.middleware import returning
 
 
 def nested(levels):
@@ -33,9 +34,9 @@ class TestAfterCommit:
         callbacks, recorded = [], []
         config.after_commit = callbacks.append
         config.client_middleware.add(
-            lambda push, call_next: (
+            lambda push: (
                 push.payload["class"] == "X" and Client(config).push({"class": "Y", "args": [], "after_commit": False}),
-                call_next(push),
+                (yield),
             )[1]
         )
         with test_mode.diverted(recorded.extend):
@@ -46,7 +47,7 @@ class TestAfterCommit:
     def test_middleware_runs_with_the_push(self, client, config, stored):
         callbacks, seen = [], []
         config.after_commit = callbacks.append
-        config.client_middleware.add(lambda push, call_next: seen.append(push.reason))
+        config.client_middleware.add(lambda push: (yield) if seen.append(push.reason) else None)
         assert client.push({"class": "X", "args": []}) is not None
         assert seen == []
         callbacks[0]()
@@ -110,7 +111,7 @@ class TestAfterCommit:
 
     def test_without_a_transaction_the_result_is_that_of_the_push(self, client, config, stored):
         config.after_commit = lambda callback: callback()
-        config.client_middleware.add(lambda push, call_next: call_next(push) if push.payload["args"] != [2] else None)
+        config.client_middleware.add(lambda push: (yield) if push.payload["args"] != [2] else None)
         assert client.push({"class": "X", "args": [2]}) is None
         first, second, third = client.push_bulk({"class": "X", "args": [[1], [2], [3]]})
         assert second is None
@@ -173,13 +174,13 @@ class TestOutbox:
         assert "outbox" not in config.outbox.jobs[0].payload
 
     def test_middleware_that_stops_a_job_leaves_no_row(self, config):
-        config.client_middleware.add(lambda push, call_next: None)
+        config.client_middleware.add(returning())
         assert Client(config).push({"class": "X", "args": [1]}) is None
         assert config.outbox.jobs == []
 
     def test_a_hook_that_is_called_twice_prepares_once(self, config):
         ran = []
-        config.client_middleware.add(lambda push, call_next: ran.append(1) or call_next(push))
+        config.client_middleware.add(lambda push: ran.append(1) or (yield))
         config.outbox.hook = lambda: lambda pushes: (pushes.prepare(), pushes.prepare())
         Client(config).push({"class": "X", "args": [1]})
         assert ran == [1]

@@ -81,7 +81,7 @@ def test_jobs_differ_in_arguments_and_jid_only(client, stored):
 def test_the_fast_path_for_uniform_jobs_stores_the_same_as_single_pushes(client, config, stored, custom):
     args = [[1, "two", 3], [], [[{"deep": ["é"]}], "naïve", 1.5], [2**70]]
     client.push_bulk({"class": "X", "args": args, **custom})
-    config.client_middleware.add(lambda push, call_next: call_next(push))  # which may change any job
+    config.client_middleware.add(lambda push: (yield))  # which may change any job
     client.push_bulk({"class": "X", "args": args, **custom})
     quick, slow = stored[:4], stored[4:]
     assert [job.raw.replace(job.jid.encode(), b"") for job in quick] == [
@@ -179,15 +179,15 @@ def test_large_arguments_of_one_job_are_reported(client, stored, caplog):
 
 
 def test_stopped_jobs_return_none_in_their_position(client, config, stored):
-    config.client_middleware.add(lambda push, call_next: None if push.payload["args"] == [2] else call_next(push))
+    config.client_middleware.add(lambda push: None if push.payload["args"] == [2] else (yield))
     jids = client.push_bulk({"class": "X", "args": [[1], [2], [3]]})
     assert jids == [stored[0].jid, None, stored[1].jid]
 
 
 def test_middleware_changes_the_tags_of_one_job_only(client, config, stored):
-    def tag(push, call_next):
+    def tag(push):
         push.payload["tags"].append(push.payload["args"][0])
-        return call_next(push)
+        yield
 
     config.client_middleware.add(tag)
     client.push_bulk({"class": "X", "args": [["a"], ["b"]], "tags": []})

@@ -10,6 +10,7 @@ from offsider.core.errors import InvalidArguments, InvalidOptions, PayloadTooLar
 from offsider.core.payload import decode
 from offsider.jobs import registry
 from offsider.runtime.events import LargePayload
+from tests.middleware import returning
 
 BIG = "x" * 200_000
 
@@ -125,9 +126,9 @@ class TestCompressing:
     def test_client_middleware_sees_plain_arguments_at_the_push_and_at_each_move(self, client, config, hard, stored):
         seen = []
 
-        def looks(push, call_next):
+        def looks(push):
             seen.append((push.reason, push.payload["args"], "compressed" in push.payload))
-            return call_next(push)
+            yield
 
         config.client_middleware.add(looks)
         push(client, hard, BIG)
@@ -140,7 +141,7 @@ class TestCompressing:
 
     def test_middleware_may_stop_a_compressed_job_that_moves(self, client, config, hard, stored):
         push(client, hard, BIG)
-        config.client_middleware.add(lambda push, call_next: None)
+        config.client_middleware.add(returning())
         assert client.reenqueue(decode(stored[0].raw), "schedule") is None
 
     def test_without_middleware_a_compressed_job_moves_unchanged(self, client, hard, stored):
@@ -151,7 +152,7 @@ class TestCompressing:
         assert is_compressed(decode(moved.raw))
 
     def test_an_unreadable_compressed_job_moves_unchanged(self, client, config):
-        config.client_middleware.add(lambda push, call_next: call_next(push))
+        config.client_middleware.add(lambda push: (yield))
         bad = {"class": "X", "args": ["%"], "compressed": True, "original_job_size_bytes": 5}
         moved = client.reenqueue(bad, "schedule")
         assert decode(moved.raw)["args"] == ["%"]

@@ -12,8 +12,8 @@ from offsider.client import Client
 from offsider.core.errors import InvalidArguments, InvalidJob, InvalidOptions
 from offsider.core.payload import decode
 from offsider.runtime.context import JobContext, running
-from offsider.runtime.middleware import Push
 from offsider.runtime.propagation import context
+from tests.middleware import returning
 
 
 def test_a_push_gets_defaults_jid_and_stamps(client, stored):
@@ -159,10 +159,10 @@ def test_a_job_scheduled_in_the_past_is_enqueued_now(client, stored):
 
 
 def test_middleware_may_change_a_job(client, config, stored):
-    def to_low(push, call_next):
+    def to_low(push):
         push.payload["queue"] = "low"
         push.payload["args"].append("added")
-        return call_next(push)
+        yield
 
     config.client_middleware.add(to_low)
     client.push({"class": "X", "args": [1]})
@@ -170,24 +170,25 @@ def test_middleware_may_change_a_job(client, config, stored):
 
 
 def test_middleware_may_stop_a_job(client, config, stored):
-    config.client_middleware.add(lambda push, call_next: None)
+    config.client_middleware.add(returning())
     assert client.push({"class": "X", "args": []}) is None
     assert client.push_bulk({"class": "X", "args": [[1], [2]]}) == [None, None]
     assert stored == []
 
 
-def test_middleware_may_pass_another_push_on(client, config, stored):
-    def replaced(push, call_next):
-        return call_next(Push(payload={**push.payload, "jid": "other"}, reason=push.reason, job=push.job))
+def test_middleware_may_replace_the_payload(client, config, stored):
+    def replaced(push):
+        push.payload = {**push.payload, "jid": "other"}
+        yield
 
     config.client_middleware.add(replaced)
     assert client.push({"class": "X", "args": []}) == "other"
 
 
 def test_middleware_may_schedule_a_job(client, config, stored):
-    def later(push, call_next):
+    def later(push):
         push.payload["at"] = 1_800_000_000.5
-        return call_next(push)
+        yield
 
     config.client_middleware.add(later)
     client.push({"class": "X", "args": []})
@@ -197,9 +198,9 @@ def test_middleware_may_schedule_a_job(client, config, stored):
 
 @pytest.mark.parametrize("change", [{"queue": ""}, {"queue": "\ud800"}, {"args": (1,)}, {"class": 7}], ids=str)
 def test_a_payload_broken_by_middleware_is_refused(client, config, stored, change):
-    def breaking(push, call_next):
+    def breaking(push):
         push.payload.update(change)
-        return call_next(push)
+        yield
 
     config.client_middleware.add(breaking)
     with pytest.raises(InvalidJob):
@@ -208,9 +209,9 @@ def test_a_payload_broken_by_middleware_is_refused(client, config, stored, chang
 
 
 def test_arguments_are_checked_after_middleware(client, config, stored):
-    def repair(push, call_next):
+    def repair(push):
         push.payload["args"] = [list(push.payload["args"][0])]
-        return call_next(push)
+        yield
 
     config.client_middleware.add(repair)
     client.push({"class": "X", "args": [(1, 2)]})
@@ -220,9 +221,9 @@ def test_arguments_are_checked_after_middleware(client, config, stored):
 def test_the_queue_resolver_runs_before_middleware_and_at_the_first_push_only(client, config, stored):
     seen = []
 
-    def look(push, call_next):
+    def look(push):
         seen.append((push.reason, push.payload["queue"]))
-        return call_next(push)
+        yield
 
     config.client_middleware.add(look)
     config.queue_resolver = lambda push: "routed" if push.payload["class"] == "X" else None
@@ -240,14 +241,14 @@ def test_an_odd_queue_of_the_resolver_is_refused(client, config):
 
 def test_the_chain_of_a_capsule_replaces_that_of_the_configuration(config, stored):
     chain = config.client_middleware.copy()
-    chain.add(lambda push, call_next: None)
+    chain.add(returning())
     assert Client(config, middleware=chain).push({"class": "X", "args": []}) is None
 
 
 def test_middleware_that_tags_a_job_tags_neither_the_defaults_nor_the_caller_s_list(client, config, stored):
-    def tag(push, call_next):
+    def tag(push):
         push.payload["tags"].append("more")
-        return call_next(push)
+        yield
 
     config.client_middleware.add(tag)
     config.jobs["tags"] = ["a"]
@@ -261,7 +262,7 @@ def test_middleware_that_tags_a_job_tags_neither_the_defaults_nor_the_caller_s_l
 
 class TestReenqueue:
     def test_an_odd_queue_name_of_ruby_is_accepted(self, client, config):
-        config.client_middleware.add(lambda push, call_next: call_next(push))
+        config.client_middleware.add(lambda push: (yield))
         assert client.reenqueue({"class": "X", "args": [], "queue": "a b"}, "schedule").queue == "a b"
 
     @pytest.mark.parametrize("queue, moved", [(None, "default"), ("", "default"), ([], "default"), (5, "5")])
@@ -270,9 +271,9 @@ class TestReenqueue:
         assert (prepared.queue, prepared.payload["queue"], prepared.payload["retry"]) == (moved, moved, "5")
 
     def test_middleware_cannot_send_it_back_to_the_schedule(self, client, config):
-        def later(push, call_next):
+        def later(push):
             push.payload["at"] = 4_102_444_800
-            return call_next(push)
+            yield
 
         config.client_middleware.add(later)
         moved = client.reenqueue({"class": "X", "args": []}, "schedule")
@@ -303,7 +304,7 @@ class TestReenqueue:
         assert (moved.queue, moved.payload["retry"], moved.payload["retry_for"]) == ("low", 3, 60)
 
     def test_middleware_receives_the_reason_and_may_stop_the_push(self, client, config):
-        config.client_middleware.add(lambda push, call_next: None if push.reason == "schedule" else call_next(push))
+        config.client_middleware.add(lambda push: None if push.reason == "schedule" else (yield))
         assert client.reenqueue({"class": "X", "args": []}, "schedule") is None
         assert client.reenqueue({"class": "X", "args": []}, "retry") is not None
 
@@ -366,9 +367,9 @@ class TestCollidingKeys:
         assert json.loads(stored[0].raw)["args"] == [{"1": "a", "2": "b", "null": "c", "1.5": "e"}]
 
     def test_middleware_cannot_put_them_into_a_stored_job(self, client, config):
-        def breaks(push, call_next):
+        def breaks(push):
             push.payload["custom"] = {1: "a", "1": "b"}
-            return call_next(push)
+            yield
 
         config.client_middleware.add(breaks)
         with pytest.raises(InvalidArguments, match=self.TWICE):
@@ -402,9 +403,9 @@ class TestKeysThatAreNoStrings:
 
     def test_nor_may_middleware_put_them_there(self, client, config, stored):
         @config.client_middleware.add
-        def number(push, call_next):
+        def number(push):
             push.payload[5] = 1
-            return call_next(push)
+            yield
 
         with pytest.raises(InvalidJob, match="X: the keys of a job must be strings, got 5"):
             client.push({"class": "X", "args": []})
@@ -436,9 +437,9 @@ class TestKeysThatAreNoStrings:
 def test_a_push_is_stamped_before_client_middleware_sees_it(client, config, stored):
     seen = []
 
-    def look(push, call_next):
+    def look(push):
         seen.append(push.payload["meta.user"])
-        return call_next(push)
+        yield
 
     config.client_middleware.add(look)
     with context(user="ann", correlation_id="c1"):

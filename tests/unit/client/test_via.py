@@ -101,13 +101,6 @@ def test_an_unconfigured_server_raises_at_the_push(client):
         client.build({"class": "HardJob", "args": []})
 
 
-def test_middleware_that_makes_a_push_of_its_own_does_not_lose_the_server(client):
-    client.config.client_middleware.add(lambda push, call_next: call_next(type(push)(payload=push.payload)))
-    prepared = client.prepare(client.build({"class": "HardJob", "args": [], "server": "bulk"}))
-    assert prepared is not None
-    assert prepared.server == "bulk"
-
-
 def test_times_are_written_in_the_form_of_the_server_that_gets_them(client):
     client.config.servers["bulk"].wire_version = 7
     seconds = client.build({"class": "HardJob", "args": [], "server": "bulk"}).payload["created_at"]

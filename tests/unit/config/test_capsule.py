@@ -112,11 +112,11 @@ def test_settings_can_be_assigned_until_the_freeze():
 
 
 def test_chains_are_copies_made_when_first_touched():
-    def common(subject, call_next):
-        return call_next(subject)
+    def common(subject):
+        yield
 
-    def own(subject, call_next):
-        return call_next(subject)
+    def own(subject):
+        yield
 
     config = Config()
     config.server_middleware.add(common)

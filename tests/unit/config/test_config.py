@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -101,20 +100,15 @@ def test_a_fetcher_by_name_or_class(config):
 
 
 def test_only_seams_are_assignable(config):
-    config.reloader = nullcontext
+    config.reloader = lambda job: (yield)
     config.after_commit = lambda push: push()
     config.queue_resolver = lambda push: None
     with pytest.raises(ConfigurationError, match=r"config\.relaoder cannot be assigned \(did you mean 'reloader'\?\)"):
-        config.relaoder = nullcontext
+        config.relaoder = None
     with pytest.raises(ConfigurationError, match=r"config\.redis cannot be assigned"):
         config.redis = "redis://localhost"
-    with pytest.raises(ConfigurationError, match=r"config\.reloader expects a callable"):
-        config.reloader = 5
-
-
-def test_the_default_reloader_does_nothing(config):
-    with config.reloader():
-        pass
+    with pytest.raises(ConfigurationError, match=r"config\.reloader expects a generator function"):
+        config.reloader = print
 
 
 @pytest.mark.parametrize(
@@ -124,7 +118,7 @@ def test_the_default_reloader_does_nothing(config):
         lambda config: setattr(config.redis, "url", "redis://x"),
         lambda config: setattr(config.client, "strict_args", "off"),
         lambda config: setattr(config.log, "level", "debug"),
-        lambda config: setattr(config, "reloader", nullcontext),
+        lambda config: setattr(config, "reloader", None),
         lambda config: setattr(config, "fetcher", "basic"),
         lambda config: setattr(config, "clock", None),
         lambda config: config.jobs.update(retry=1),
@@ -423,10 +417,10 @@ def test_all_servers_are_frozen_with_the_rest():
 def test_after_a_thaw_everything_can_change_and_capsules_follow_the_configuration():
     config = Config()
     single = config.capsule("single", concurrency=1)
-    single.server_middleware.add(own := lambda job, call_next: call_next(job))
+    single.server_middleware.add(own := lambda job: (yield))
     config.freeze()
     config.thaw()
-    config.server_middleware.add(later := lambda job, call_next: call_next(job))
+    config.server_middleware.add(later := lambda job: (yield))
     config.events.on("startup", list)
     config.error_handlers.append(print)
     config.jobs["queue"] = "low"

@@ -57,9 +57,9 @@ def stored():
 
 
 def test_the_guard_runs_after_middleware_and_may_change_the_payload(config, guard, stored):
-    def paint(push, call_next):
+    def paint(push):
         push.payload["colour"] = "red"
-        return call_next(push)
+        yield
 
     config.client_middleware.add(paint)
     Client(config).push({"class": "X", "args": []})

@@ -134,9 +134,9 @@ def test_every_job_of_a_bulk_push_has_them(config, stored):
 def test_a_move_of_a_stored_job_sees_its_values_and_changes_none(config):
     seen = []
 
-    def look(push, call_next):
+    def look(push):
         seen.append(Current.tenant_id.get())
-        return call_next(push)
+        yield
 
     config.client_middleware.add(look)
     payload = {"class": "X", "args": [], "jid": "ab", "cattr": {"tenant_id": 7}}

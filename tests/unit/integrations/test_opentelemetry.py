@@ -34,11 +34,11 @@ class Traced:
 
     def push(self, reason="push", then=lambda push: push, **fields):
         payload = {"class": "Mail", "args": [], "jid": JID, "queue": "low", **fields}
-        self.config.client_middleware.compose(then)(Push(payload, reason))
+        self.config.client_middleware.run(Push(payload, reason), then)
         return payload
 
     def run(self, payload, then=lambda job: None):
-        return self.config.server_middleware.compose(then)(JobContext(payload, payload["queue"]))
+        return self.config.server_middleware.run(JobContext(payload, payload["queue"]), then)
 
     @property
     def spans(self):
@@ -219,9 +219,9 @@ def test_without_an_sdk_nothing_happens():
     config = Config()
     config.use(OpenTelemetry())
     payload = {"class": "Mail", "args": [], "jid": JID, "queue": "low"}
-    assert config.client_middleware.compose(lambda push: push)(Push(payload)) is not None
+    assert config.client_middleware.run(Push(payload), lambda push: push) is not None
     assert "traceparent" not in payload
-    assert config.server_middleware.compose(lambda job: "ran")(JobContext(payload, "low")) == "ran"
+    assert config.server_middleware.run(JobContext(payload, "low"), lambda job: "ran") == "ran"
     config.events.emit("exit")
 
 

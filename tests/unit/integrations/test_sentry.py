@@ -40,11 +40,11 @@ class Watched:
 
     def push(self, reason="push", **fields):
         payload = {"class": "Mail", "args": ["a@b.example"], "jid": JID, "queue": "low", **fields}
-        self.config.client_middleware.compose(lambda push: push)(Push(payload, reason))
+        self.config.client_middleware.run(Push(payload, reason), lambda push: push)
         return payload
 
     def run(self, payload, then):
-        return self.config.server_middleware.compose(then)(JobContext(payload, payload["queue"]))
+        return self.config.server_middleware.run(JobContext(payload, payload["queue"]), then)
 
     def fail(self, error, payload=None, died=False):
         """As a worker does: the run, death handlers if it died, error handlers."""
@@ -256,7 +256,7 @@ def test_logged_arguments_are_still_not_sent_to_sentry(start):
 def test_no_event_contains_variables_of_our_frames(watched):
     payload = {"class": "Mail", "args": ["a@b.example"], "jid": JID}
     try:
-        watched.config.client_middleware.compose(raising(LookupError()))(Push(payload, "retry"))
+        watched.config.client_middleware.run(Push(payload, "retry"), raising(LookupError()))
     except LookupError:
         sentry_sdk.capture_exception()
     sentry_sdk.capture_message("hello")

@@ -12,6 +12,7 @@ from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import InvalidArguments, InvalidOptions
 from offsider.jobs.clients import Clients, pushing_with
+from tests.middleware import returning
 
 
 class TestClients:
@@ -36,12 +37,12 @@ class TestClients:
         config = Config()
         config.jobs["queue"] = "worker"
         capsule = config.capsule("low")
-        capsule.client_middleware.add(lambda push, call_next: call_next(push))
+        capsule.client_middleware.add(lambda push: (yield))
         clients = Clients(Installation.of(config), middleware=capsule.client_middleware)
         with pushing_with(clients):
             declare().enqueue(1)
             asyncio.run(declare().aenqueue(1))
-            capsule.client_middleware.add(lambda push, call_next: None)
+            capsule.client_middleware.add(returning())
             assert declare().enqueue(1) is None
             assert asyncio.run(declare().aenqueue(1)) is None
         assert [prepared.queue for prepared in stored] == ["worker", "worker"]

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from offsider import Discard, InvalidArguments, InvalidJob, Job, Reschedule, Skip, current_job, job
+from tests.middleware import returning
 
 
 @job(name="inline")
@@ -31,14 +32,14 @@ def test_strict_arguments_apply_inline_too(config):
 def test_both_kinds_of_middleware_run(config):
     seen = []
 
-    def client_side(push, call_next):
+    def client_side(push):
         seen.append("client")
         push.payload["args"] = ["changed"]
-        return call_next(push)
+        yield
 
-    def server_side(context, call_next):
+    def server_side(context):
         seen.append(f"server {context.name}")
-        return call_next(context)
+        yield
 
     config.client_middleware.add(client_side)
     config.server_middleware.add(server_side)
@@ -47,7 +48,7 @@ def test_both_kinds_of_middleware_run(config):
 
 
 def test_a_job_stopped_by_middleware_returns_none(config):
-    config.client_middleware.add(lambda push, call_next: None)
+    config.client_middleware.add(returning())
     assert describe.run_inline(1) is None
 
 
@@ -100,10 +101,10 @@ def lived(config):
     """What middleware saw of an async job; like most middleware, it does not hand the result on."""
     seen = []
 
-    def around(context, call_next):
+    def around(context):
         seen.append("begins")
         try:
-            call_next(context)
+            yield
         finally:
             seen.append("ends")
 
@@ -137,9 +138,9 @@ def test_middleware_ends_after_an_async_job_inside_a_running_loop(config, lived)
 def test_middleware_sees_the_error_of_an_async_job(config):
     caught = []
 
-    def around(context, call_next):
+    def around(context):
         try:
-            call_next(context)
+            yield
         except RuntimeError as error:
             caught.append(str(error))
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import pytest
 
 from offsider.core.errors import ConfigurationError
-from offsider.runtime.middleware import Chain, Push
+from offsider.runtime.middleware import Chain
+from tests.middleware import returning
 
 
 class Marks:
-    """Adds its mark before the call and, in capitals, after it."""
+    """Adds its mark to the subject, and in capitals to the result."""
 
     def __init__(self, mark):
         self.mark = mark
 
-    def __call__(self, subject, call_next):
-        return [self.mark, *call_next([*subject, self.mark]), self.mark.upper()]
+    def __call__(self, subject):
+        subject.append(self.mark)
+        result = yield
+        return f"{result}{self.mark.upper()}"
 
 
 class Other(Marks):
@@ -31,25 +36,101 @@ def chain_of(*marks):
 
 
 def test_the_first_entry_is_the_outermost():
-    run = chain_of("a", "b").compose(lambda subject: [f"<{''.join(subject)}>"])
-    assert run([]) == ["a", "b", "<ab>", "B", "A"]
+    subject = []
+    assert chain_of("a", "b").run(subject, "".join) == "abBA"
 
 
-def test_an_empty_chain_composes_to_the_function_itself():
-    assert Chain().compose(len)([1, 2]) == 2
+def test_an_empty_chain_runs_the_function_itself():
+    assert Chain().run([1, 2], len) == 2
 
 
-def test_middleware_that_does_not_call_next_stops_the_job():
-    chain = Chain([lambda push, call_next: None])
-    assert chain.compose(lambda push: push)(Push({"class": "X", "args": []})) is None
+def test_returning_before_the_yield_skips_the_inner_entries():
+    subject = []
+    chain = Chain([Marks("a"), returning("early"), Marks("b")])
+    assert chain.run(subject, raises) == "earlyA"
+    assert subject == ["a"]
 
 
-def test_a_composed_chain_does_not_change():
-    chain = chain_of("a")
-    run = chain.compose(lambda subject: [])
-    chain.clear()
-    assert run([]) == ["a", "A"]
-    assert len(chain) == 0
+def test_a_result_stays_unless_middleware_returns_another():
+    assert Chain([lambda subject: (yield) and None, lambda subject: (yield)]).run(1, str) == "1"
+
+
+def raises(_subject):
+    raise KeyError("inside")
+
+
+def catching(kind):
+    def middleware(subject):
+        try:
+            yield
+        except kind as error:
+            subject.append(error)
+
+    return middleware
+
+
+def test_an_error_reaches_the_entries_from_the_inside_until_one_ends_it():
+    seen = []
+
+    def replaces(_subject):
+        try:
+            yield
+        except KeyError as error:
+            raise LookupError("outside") from error
+
+    assert Chain([Marks("a"), catching(LookupError), replaces, catching(OSError)]).run(seen, raises) == "NoneA"
+    assert [repr(error) for error in seen[1:]] == ["LookupError('outside')"]
+    with pytest.raises(LookupError, match="outside"):
+        Chain([catching(OSError), replaces]).run([], raises)
+
+
+@pytest.mark.parametrize("error", [StopIteration("it"), GeneratorExit(), SystemExit(3), RuntimeError("generator")])
+def test_any_error_leaves_the_chain_unchanged_and_with_a_short_traceback(error):
+    def fails(_subject):
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        Chain([lambda subject: (yield), catching(OSError)]).run([], fails)
+    assert raised.value is error
+    assert [entry.name for entry in raised.traceback[1:]] == ["run", "_leave", "fails"]
+
+
+def test_an_error_after_the_yield_replaces_the_result():
+    def fails(_subject):
+        yield
+        raise LookupError("afterwards")
+
+    seen = []
+    assert Chain([catching(LookupError), fails]).run(seen, len) is None
+    assert len(seen) == 1
+
+
+def test_a_second_yield_is_an_error_that_names_the_middleware():
+    def twice(_subject):
+        yield
+        yield
+
+    with pytest.raises(ConfigurationError, match=r"twice yielded twice: middleware yields once"):
+        Chain([twice]).run([], len)
+
+
+def test_an_entry_is_skipped_for_a_subject_that_does_not_concern_it():
+    class Strict(Marks):
+        def concerns(self, subject):
+            return "strict" in subject
+
+    chain = Chain([Strict("x")])
+    assert [chain.run([word], "".join) for word in ("strict", "lax")] == ["strictxX", "lax"]
+
+
+def test_a_chain_is_a_decorator():
+    chain = Chain()
+
+    @chain
+    def passes(_subject):
+        yield
+
+    assert [*chain] == [passes]
 
 
 def test_adding_an_entry_again_moves_it_to_the_end():
@@ -86,8 +167,8 @@ def test_moving_an_entry_next_to_another_uses_the_final_position():
 
 def test_bound_methods_are_found_again():
     class Holder:
-        def middleware(self, subject, call_next):
-            return call_next(subject)
+        def middleware(self, subject):
+            yield
 
     holder = Holder()
     chain = Chain([holder.middleware])
@@ -106,9 +187,19 @@ def test_a_class_instead_of_an_object_is_refused_with_the_next_step():
         Chain(what="config.server_middleware").add(Marks)
 
 
-def test_a_value_that_is_not_callable_is_refused():
-    with pytest.raises(ConfigurationError, match="expects a callable"):
-        Chain().add("no")
+@contextmanager
+def managed(_subject):
+    yield
+
+
+async def awaited(_subject):
+    yield
+
+
+@pytest.mark.parametrize("entry", ["no", lambda push, call_next: call_next(push), managed, awaited])
+def test_what_is_not_a_generator_function_is_refused(entry):
+    with pytest.raises(TypeError, match=r"config\.x expects a generator function, got .*: write `def middleware"):
+        Chain(what="config.x").add(entry)
 
 
 def test_a_copy_is_open_and_independent():

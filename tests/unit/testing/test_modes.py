@@ -11,6 +11,7 @@ import pytest
 from offsider import ConfigurationError, InvalidArguments, Reschedule, job, testing
 from offsider.config import test_mode
 from offsider.testing import disabled, fake, inline, modes, use_fake, use_inline, use_redis
+from tests.middleware import returning
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def note(ran):
 
 
 def test_client_middleware_runs_in_fake_mode(config, note):
-    config.client_middleware.add(lambda push, call_next: None)
+    config.client_middleware.add(returning())
     with fake() as enqueued:
         assert note.enqueue("a") is None
     assert enqueued.jobs == []
@@ -105,17 +106,17 @@ def test_inline_runs_scheduled_and_bulk_jobs_at_once(note, ran):
 
 
 def test_inline_walks_client_and_server_middleware(config, note, ran):
-    def client_side(push, call_next):
+    def client_side(push):
         ran.append("client")
-        return call_next(push)
+        yield
 
-    def server_side(context, call_next):
+    def server_side(context):
         ran.append("server")
-        return call_next(context)
+        yield
 
-    def of_test(context, call_next):
+    def of_test(context):
         ran.append("test")
-        return call_next(context)
+        yield
 
     config.client_middleware.add(client_side)
     config.server_middleware.add(server_side)

@@ -243,13 +243,13 @@ def test_jobs_enqueued_by_drained_jobs_stay_recorded_after_the_block(parent):
 def test_server_middleware_of_the_configuration_and_of_the_test_runs(config, note):
     order = []
 
-    def of_config(context, call_next):
+    def of_config(context):
         order.append("config")
-        return call_next(context)
+        yield
 
-    def of_test(context, call_next):
+    def of_test(context):
         order.append(f"test {context.name}")
-        return call_next(context)
+        yield
 
     config.server_middleware.add(of_config)
     with fake(server_middleware=[of_test]) as recorder:
@@ -263,7 +263,7 @@ def test_another_configuration_can_be_passed(note, ran):
     from offsider import Config
 
     other = Config()
-    other.server_middleware.add(lambda context, call_next: ran.append("other"))
+    other.server_middleware.add(lambda context: (yield) if ran.append("other") else None)
     with fake(config=other) as recorder:
         note.enqueue("a")
         recorder.drain()
@@ -296,8 +296,8 @@ def test_the_default_configuration_is_that_of_the_process(config):
 
 
 def test_middleware_runs_innermost_and_may_change_the_result(prepared, config):
-    config.server_middleware.add(lambda context, call_next: ("outer", call_next(context)))
-    runner = Runner(server_middleware=[lambda context, call_next: ("inner", call_next(context))])
+    config.server_middleware.add(lambda context: ("outer", (yield)))
+    runner = Runner(server_middleware=[lambda context: ("inner", (yield))])
     assert runner.run(prepared(1)) == (("outer", ("inner", 2)), [])
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import cycle
 
 import pytest
@@ -35,6 +35,7 @@ from offsider.worker.run.executor import SHORT_RUNS, SHORT_SECONDS, Executor
 from offsider.worker.run.stranded import StrandedJobs
 from offsider.worker.run.time_limits import TimeLimits
 from offsider.worker.unit_of_work import UnitOfWork
+from tests.middleware import raising, returning
 from tests.unit.worker.executors import make_executor
 from tests.waiting import wait_for
 
@@ -72,16 +73,15 @@ def test_the_order_around_a_job_is_sidekiqs(config, run, caplog):
     tap.emit = lambda record: steps.append(f"log {record.getMessage()}")  # type: ignore[method-assign]
     logging.getLogger("offsider").addHandler(tap)
 
-    @contextmanager
-    def reloader():
+    def reloader(context):
         steps.append("reloader in")
         yield
         steps.append("reloader out")
 
-    def middleware(context, call_next):
+    def middleware(context):
         steps.append("middleware in")
         assert context.declared.name == "J"  # found before, so that middleware knows the job
-        call_next(context)
+        yield
         steps.append("middleware out")
 
     class J(Job, name="J"):
@@ -109,9 +109,9 @@ def test_the_order_around_a_job_is_sidekiqs(config, run, caplog):
     ]
 
 
-def test_an_unknown_class_fails_inside_the_reloader_and_before_middleware(config, run):
+def test_an_unknown_class_fails_before_the_reloader_and_middleware(config, run):
     walked = []
-    config.server_middleware.add(lambda context, call_next: walked.append(1))
+    config.server_middleware.add(lambda context: walked.append(1) or (yield))
     outcome = run(**{"class": "Nobody"}).outcome
     assert isinstance(outcome, Failed)
     assert type(outcome.error).__name__ == "UnknownJob"
@@ -141,10 +141,10 @@ def test_a_job_that_may_be_beyond_this_worker_is_judged_before_anything_of_it_be
     def one(number: int = 0) -> None:
         begun.append(number)
 
-    config.server_middleware.add(lambda context, call_next: (begun.append("middleware"), call_next(context)))
+    config.server_middleware.add(lambda context: begun.append("middleware") or (yield))
     stranded = Stranded(b"{}", 5.0, "not declared", is_first=True)
     judge = Judge(stranded, None, None, Failed(NoCapableWorker("for 30 days")), LookupError("broken"))
-    executor = make_executor(config, admissions=(judge.admit,))
+    executor = make_executor(config, admissions=(judge,))
 
     def outcome(**fields):
         return executor.run(UnitOfWork("low", encode({"class": "J", "args": [], "jid": "a", **fields})), 0.0).outcome
@@ -165,16 +165,10 @@ def test_an_error_of_a_reloader_or_middleware_fails_the_job(config, run):
     @job(name="J")
     def fine() -> None: ...
 
-    def broken(context, call_next):
-        raise LookupError("in middleware")
-
-    config.server_middleware.add(broken)
+    config.server_middleware.add(raising(LookupError("in middleware")))
     assert repr(run().outcome.error) == "LookupError('in middleware')"
 
-    def no_reloader():
-        raise OSError("no connection")
-
-    config.reloader = no_reloader
+    config.reloader = raising(OSError("no connection"))
     assert repr(run().outcome.error) == "OSError('no connection')"
 
 
@@ -185,7 +179,7 @@ def test_middleware_that_does_not_call_on_ends_the_job_well(config, run):
     def never() -> None:
         ran.append(1)
 
-    config.server_middleware.add(lambda context, call_next: None)
+    config.server_middleware.add(returning())
     assert isinstance(run().outcome, Succeeded)
     assert ran == []
 
@@ -266,7 +260,7 @@ def test_listeners_receive_every_detail_of_a_run(config, executor):
 
 def test_middleware_receives_the_private_list_and_the_process(config):
     seen = []
-    config.server_middleware.add(lambda job, call_next: seen.append((job.entry, job.process)))
+    config.server_middleware.add(lambda job: seen.append((job.entry, job.process)) or (yield))
     config.freeze()
     executor = make_executor(config)
     raw = encode({"class": "J", "args": [], "queue": "low", "jid": "a" * 24})
@@ -277,34 +271,27 @@ def test_middleware_receives_the_private_list_and_the_process(config):
     assert seen == [(Entry(Owner("host:2:b", "default"), "low", raw), "host:2:b"), (None, "host:1:a")]
 
 
-def raising(job, call_next):
-    raise ValueError("boom")
-
-
-def stopped(job, call_next):
-    raise Shutdown
-
-
-def broken_afterwards(job, call_next):
-    call_next(job)
+def broken_afterwards(job):
+    yield
     raise ValueError("boom")
 
 
 @pytest.mark.parametrize(
     "admission, outcome, lines",
     [
-        (lambda job, call_next: call_next(job), Succeeded, ["start", "ran", "done"]),
-        (lambda job, call_next: Moved("elsewhere"), Moved, ["moved"]),
-        (lambda job, call_next: Rescheduled(5), Rescheduled, ["done"]),
-        (raising, Failed, ["fail"]),
-        (stopped, Interrupted, ["fail"]),
-        (broken_afterwards, Succeeded, ["start", "ran", "done"]),
+        (lambda job: (yield), Succeeded, ["start", "ran", "done"]),
+        (returning(Moved("elsewhere")), Moved, ["moved"]),
+        (returning(Rescheduled(5)), Rescheduled, ["done"]),
+        (raising(ValueError("boom")), Failed, ["fail"]),
+        (raising(Shutdown()), Interrupted, ["fail"]),
+        (broken_afterwards, Succeeded, ["start", "ran", "done", "leaving an admission: ValueError: boom"]),
+        (returning(None), Failed, ["fail"]),
     ],
-    ids=["passes", "moved", "rescheduled", "failed", "interrupted", "broken afterwards"],
+    ids=["passes", "moved", "rescheduled", "failed", "interrupted", "broken afterwards", "no outcome"],
 )
 def test_a_job_that_an_admission_keeps_from_running_does_not_start(config, caplog, admission, outcome, lines):
     caplog.set_level(logging.INFO, "offsider")
-    config.admissions.append(admission)
+    config.admissions.add(admission)
     executor = make_executor(config)
     job(name="J")(lambda: logging.getLogger("offsider").info("ran"))
     raw = encode({"class": "J", "args": [], "queue": "low", "jid": "a" * 24})
@@ -316,9 +303,9 @@ def test_a_job_that_an_admission_keeps_from_running_does_not_start(config, caplo
 
 def test_admissions_run_in_order_before_all_middleware(config):
     steps = []
-    config.server_middleware.add(lambda job, call_next: [steps.append("middleware"), call_next(job)])
+    config.server_middleware.add(lambda job: steps.append("middleware") or (yield))
     for name in ("first", "second"):
-        config.admissions.append(lambda job, call_next, name=name: steps.append(name) or call_next(job))
+        config.admissions.add(lambda job, name=name: steps.append(name) or (yield))
     job(name="J")(lambda: steps.append("ran"))
     make_executor(config).run(UnitOfWork("low", encode({"class": "J", "args": []})), 0.0)
     assert steps == ["first", "second", "middleware", "ran"]
@@ -413,9 +400,9 @@ def test_changes_by_middleware_are_not_stored(config, run):
     @job(name="J")
     def fine(word: str) -> None: ...
 
-    def changes(context, call_next):
+    def changes(context):
         context.payload["args"] = ["changed"]
-        call_next(context)
+        yield
 
     config.server_middleware.add(changes)
     ended = run(args=["as pushed"])
@@ -440,9 +427,9 @@ def test_signals_have_the_same_effect_wherever_they_are_raised(config, run, sign
         raise signal
 
     if where == "middleware":
-        config.server_middleware.add(leave)
+        config.server_middleware.add(raising(signal))
     elif where == "reloader":
-        config.reloader = leave
+        config.reloader = raising(signal)
 
     class J(Job, name="J"):
         def __init__(self) -> None:
@@ -461,9 +448,9 @@ def test_middleware_that_swallows_an_error_makes_the_run_a_success(config, run):
     def fails() -> None:
         raise LookupError("forgiven")
 
-    def forgive(context, call_next):
+    def forgive(context):
         with suppress(LookupError):
-            call_next(context)
+            yield
 
     config.server_middleware.add(forgive)
     assert isinstance(run().outcome, Succeeded)
@@ -472,16 +459,15 @@ def test_middleware_that_swallows_an_error_makes_the_run_a_success(config, run):
 def test_cleanup_also_runs_after_a_failure(config, run):
     steps: list[str] = []
 
-    @contextmanager
-    def reloader():
+    def reloader(_job):
         try:
             yield
         finally:
             steps.append("reloader out")
 
-    def middleware(context, call_next):
+    def middleware(context):
         try:
-            return call_next(context)
+            yield
         finally:
             steps.append("middleware out")
 
@@ -618,9 +604,9 @@ def test_outside_of_perform_nothing_can_be_interrupted(config):
     def tell(where: str) -> None:
         seen.append((where, executor.window._thread_id is not None))
 
-    def middleware(context, call_next):
+    def middleware(context):
         tell("before")
-        call_next(context)
+        yield
         tell("after")
 
     @job(name="J")
@@ -636,9 +622,9 @@ def test_outside_of_perform_nothing_can_be_interrupted(config):
 def test_compressed_arguments_reach_middleware_and_the_job_plain(config, run):
     seen, got = [], []
 
-    def looks(job, call_next):
+    def looks(job):
         seen.append(job.payload)
-        return call_next(job)
+        yield
 
     @job(name="J")
     def takes(text: str, *, unit: str) -> None:

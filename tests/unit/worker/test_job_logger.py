@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
+from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 
@@ -22,6 +25,8 @@ from offsider.core.outcome import (
 )
 from offsider.logs.setup import logger
 from offsider.runtime.context import JobContext
+from offsider.runtime.middleware import Chain
+from offsider.worker.run import job_logger as module
 from offsider.worker.run.job_logger import JobLogger
 
 
@@ -32,9 +37,23 @@ def lines(caplog):
     return lambda: [(line.levelname, line.getMessage(), getattr(line, "fields", {})) for line in caplog.records]
 
 
+def around(job_logger, job, run):
+    """Run a job inside the job log; ``run`` returns the outcome and the duration."""
+    now = [0.0]
+
+    def innermost(job):
+        outcome, seconds = run(job)
+        now[0] += seconds
+        return outcome
+
+    clock = SimpleNamespace(perf_counter=lambda: now[0], thread_time=time.thread_time)
+    with patch.object(module, "time", clock):
+        return Chain([job_logger]).run(job, innermost)
+
+
 def ended(config, outcome, duration_seconds, **fields):
     """Log the run of a job that ends like this."""
-    return JobLogger(config).around(job(**fields), lambda _job: (outcome, duration_seconds))
+    return around(JobLogger(config), job(**fields), lambda _job: (outcome, duration_seconds))
 
 
 def job(**fields):
@@ -48,7 +67,7 @@ def test_a_job_starts_at_info(config, lines):
         told_before.extend(lines())
         return Succeeded(), 0.0
 
-    JobLogger(config).around(job(), run)
+    around(JobLogger(config), job(), run)
 
     assert told_before == [("INFO", "start", {})]
 
@@ -63,7 +82,7 @@ def test_a_job_starts_at_info(config, lines):
     ],
 )
 def test_the_end_line_has_the_outcome_and_the_duration(outcome, word, config, lines):
-    assert ended(config, outcome, 1.23456) == (outcome, 1.23456)
+    assert ended(config, outcome, 1.23456) == outcome
 
     assert lines() == [("INFO", "start", {}), ("INFO", word, {"elapsed": 1.235})]
 
@@ -110,7 +129,7 @@ def test_the_job_log_can_be_switched_off_and_the_jobs_own_lines_stay(config, lin
         logger.info("the job's own")
         return Failed(ValueError("boom")), 1.0
 
-    job_logger.around(job(), run)
+    around(job_logger, job(), run)
 
     assert lines() == [("INFO", "the job's own", {})]
 
@@ -128,7 +147,7 @@ def test_runs_are_wrapped_only_if_logged(settings, fields, wanted, config, caplo
     config.log.job_log, level = settings
     caplog.set_level(level, logger="offsider")
 
-    assert JobLogger(config).wants(job(**fields)) is wanted
+    assert JobLogger(config).concerns(job(**fields)) is wanted
 
 
 @pytest.mark.parametrize(
@@ -142,7 +161,7 @@ def test_the_level_of_a_job_applies_only_to_its_own_run(level, shown, config, ca
         logger.debug("chatter")
         return Succeeded(), 0.0
 
-    JobLogger(config).around(job(log_level=level), run)
+    around(JobLogger(config), job(log_level=level), run)
 
     assert [line.getMessage() for line in caplog.records] == shown
     logger.debug("after")
@@ -158,7 +177,7 @@ def test_words_of_both_languages_count(level, config):
         seen.append((logger.isEnabledFor(logging.ERROR), logger.isEnabledFor(logging.CRITICAL)))
         return Succeeded(), 0.0
 
-    JobLogger(config).around(job(log_level=level), run)
+    around(JobLogger(config), job(log_level=level), run)
     assert seen == [(False, True)]
 
 
@@ -168,7 +187,7 @@ def test_the_level_is_restored_if_the_run_raises(config):
         raise LookupError
 
     with pytest.raises(LookupError):
-        JobLogger(config).around(job(log_level="error"), break_off)
+        around(JobLogger(config), job(log_level="error"), break_off)
     assert logger.isEnabledFor(logging.WARNING)
 
 
@@ -183,7 +202,7 @@ def test_a_broken_log_is_reported_and_does_not_fail_the_job(config, reports, cap
 
     logger.addFilter(broken)
     try:
-        assert ended(config, Succeeded(), 1.0) == (Succeeded(), 1.0)
+        assert ended(config, Succeeded(), 1.0) == Succeeded()
     finally:
         logger.removeFilter(broken)
 
@@ -198,7 +217,7 @@ def test_measured_times_are_on_the_end_line_of_a_run(config, lines):
             pass
         return Succeeded(), 0.5
 
-    JobLogger(config).around(job(), run)
+    around(JobLogger(config), job(), run)
 
     assert [sorted(fields) for _, _, fields in lines()] == [[], ["db_duration_s", "elapsed"]]
 
@@ -248,7 +267,7 @@ def test_a_structured_end_line_has_all_timings(structured, lines):
             pass
         return Succeeded(), 1.23456789
 
-    JobLogger(structured).around(job(**PUSHED), run)
+    around(JobLogger(structured), job(**PUSHED), run)
 
     _, message, fields = lines()[1]
     assert message == f"J JID-{'a' * 24}: done: 1.235 sec"
@@ -325,13 +344,13 @@ def test_arguments_are_logged_only_if_enabled(structured, lines):
     assert [fields.get("args") for _, _, fields in lines()] == [None, None, "[]", "[]"]
 
 
-def test_a_structured_log_that_is_broken_fails_no_job(structured, reports, monkeypatch):
+def test_a_structured_log_that_is_broken_fails_no_job(structured, reports, lines, monkeypatch):
     def broken(message, fields):
         raise LookupError("a broken filter")
 
     monkeypatch.setattr("offsider.worker.run.job_logger.write_info", broken)
 
-    assert ended(structured, Succeeded(), 1.0) == (Succeeded(), 1.0)
+    assert ended(structured, Succeeded(), 1.0) == Succeeded()
     assert [type(error) for error, _ in reports] == [LookupError] * 2
 
 

@@ -274,7 +274,7 @@ def test_most_jobs_have_none(payload, declared, defaults, limited, config):
     config.jobs.update(defaults)
     declared = SimpleNamespace(options=declared)
     job = JobContext({"class": "Slow", "args": [], **payload}, "default", declared=declared)
-    assert (TimeLimits(config).of(job, declared) is not None) is limited
+    assert TimeLimits(config).concerns(job) is limited
 
 
 def test_an_undeclared_job_may_have_limits_too(config):

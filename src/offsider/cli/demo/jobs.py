@@ -16,11 +16,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from offsider import Config, Job, JobContext, JobPayload, current_job, job
+from offsider import Config, Job, JobContext, JobPayload, Middleware, current_job, job
 from offsider.cli.demo.ledger import Ledger
 from offsider.client import Client
 from offsider.core.job_id import JobId
@@ -52,7 +51,7 @@ def stop_with_the_demo() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def record_run(job: JobContext, call_next: Callable[[JobContext], object]) -> object:
+def record_run(job: JobContext) -> Middleware:
     """Record the start and the outcome of each run, before the worker reports it to the server."""
 
     def record(event: str) -> None:
@@ -60,12 +59,11 @@ def record_run(job: JobContext, call_next: Callable[[JobContext], object]) -> ob
 
     record("began")
     try:
-        result = call_next(job)
+        yield
     except Exception:
         record("failed")
         raise
     record("done")
-    return result
 
 
 @cache

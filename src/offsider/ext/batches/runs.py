@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from offsider.ext.batches.store import Lives
     from offsider.runtime.context import JobContext
     from offsider.runtime.events import JobRemoved
-    from offsider.runtime.middleware import Push
+    from offsider.runtime.middleware import Middleware, Push
     from offsider.storage.effects import Effect
 
 logger = logging.getLogger("offsider")
@@ -85,15 +85,16 @@ class Runs:
     def install(self) -> None:
         self._config.push_effects.append(Joins(self._config))
         self._config.removal_effects.append(self._removing)
-        self._config.admissions.insert(0, self.admit)  # an outcome of another admission must not go unnoticed
+        self._config.admissions.prepend(self.admit)  # an outcome of another admission must not go unnoticed
         self._config.on("job_removed", self._replaced)
 
-    def admit(self, job: JobContext, call_next: Callable[[JobContext], Outcome]) -> Outcome:
+    def admit(self, job: JobContext) -> Middleware:
         """Add the effect of the outcome."""
         payload = cast("Mapping[str, Any]", job.payload)
         bid, is_member = _batch_of(payload)
         if not bid or not job.process:
-            return call_next(job)
+            yield
+            return None
         try:
             outcomes = self._outcomes_of(bid, job)
             if outcomes is not None and ("interrupted_count" in payload or "retry_count" in payload):
@@ -117,7 +118,8 @@ class Runs:
             job.effects += (outcomes.effect(chosen),)
             if step is not None:
                 job.effects += (step.effect(),)
-        return call_next(job)
+        yield
+        return None
 
     def _abandon(self, lineage: store.Lineage, job: JobContext) -> None:
         """Delete the children that an earlier run of the job left half filled: nothing would ever close them."""

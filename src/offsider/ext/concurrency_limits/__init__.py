@@ -72,7 +72,7 @@ class ConcurrencyLimits:
         here = Installation.of(config)
         table = Table(here, self._rules)
         slots = Slots(here, table)
-        config.admissions.append(Gate(here, table, slots))
+        config.admissions.add(Gate(here, table, slots))
         config.add_service(slots.service)
         config.on("startup", self._warn_of_unknown)
         config.add_web_tab(make_tab())

@@ -23,10 +23,10 @@ from offsider.ext.concurrency_limits import store
 from offsider.ext.concurrency_limits.store import Candidate, Entered, Run
 
 if TYPE_CHECKING:
-    from offsider.core.outcome import Outcome
     from offsider.ext.concurrency_limits.slots import Slots
     from offsider.ext.concurrency_limits.table import Limited, Table
     from offsider.runtime.context import JobContext
+    from offsider.runtime.middleware import Middleware
 
 T = TypeVar("T")
 
@@ -49,22 +49,22 @@ class Gate:
         self._slots = slots
         self._numbers = itertools.count(1)
 
-    def __call__(self, job: JobContext, call_next: Callable[[JobContext], Outcome]) -> Outcome:
+    def __call__(self, job: JobContext) -> Middleware:
         name, known = job.payload["class"], self._table.known
         try:
             limited = known[name] if name in known else self._ask(job, lambda _: self._table.learn(job.name))
         except RedisFailure as error:
             return self._put_off(job, error)
-        return call_next(job) if limited is None else self._run_limited(job, call_next, limited)
+        return (yield) if limited is None else (yield from self._run_limited(job, limited))
 
-    def _run_limited(self, job: JobContext, call_next: Callable[[JobContext], Outcome], limited: Limited) -> Outcome:
+    def _run_limited(self, job: JobContext, limited: Limited) -> Middleware:
         run = Run(limited.group(job), f"{job.process} {next(self._numbers)} {job.jid}", job.process)
         try:
             entered = self._enter(job, run, limited)
         except RedisFailure as error:
             return self._put_off(job, error)
         if entered is Entered.UNLIMITED:
-            return call_next(job)
+            return (yield)
         if entered in (Entered.HELD_BEHIND, Entered.TAKEN_LAST):
             self._slots.resume_soon(run.name, limited.declared)
         if entered not in (Entered.TAKEN, Entered.TAKEN_LAST):
@@ -72,7 +72,7 @@ class Gate:
                 "another process" if entered is Entered.LOST else "held: its class is at its concurrency limit"
             )
         with self._slots.occupy(run, job, limited.declared):
-            return call_next(job)
+            return (yield)
 
     def _put_off(self, job: JobContext, error: RedisFailure) -> Rescheduled:
         self._here.config.handle_error(error, {"context": "acquiring a slot", "job": job.payload})

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, cast
 
@@ -36,6 +35,7 @@ from offsider.ext.limiters.web import make_tab
 if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.runtime.context import JobContext
+    from offsider.runtime.middleware import Middleware
 
 __all__ = [
     "Backoff",
@@ -136,9 +136,9 @@ class Reschedules:
         self._settings = settings
         self._errors = errors
 
-    def __call__(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
+    def __call__(self, job: JobContext) -> Middleware:
         try:
-            return call_next(job)
+            yield
         except self._errors as error:
             self._reschedule(job, error)
             raise

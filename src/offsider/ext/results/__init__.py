@@ -87,7 +87,7 @@ class Results:
         config.results = Reader.of
         config.push_effects.append(Pushes(here, self._rules))
         runs = Runs(here, self._rules)
-        config.admissions.insert(0, runs.admit)  # so that the outcomes of other admissions write a state too
+        config.admissions.prepend(runs.admit)  # so that the outcomes of other admissions write a state too
         config.server_middleware.prepend(runs.run)
         config.add_service(runs.service)
         Operations(here, self._rules).install()

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from offsider.core.outcome import Destination, Outcome
     from offsider.ext.results.rules import Rules, Tracking
     from offsider.runtime.context import JobContext
+    from offsider.runtime.middleware import Middleware
     from offsider.storage.scripts import Argument
 
 PROGRESS_SECONDS = 1.0
@@ -66,19 +67,23 @@ class Runs:
 
     # The chain
 
-    def admit(self, job: JobContext, call_next: Callable[[JobContext], Outcome]) -> Outcome:
+    def admit(self, job: JobContext) -> Middleware:
         """Admission: declare the effect that writes the state with the outcome."""
         tracking = self._rules.tracking(job.payload) if job.process and job.jid else None
         if tracking is not None:
             control = self._control(job, tracking)
             job.control = control
             job.effects += (store.settling(self._here.redis.keys, job.jid, job.shown_name, self._arguments(control)),)
-        return call_next(job)
+        yield
 
-    def run(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
+    def run(self, job: JobContext) -> Middleware:
         """Middleware: write that the job runs, and stop it if it is cancelled."""
         if not job.process or not job.jid:
-            return call_next(job) if test_mode.current() is None else self._run_in_memory(job, call_next)
+            if test_mode.current() is None:
+                yield
+            else:
+                yield from self._run_in_memory(job)
+            return
         control = job.control
         if not isinstance(control, Control):  # an untracked job can be cancelled too
             control = job.control = self._control(job, None)
@@ -87,7 +92,7 @@ class Runs:
             self._begin(control)
         self._enter(control)
         try:
-            result = call_next(job)
+            result = yield
         except BaseException as error:
             if control.requested:
                 raise Skip("cancelled") from error
@@ -98,18 +103,18 @@ class Runs:
             raise Skip("cancelled")
         if control.tracking is not None:
             self._keep(control, result)
-        return result
 
-    def _run_in_memory(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
+    def _run_in_memory(self, job: JobContext) -> Middleware:
         """Run a job in a test mode, which keeps its state."""
         tracking = self._rules.tracking(job.payload) if job.jid else None
         if tracking is None:
-            return call_next(job)
+            yield
+            return
         now = self._here.config.clock.now()
         control = job.control = Control(job, tracking, "", lambda _: None)
         control.began_at, control.started_at = time.perf_counter(), now
         try:
-            result = call_next(job)
+            result = yield
         except Reschedule:
             raise
         except BaseException as error:
@@ -117,7 +122,6 @@ class Runs:
             raise
         self._keep(control, result)
         self._remember(control, Succeeded())
-        return result
 
     def _remember(self, control: Control, outcome: Outcome) -> None:
         goes: Destination = "dead" if isinstance(outcome, Failed) else "gone"  # a test mode does not retry

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -36,7 +36,7 @@ from offsider.ext.unique.guard import AGAIN, KEY
 from offsider.jobs import registry
 from offsider.logs.setup import write_info
 from offsider.logs.structured import about_payload
-from offsider.runtime.middleware import Push
+from offsider.runtime.middleware import Middleware, Push
 from offsider.runtime.service import Loop
 
 if TYPE_CHECKING:
@@ -83,14 +83,14 @@ class Releases:
         config.death_handlers.append(self._died)
         config.add_service(self._make_service)
 
-    def begin(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
+    def begin(self, job: JobContext) -> Middleware:
         """Release the lock with the outcome."""
         held = self._held(job)
         if held is not None:
             job.effects += (self.effect(job, *held),)
-        return call_next(job)
+        yield
 
-    def start(self, job: JobContext, call_next: Callable[[JobContext], object]) -> object:
+    def start(self, job: JobContext) -> Middleware:
         """Release the lock at the start of the job, if its rule says so."""
         held = self._held(job)
         if held is not None and _at_start(cast("Mapping[str, Any]", job.payload)):
@@ -98,7 +98,7 @@ class Releases:
                 store.release(self._here.redis, *held)
             except RedisFailure as error:  # the outcome releases it at the latest
                 self._report(error, job.payload)
-        return call_next(job)
+        yield
 
     def effect(self, job: JobContext, lock: str, jid: str) -> Effect:
         """Return the effect that releases the lock of a running job when it ends for good."""

@@ -1,16 +1,16 @@
 """One run of one job, from its bytes to its outcome.
 
 1. Decode and normalize the payload. A malformed payload ends here; a warning reports unusable values.
-2. Call the chain of admissions: kill switches, stranded jobs, and extensions. Each is
-   ``admission(job, call_next)`` and returns an outcome. Without ``call_next`` the job does not run, and one line is
-   logged. An expired job ends here too, with the effects of the admissions.
-3. The job log writes ``start``, and ``done`` or ``fail``.
-4. The reloader does the setup and cleanup that a web framework does around each request.
-5. The registry found the job before step 2, by its class name only; a class that it lacks raises `UnknownJob` here.
-6. The chain of server middleware runs around `perform`, which runs inside the interruptible window.
+2. Enter the admissions: kill switches, stranded jobs, extensions, the expiry. One that returns an outcome before its
+   ``yield`` keeps the job from starting, and one line is logged. The innermost one is the job log: it writes ``start``,
+   and ``done`` or ``fail``.
+3. Find the class; the registry knew it before step 2, by its name only. A class that it lacks is `UnknownJob`.
+4. Enter the reloader, which does the setup and cleanup that a web framework does around each request, the server
+   middleware, and the time limits.
+5. `_perform` runs the job, in the only section in which a stop may interrupt the thread.
+6. Leave what step 4 entered with the result or the error, which becomes the outcome; leave the admissions with it.
 
-An exception in any of them becomes the outcome. The executor writes nothing to Redis; admissions may. The fetcher
-writes the outcome.
+The executor writes nothing to Redis; admissions may. The fetcher writes the outcome.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
-from offsider.config.hooks import no_reload
 from offsider.config.installation import Installation
 from offsider.core.compression import COMPRESSED, expand
 from offsider.core.errors import (
+    ConfigurationError,
     Discard,
-    HardTimeout,
     MalformedPayload,
     NoCapableWorker,
     RedisFailure,
@@ -55,20 +54,22 @@ from offsider.logs.structured import about_here
 from offsider.runtime.context import JobContext, enter_job, leave_job
 from offsider.runtime.events import JobRemoved
 from offsider.runtime.forks import came_back, check, here
-from offsider.runtime.middleware import Chain
+from offsider.runtime.middleware import Chain, Middleware
 from offsider.storage import stats
 from offsider.storage.keys import Keys
 from offsider.worker.run.injection import Injection
 from offsider.worker.run.interrupt import Window, caused_by_shutdown
+from offsider.worker.run.time_limits import TimeLimit
 from offsider.worker.unit_of_work import Run
 
 if TYPE_CHECKING:
     from offsider.config.capsule import Capsule
+    from offsider.config.config import Config
     from offsider.jobs.registry import Declared
     from offsider.worker.parts import WorkerParts
     from offsider.worker.run.async_runner import AsyncRunner
     from offsider.worker.run.job_logger import JobLogger
-    from offsider.worker.run.time_limits import Limits, TimeLimits, Watched
+    from offsider.worker.run.time_limits import TimeLimits
     from offsider.worker.unit_of_work import UnitOfWork
 
 logger = logging.getLogger("offsider")
@@ -105,26 +106,25 @@ class Executor:
         overran: Callable[[UnitOfWork, Run], None] | None = None,
     ) -> None:
         self._config = config = parts.config
-        self._clock, self._keys = config.clock, Keys(config.redis.prefix)
-        self._reloader = config.reloader
-        self._reloads = config.reloader is not no_reload
         self._listened = config.events.listened
         #: Number of next runs whose CPU time is not measured.
         self._unmeasured = 0
         self._logger = job_logger
         self._async_runner = async_runner
         self._stopping = parts.stopping
-        self._time_limits = parts.time_limits
-        self._overran = overran
-        self._middleware = capsule.server_middleware.compose(self._perform)
-        self._chain = Chain((*parts.admissions, *config.admissions)).compose(self._logged)
         self._unit: UnitOfWork | None = None
-        self._started_at = 0.0
         #: Outcome and duration of the current run, without the time for its log lines; None before it runs.
         self._ran: tuple[Outcome, float] | None = None
         self._cpu_seconds: float | None = None
         self.window = Window()
         self._injection = Injection(self.window, async_runner)
+        self._admissions = Chain[JobContext]((*parts.admissions, *config.admissions, _Expiry(config), job_logger))
+        limits = [] if parts.time_limits is None else [self._limit(parts.time_limits, overran)]
+        reloader = [] if config.reloader is None else [config.reloader]
+        self._middleware = Chain[JobContext]((*reloader, *capsule.server_middleware, *limits))
+
+    def _limit(self, time_limits: TimeLimits, overran: Callable[[UnitOfWork, Run], None] | None) -> TimeLimit:
+        return TimeLimit(self._config, time_limits, self._injection, lambda: cast("UnitOfWork", self._unit), overran)
 
     def run(self, unit: UnitOfWork, started_at: float) -> Run:
         """Run one job. Never raises an error of the job.
@@ -151,33 +151,35 @@ class Executor:
             alone_in=unit.alone_in,
             reach=self._injection,
         )
-        self._unit, self._started_at, self._cpu_seconds = unit, started_at, None
+        self._unit, self._cpu_seconds = unit, None
         token = enter_job(job)
         try:
             if known is not payload:
                 _warn(job, ignored(payload, known))
             try:
-                outcome = self._chain(job)
+                outcome: object = self._admissions.run(job, self._timed)
             except BaseException as error:  # noqa: BLE001 - an error of an admission is a failure of the job
-                outcome = _INTERRUPTED if caused_by_shutdown(error) else Failed(error)
+                outcome = self._failed(job, error)
             if self._ran is None:
-                outcome = self._without_run(job, outcome)
-                self._logger.instead_of_a_run(job, outcome)
-                self._ran = outcome, time.perf_counter() - started
+                refused = self._without_run(job, outcome)
+                self._logger.instead_of_a_run(job, refused)
+                self._ran = refused, time.perf_counter() - started
         finally:
             leave_job(token)
-        outcome, duration_seconds = self._ran
+        ended, duration_seconds = self._ran
         self._unit = self._ran = None  # an idle thread keeps nothing of its last run
-        return Run(job, outcome, started_at, duration_seconds, self._cpu_seconds)
+        return Run(job, ended, started_at, duration_seconds, self._cpu_seconds)
 
-    def _logged(self, job: JobContext) -> Outcome:
-        if ("expiry" in job.payload or "expires_in" in job.payload) and self._is_expired(job):
-            return _EXPIRED
-        self._ran = self._logger.around(job, self._timed) if self._logger.wants(job) else self._timed(job)
-        return self._ran[0]
+    def _failed(self, job: JobContext, error: BaseException) -> Outcome:
+        if self._ran is not None:  # the job has ended, and keeps its outcome
+            self._config.handle_error(error, {"context": "leaving an admission", "job": job.payload})
+        return _INTERRUPTED if caused_by_shutdown(error) else Failed(error)
 
-    def _without_run(self, job: JobContext, outcome: Outcome) -> Outcome:
+    def _without_run(self, job: JobContext, outcome: object) -> Outcome:
         """Add the effects of a removal that the admissions of extensions do not see."""
+        if not isinstance(outcome, Outcome):
+            got = type(outcome).__name__
+            return Failed(ConfigurationError(f"an admission returned {got} before its yield; return an outcome"))
         error = outcome.error if isinstance(outcome, Failed) else None
         if isinstance(outcome, Dropped):
             how = "quarantine" if outcome.keep else "delete"
@@ -194,35 +196,31 @@ class Executor:
         job.effects += tuple(effects)
         return outcome
 
-    def _is_expired(self, job: JobContext) -> bool:
-        at = expires_at(job.payload)
-        if at is None or self._clock.now() < at:
-            return False
-        job.effects += (stats.counting_expired(self._keys, job.name if job.declared is not None else ""),)
-        return True
-
-    def _timed(self, job: JobContext) -> tuple[Outcome, float]:
+    def _timed(self, job: JobContext) -> Outcome:
+        """Run a job and measure it."""
+        measured = not self._unmeasured
+        cpu_started = time.thread_time() if measured else 0.0
         started = time.perf_counter()
-        if self._unmeasured:
-            outcome = self._outcome(job)
-            duration_seconds = time.perf_counter() - started
-            self._unmeasured = self._unmeasured - 1 if self._unmeasured and duration_seconds < SHORT_SECONDS else 0
-            return outcome, duration_seconds
-        cpu_started = time.thread_time()
         outcome = self._outcome(job)
-        self._cpu_seconds = time.thread_time() - cpu_started
         duration_seconds = time.perf_counter() - started
-        if duration_seconds < SHORT_SECONDS and not self._listened("execution_finished"):
+        if measured:
+            self._cpu_seconds = time.thread_time() - cpu_started
+        if duration_seconds >= SHORT_SECONDS:
+            self._unmeasured = 0
+        elif not measured:
+            self._unmeasured -= 1
+        elif not self._listened("execution_finished"):
             self._unmeasured = SHORT_RUNS
-        return outcome, duration_seconds
+        self._ran = outcome, duration_seconds
+        return outcome
 
     def _outcome(self, job: JobContext) -> Outcome:
         try:
-            if self._reloads:
-                with self._reloader():
-                    self._find_and_run(job)
-            else:
-                self._find_and_run(job)
+            if job.declared is None:
+                job.declared = registry.find(job.payload["class"])
+            result = self._middleware.run(job, self._perform)
+            if result is not None:
+                job.result = result
         except (Reschedule, Discard, Skip) as signal:
             return _asked_for(signal, job)
         except BaseException as error:  # noqa: BLE001 - a job's SystemExit must not end the worker's thread
@@ -232,45 +230,39 @@ class Executor:
                 came_back(job.payload)
         return _SUCCEEDED
 
-    def _find_and_run(self, job: JobContext) -> None:
-        if job.declared is None:
-            job.declared = registry.find(job.payload["class"])
-        result = self._middleware(job)
-        if result is not None:
-            job.result = result
-
     def _perform(self, job: JobContext) -> object:
         declared: Declared = job.declared
         instance = declared.make(job)
         args, kwargs = job.payload["args"], job.payload.get("kwargs", {})
         declared.signature.check_fits(args, kwargs)
-        limits = None if self._time_limits is None else self._time_limits.of(job, declared)
-        watched = None if limits is None else self._watch(job, limits)
-        try:
-            with self.window:
-                try:
-                    result = declared.perform(instance, args, kwargs)
-                    if isinstance(result, CoroutineType):
-                        coroutine = job.wrapped(cast("Coroutine[Any, Any, Any]", result))
-                        result = self._async_runner.run(coroutine, name=job.name, limited=watched is not None)
-                    if result is not None:
-                        declared.check_ran(result)
-                finally:
-                    check(job.payload)  # a forked child must exit before worker code or middleware runs in it
-        finally:
-            if watched is not None and not cast("TimeLimits", self._time_limits).end(watched):
-                # Its outcome was written when it exceeded its hard limit.
-                cast("UnitOfWork", self._unit).settled = True
+        with self.window:
+            try:
+                result = declared.perform(instance, args, kwargs)
+                if isinstance(result, CoroutineType):
+                    coroutine = job.wrapped(cast("Coroutine[Any, Any, Any]", result))
+                    result = self._async_runner.run(coroutine, name=job.name, limited=job.ends_at is not None)
+                if result is not None:
+                    declared.check_ran(result)
+            finally:
+                check(job.payload)  # a forked child must exit before worker code or middleware runs in it
         return result
 
-    def _watch(self, job: JobContext, limits: Limits) -> Watched:
-        unit, started_at = cast("UnitOfWork", self._unit), self._started_at
 
-        def overran(error: HardTimeout, seconds: float) -> None:
-            if self._overran is not None:
-                self._overran(unit, Run(job, Failed(error), started_at, seconds, None))
+class _Expiry:
+    """Entry that keeps expired jobs from starting."""
 
-        return cast("TimeLimits", self._time_limits).watch(job, limits, self._injection, overran)
+    def __init__(self, config: Config) -> None:
+        self._clock, self._keys = config.clock, Keys(config.redis.prefix)
+
+    def concerns(self, job: JobContext) -> bool:
+        return "expiry" in job.payload or "expires_in" in job.payload
+
+    def __call__(self, job: JobContext) -> Middleware:
+        at = expires_at(job.payload)
+        if at is not None and self._clock.now() >= at:
+            job.effects += (stats.counting_expired(self._keys, job.name if job.declared is not None else ""),)
+            return _EXPIRED
+        yield
 
 
 def _asked_for(signal: Reschedule | Discard | Skip, job: JobContext) -> Outcome:

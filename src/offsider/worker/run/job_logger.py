@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -38,6 +38,7 @@ from offsider.logs.structured import about_error, arguments_of, size_of
 if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.runtime.context import JobContext
+    from offsider.runtime.middleware import Middleware
 
 # Without the level of a job, which applies only once the job runs.
 _is_enabled = logging.Logger.isEnabledFor
@@ -51,27 +52,31 @@ class JobLogger:
         self._config = config
         self._silent = not config.log.job_log
         self._structured = config.log.format == "json" and not self._silent
-        self._between_lines = self._between_structured_lines if self._structured else self._between_short_lines
 
-    def wants(self, job: JobContext) -> bool:
-        """Return whether this job has to run inside `around`: its run is logged, or its payload has a log level."""
+    def concerns(self, job: JobContext) -> bool:
+        """Return whether the run of this job is logged, or its payload has a log level."""
         return "log_level" in job.payload or not (self._silent or not _is_enabled(logger, logging.INFO))
 
-    def around(self, job: JobContext, run: Callable[[JobContext], tuple[Outcome, float]]) -> tuple[Outcome, float]:
-        """Run a job at the log level of its payload, and log one line before and one line after.
-
-        Args:
-            run: returns the outcome and its duration in seconds.
-        """
+    def __call__(self, job: JobContext) -> Middleware:
+        """Entry of the chain: log one line before and one after the run, at the log level of the payload."""
         level = job.payload.get("log_level")
-        if level is None:
-            return self._between_lines(job, run)
-        with job_level(level):
-            return self._between_lines(job, run)
+        with nullcontext() if level is None else job_level(level):
+            if self._structured:
+                yield from self._between_structured_lines(job)
+                return
+            self._write("start", _NO_FIELDS)
+            started = time.perf_counter()
+            outcome = yield
+            fields: dict[str, object] = {"elapsed": round(time.perf_counter() - started, 3)}
+            if job.measured_seconds:
+                fields |= _measured(job)
+            if type(outcome) is not Succeeded:
+                fields |= _details(outcome)
+            self._write(_status(outcome), fields)
 
     def instead_of_a_run(self, job: JobContext, outcome: Outcome) -> None:
         """Log the only line of a job that does not run. A stranded job is logged at the first attempt only."""
-        if not self.wants(job) or (isinstance(outcome, Stranded) and not outcome.is_first):
+        if not self.concerns(job) or (isinstance(outcome, Stranded) and not outcome.is_first):
             return
         with job_level(job.payload.get("log_level")) if "log_level" in job.payload else nullcontext():
             if self._structured:
@@ -88,27 +93,11 @@ class JobLogger:
         except Exception as error:  # noqa: BLE001  # as in `_write`
             self._report(error)
 
-    def _between_short_lines(
-        self, job: JobContext, run: Callable[[JobContext], tuple[Outcome, float]]
-    ) -> tuple[Outcome, float]:
-        self._write("start", _NO_FIELDS)
-        outcome, duration_seconds = run(job)
-        fields: dict[str, object] = {"elapsed": round(duration_seconds, 3)}
-        if job.measured_seconds:
-            fields |= _measured(job)
-        if type(outcome) is not Succeeded:
-            fields |= _details(outcome)
-        self._write(_status(outcome), fields)
-        return outcome, duration_seconds
-
-    def _between_structured_lines(
-        self, job: JobContext, run: Callable[[JobContext], tuple[Outcome, float]]
-    ) -> tuple[Outcome, float]:
+    def _between_structured_lines(self, job: JobContext) -> Middleware:
         facts = self._start(job)
-        cpu_started = time.thread_time()
-        outcome, duration_seconds = run(job)
-        self._end(job, facts, outcome, duration_seconds, time.thread_time() - cpu_started)
-        return outcome, duration_seconds
+        started, cpu_started = time.perf_counter(), time.thread_time()
+        outcome = yield
+        self._end(job, facts, outcome, time.perf_counter() - started, time.thread_time() - cpu_started)
 
     def _start(self, job: JobContext) -> Mapping[str, object]:
         """Log the start of a run; return the fields that both of its lines have."""

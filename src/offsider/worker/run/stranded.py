@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -34,10 +34,10 @@ from offsider.storage.stranded import stranded_since
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
-    from offsider.core.outcome import Outcome
     from offsider.core.payload import JobPayload
     from offsider.jobs.registry import Declared
     from offsider.runtime.context import JobContext
+    from offsider.runtime.middleware import Middleware
     from offsider.storage.redis import Redis
 
 logger = logging.getLogger("offsider")
@@ -79,14 +79,17 @@ class StrandedJobs:
         self._tail_at = self._paced_until = float("-inf")
         self._logged_at: dict[str, float] = {}
 
-    def admit(self, job: JobContext, call_next: Callable[[JobContext], Outcome]) -> Outcome:
-        """Let a job run that this worker can run."""
+    def concerns(self, job: JobContext) -> bool:
+        """Return whether this worker might be unable to run a job."""
         declared: Declared | None = job.declared
-        if declared is None or job.payload.get("signature") not in declared.signatures:
-            stranded = self.judge(job, declared)
-            if stranded is not None:
-                return stranded
-        return call_next(job)
+        return declared is None or job.payload.get("signature") not in declared.signatures
+
+    def __call__(self, job: JobContext) -> Middleware:
+        """Admission: let a job run that this worker can run."""
+        stranded = self.judge(job, job.declared)
+        if stranded is not None:
+            return stranded
+        yield
 
     def judge(self, job: JobContext, declared: Declared | None) -> Stranded | Failed | None:
         """Decide about a job before it runs.

@@ -24,11 +24,9 @@ from offsider.storage import quarantine, switches
 from offsider.storage.switches import Switch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from offsider.config.config import Config
-    from offsider.core.outcome import Outcome
     from offsider.runtime.context import JobContext
+    from offsider.runtime.middleware import Middleware
     from offsider.storage.redis import Redis
 
 logger = logging.getLogger("offsider")
@@ -47,9 +45,16 @@ class Switchboard:
         self._acted: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def admit(self, job: JobContext, call_next: Callable[[JobContext], Outcome]) -> Outcome:
-        """Let a job run, unless a switch stops it."""
-        return (self.judge(job) if self.on else None) or call_next(job)
+    def concerns(self, _job: JobContext) -> bool:
+        """Return whether any switch is on."""
+        return bool(self.on)
+
+    def __call__(self, job: JobContext) -> Middleware:
+        """Admission: let a job run, unless a switch stops it."""
+        outcome = self.judge(job)
+        if outcome is not None:
+            return outcome
+        yield
 
     def judge(self, job: JobContext) -> Dropped | Deferred | None:
         """Return the outcome of a job that must not run; None for other jobs. Call it only while a switch is ``on``."""

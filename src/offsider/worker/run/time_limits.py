@@ -24,19 +24,22 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, auto
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from offsider.core.clock import MAX_SECONDS
 from offsider.core.errors import HardTimeout, SoftTimeout
+from offsider.core.outcome import Failed
 from offsider.logs.structured import about_here
 from offsider.runtime.service import LoopService
 from offsider.worker.run.interrupt import OBSTACLE
+from offsider.worker.unit_of_work import Run
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
-    from offsider.jobs.registry import Declared
     from offsider.runtime.context import JobContext
+    from offsider.runtime.middleware import Middleware
     from offsider.worker.run.injection import Injection
+    from offsider.worker.unit_of_work import UnitOfWork
 
 logger = logging.getLogger("offsider")
 
@@ -176,12 +179,11 @@ class TimeLimits(LoopService):
     def start(self) -> None:
         """Do nothing: the thread starts with the first job that has a limit."""
 
-    def of(self, job: JobContext, declared: Declared) -> Limits | None:
-        """Return the limits of a job; None without any. Runs for every job, so the usual case is checked first."""
-        payload, options = job.payload, declared.options
-        if not (self._by_default or SOFT in payload or HARD in payload or SOFT in options or HARD in options):
-            return None
-        return limits_of(job, self._config)
+    def concerns(self, job: JobContext) -> bool:
+        """Return whether a job has limits. Runs for every job, so the usual case is checked first."""
+        payload, options = job.payload, job.declared.options
+        has_any = self._by_default or SOFT in payload or HARD in payload or SOFT in options or HARD in options
+        return has_any and limits_of(job, self._config) is not None
 
     def watch(self, job: JobContext, limits: Limits, reach: Injection, overrun: Overrun) -> Watched:
         """Watch a job from now on, until `end`.
@@ -277,3 +279,45 @@ class TimeLimits(LoopService):
             extra={"fields": about_here(watched.job)},
         )
         watched.overrun(HardTimeout(watched.hard_message), self._now() - watched.started)
+
+
+class TimeLimit:
+    """The innermost entry of the chain around a job: applies its limits.
+
+    Args:
+        config: has the default limits.
+        time_limits: enforces the limits.
+        reach: raises errors in the job.
+        unit: returns the running unit.
+        overran: called with the unit and the run of a job that has failed because it still runs after its hard limit.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        time_limits: TimeLimits,
+        reach: Injection,
+        unit: Callable[[], UnitOfWork],
+        overran: Callable[[UnitOfWork, Run], None] | None,
+    ) -> None:
+        self._config = config
+        self._time_limits = time_limits
+        self._reach = reach
+        self._unit = unit
+        self._overran = overran
+        self.concerns = time_limits.concerns
+
+    def __call__(self, job: JobContext) -> Middleware:
+        unit, started_at = self._unit(), self._config.clock.now()
+
+        def overrun(error: HardTimeout, seconds: float) -> None:
+            if self._overran is not None:
+                self._overran(unit, Run(job, Failed(error), started_at, seconds, None))
+
+        limits = cast("Limits", limits_of(job, self._config))
+        watched = self._time_limits.watch(job, limits, self._reach, overrun)
+        try:
+            yield
+        finally:
+            if not self._time_limits.end(watched):
+                unit.settled = True  # its outcome was written when it exceeded its hard limit

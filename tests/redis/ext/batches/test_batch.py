@@ -27,6 +27,7 @@ from offsider.ext.batches import Batch, Batches, current_batch
 from offsider.ext.unique import Unique
 from offsider.inspector import Queue, ScheduledSet
 from offsider.testing import fake
+from tests.middleware import returning
 
 X = {"class": "X", "args": []}
 
@@ -177,7 +178,7 @@ def test_a_replaced_member_of_a_batch_that_was_deleted_leaves_no_keys(config, ma
 
 
 def test_middleware_can_stop_members(config, make, client):
-    config.client_middleware.add(lambda push, call_next: call_next(push) if push.payload["args"] else None)
+    config.client_middleware.add(lambda push: (yield) if push.payload["args"] else None)
     with make() as batch:
         client.push(X)
         client.push({**X, "args": [1]})
@@ -202,9 +203,9 @@ def test_a_member_that_cannot_be_changed_names_retry_0(make, client, config):
     with pytest.raises(InvalidOptions, match="X: a job of a batch cannot have retry=False; use retry=0"):
         client.push({**X, "retry": False, "bid": "abc"})
 
-    def without_retries(push, call_next):
+    def without_retries(push):
         push.payload["retry"] = False
-        return call_next(push)
+        yield
 
     config.client_middleware.add(without_retries)
     with pytest.raises(InvalidOptions, match="use retry=0"), make():
@@ -297,9 +298,9 @@ def test_a_batch_on_another_server_is_whole_there(two, make, client):
 
 
 def test_middleware_that_moves_a_member_to_another_server_is_refused(two, make, client):
-    def moves(push, call_next):
+    def moves(push):
         push.server = "bulk"
-        return call_next(push)
+        yield
 
     two.client_middleware.add(moves)
     with pytest.raises(BatchSpansServers), make():
@@ -329,7 +330,7 @@ def test_wrong_callbacks_are_refused(make, callbacks, config):
     with pytest.raises(InvalidArguments):
         batch.on("success", callbacks["success"], {"at": object()})
     batch.on("success", "success")
-    config.client_middleware.add(lambda push, call_next: None)
+    config.client_middleware.add(returning())
     with pytest.raises(InvalidOptions, match="client middleware canceled the push of the callback success"):
         batch.on("success", "success")
 

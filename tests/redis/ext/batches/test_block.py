@@ -292,9 +292,9 @@ def test_an_old_batch_whose_block_raises_after_a_child_is_closed(run, watched, m
 
 
 def test_a_member_that_is_refused_at_the_end_of_the_block_leaves_no_open_batch(config, make, client, other_url):
-    def moves(push, call_next):
+    def moves(push):
         push.server = "bulk" if push.payload["args"] else push.server
-        return call_next(push)
+        yield
 
     config.add_server("bulk", url=other_url)
     config.client_middleware.add(moves)

@@ -29,6 +29,7 @@ from offsider.worker.run.switchboard import Switchboard
 from offsider.worker.scheduler import Scheduler
 from offsider.worker.settle.report import Reporter
 from tests.faults import FaultProxy
+from tests.middleware import returning
 from tests.waiting import wait_for
 
 
@@ -259,7 +260,7 @@ def by_client_middleware(config, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(config.events, "emit", killed)
-    config.client_middleware.add(lambda push, call_next: None)
+    config.client_middleware.add(returning())
     with pytest.raises(KeyboardInterrupt):
         Scheduler(config, redis, Client(config)).tick()
 

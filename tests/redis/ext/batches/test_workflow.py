@@ -325,16 +325,16 @@ def test_the_mark_is_refused_outside_of_workflows(config, jobs):
 
 
 def test_a_step_that_client_middleware_stops_is_refused(config, jobs):
-    config.client_middleware.add(lambda push, call_next: None if push.payload["class"] == "clean" else call_next(push))
+    config.client_middleware.add(lambda push: None if push.payload["class"] == "clean" else (yield))
     with pytest.raises(InvalidOptions, match="client middleware canceled the push of step '2'"):
         chain(jobs.load.call(1), jobs.clean.call(RESULT), config=config).enqueue()
 
 
 def test_pushes_of_client_middleware_are_not_steps(config, jobs):
-    def push_another(push, call_next):
+    def push_another(push):
         if push.payload["class"] == "load":
             Client(config).push({"class": "plain", "args": []})
-        return call_next(push)
+        yield
 
     config.client_middleware.add(push_another)
     last = chain(jobs.load.call(1), jobs.clean.call(RESULT), config=config).enqueue()

@@ -145,7 +145,7 @@ def test_an_invalid_rate_at_run_time_is_reported_and_the_previous_one_applies(co
     reported, answers = [], iter(["5/minute", "nonsense", None])
     config.error_handlers.append(lambda error, context: reported.append((str(error), context["context"])))
     Stage(rate_limit=lambda: next(answers))
-    gate = config.admissions[0]
+    gate = next(iter(config.admissions))
     table = gate._table
     assert table.learn("Act").rate == "5 60000"
     table.refresh(store.settings(gate._here.redis), 100.0)

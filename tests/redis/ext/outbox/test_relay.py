@@ -96,7 +96,7 @@ def test_a_rolled_back_push_is_never_pushed_also_to_a_savepoint(config, source, 
 
 def test_an_async_push_is_a_row_too(config, source, raw_redis):
     ran = []
-    config.client_middleware.add(lambda push, call_next: ran.append(push.payload["args"]) or call_next(push))
+    config.client_middleware.add(lambda push: ran.append(push.payload["args"]) or (yield))
 
     async def push():
         client = AsyncClient(config)
@@ -114,7 +114,7 @@ def test_middleware_and_the_check_of_arguments_run_at_the_call(config, source):
     client = Client(config)
     with pytest.raises(InvalidArguments):
         client.push({"class": "Mail", "args": [object()]})
-    config.client_middleware.add(lambda push, call_next: call_next(push) if push.payload["args"] != [2] else None)
+    config.client_middleware.add(lambda push: (yield) if push.payload["args"] != [2] else None)
     assert client.push({"class": "Mail", "args": [2]}) is None
     first, second = client.push_bulk({"class": "Mail", "args": [[2], [3]]})
     assert (first, second) == (None, rows(source)[0].jid)

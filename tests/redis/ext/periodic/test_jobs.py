@@ -18,6 +18,7 @@ from offsider.ext.periodic.registry import registered_in
 from offsider.ext.periodic.service import PeriodicService
 from offsider.jobs import registry
 from offsider.storage import processes
+from tests.middleware import returning
 from tests.redis.ext.periodic import live_processes
 
 
@@ -125,7 +126,7 @@ def test_a_run_that_middleware_stops_has_no_jid(make_config):
     periodic = Periodic()
     periodic.register("@yearly", "A")
     config = make_config(periodic)
-    config.client_middleware.add(lambda push, call_next: None)
+    config.client_middleware.add(returning())
     jobs = PeriodicJobs(config)
     assert jobs["A"].run() is None
     assert jobs["A"].history()[0].jid == ""

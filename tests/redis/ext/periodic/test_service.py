@@ -281,7 +281,7 @@ def test_middleware_runs_once_and_may_stop_a_job(clock, process, pushed, caplog)
     processes = [process(entry()), process(entry())]
     seen = []
     for one in processes:
-        one.config.client_middleware.add(lambda push, call_next: seen.append(push.payload["jid"]))
+        one.config.client_middleware.add(lambda push: (yield) if seen.append(push.payload["jid"]) else None)
         one.settle()
     clock.set(NOON + 60)
     with caplog.at_level(logging.INFO, "offsider"):
@@ -306,10 +306,10 @@ def test_failing_middleware_does_not_block_other_jobs_and_is_reported_once_per_t
     assert one.errors[0][1] == {"context": "pushing periodic job bad", "tick": NOON + 60}
 
 
-def fail_for_bad(push, call_next):
+def fail_for_bad(push):
     if push.payload["class"] == "Bad":
         raise RuntimeError("no")
-    return call_next(push)
+    yield
 
 
 def test_a_queue_key_of_the_wrong_type_claims_no_tick(clock, process, pushed, raw_redis):

@@ -16,6 +16,7 @@ from offsider.ext.periodic.web import job_facts
 from offsider.web.app import WebApp
 from offsider.web.options import WebOptions
 from offsider.web.request import Request
+from tests.middleware import returning
 from tests.redis.ext.periodic.live_processes import publish
 
 HEADERS = {"host": "localhost", "accept": "text/html", "sec-fetch-site": "same-origin"}
@@ -98,7 +99,7 @@ def test_buttons_run_pause_resume_and_remove(act, ask, config, raw_redis):
 
 
 def test_a_run_stopped_by_middleware_is_reported(act, config):
-    config.client_middleware.add(lambda push, call_next: None)
+    config.client_middleware.add(returning())
     assert "canceled the push" in act("/periodic/clean/run")
 
 

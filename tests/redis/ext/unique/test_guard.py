@@ -223,9 +223,9 @@ def test_a_jid_with_spaces_is_refused(client, jid):
 
 
 def test_middleware_that_removes_the_jid_is_reported(client, config):
-    def without_jid(push, call_next):
+    def without_jid(push):
         del push.payload["jid"]
-        return call_next(push)
+        yield
 
     config.client_middleware.add(without_jid)
     with pytest.raises(InvalidOptions, match="needs a jid"):

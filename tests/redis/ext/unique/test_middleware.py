@@ -14,6 +14,7 @@ from offsider.core.payload import decode
 from offsider.ext.unique import Locks, store
 from offsider.inspector import DeadSet, Quarantine, Queue, RetrySet, ScheduledSet
 from offsider.testing import RunningWorker
+from tests.middleware import raising
 from tests.waiting import wait_for
 
 
@@ -153,12 +154,9 @@ def test_the_lock_of_a_deleted_job_is_released(config, stage, raw_redis):
 
 
 def test_a_job_sent_on_before_it_starts_keeps_its_lock(config, stage):
-    def not_now(context, call_next):
-        raise Reschedule(3600)
-
     push(config, unique_for=600, unique_until="start")
     starting = list(config.server_middleware)[-1]
-    config.server_middleware.insert_before(starting, not_now)
+    config.server_middleware.insert_before(starting, raising(Reschedule(3600)))
     run(config, lambda: len(ScheduledSet(config)))
     assert stage.ran == 0
     assert len(Locks(config)) == 1

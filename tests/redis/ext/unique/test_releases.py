@@ -20,6 +20,7 @@ from offsider.runtime.context import JobContext
 from offsider.storage.effects import run_alone
 from offsider.testing import RunningWorker
 from tests.faults import FaultProxy
+from tests.middleware import raising, returning
 from tests.waiting import wait_for
 
 JOB = {"class": "Hard", "args": [1], "unique_for": 60}
@@ -202,10 +203,7 @@ def test_middleware_that_raises_at_the_second_push_does_not_keep_the_lock(config
     client.push(AGAIN)
     payload = decode(raw_redis.rpop("queue:default"))
 
-    def breaks(push, call_next):
-        raise LookupError("broken middleware")
-
-    config.client_middleware.add(breaks)
+    config.client_middleware.add(raising(LookupError("broken middleware")))
     end(config, payload)
     assert [str(error) for error in errors] == ["broken middleware"]
     assert len(Locks(config)) == 0
@@ -215,7 +213,7 @@ def test_middleware_that_stops_the_second_push_does_not_keep_the_lock(config, cl
     client.push(AGAIN)
     client.push(AGAIN)
     payload = decode(raw_redis.rpop("queue:default"))
-    config.client_middleware.add(lambda push, call_next: None)
+    config.client_middleware.add(returning())
     end(config, payload)
     assert len(Locks(config)) == 0
     assert raw_redis.llen("queue:default") == 0
