@@ -16,8 +16,8 @@ import yaml
 from offsider.cli.web import PORT
 from offsider.config.config import Config
 from offsider.config.installation import Installation
-from offsider.core.slo import ZONE
-from offsider.prometheus.fleet import read_families
+from offsider.fleet.metrics import read_families
+from offsider.fleet.shard_load import ZONE
 from offsider.prometheus.text import text_of
 from tests.redis.inspector.fleets import seed
 

@@ -20,6 +20,7 @@ MODULES = (
     "offsider.ext.periodic",
     "offsider.ext.unique",
     "offsider.fastapi",
+    "offsider.fleet",
     "offsider.flask",
     "offsider.inspector",
     "offsider.integrations.statsd",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from offsider import fleet
 from offsider.cli.command import JSON, MOST_LETTERS, SETTINGS, Connection, connected, require
 from offsider.cli.failure import give_up
 from offsider.cli.text import plain, say, say_json
@@ -40,6 +41,7 @@ def doctor(connection: Connection, *, as_json: bool) -> int:
     """
     try:
         config, error = connection.load_extensions()
+        fleet.install(config)
         broken = [] if error is None else [_not_loaded(error)]
         server = connection.server
         findings = [*broken, *(examine(Installation.of(config, server)) if server else examine_all(config))]

@@ -15,8 +15,8 @@ from offsider.cli.text import aligned, plain, say, say_json
 from offsider.config.routing import MAIN
 from offsider.core.errors import ConfigurationError
 from offsider.core.wording import shell_words
+from offsider.fleet.manifest import differences, manifest as manifest_of, read, written
 from offsider.jobs import registry
-from offsider.jobs.manifest import differences, manifest as manifest_of, read, written
 
 HEAD = ("NAME", "QUEUE", "URGENCY", "BOUNDARY", "CATEGORY", "EXTERNAL", "WEIGHT", "TAGS")
 

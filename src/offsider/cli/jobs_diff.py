@@ -23,14 +23,13 @@ from offsider.cli.text import plain, say
 from offsider.core.errors import ConfigurationError, OffsiderError
 from offsider.core.suggestions import suggest
 from offsider.core.wording import counted
+from offsider.fleet.manifest import GUIDE, incompatible, manifest, names, read
 from offsider.inspector.stored_jobs import stored_jobs
-from offsider.jobs.manifest import manifest, read
-from offsider.jobs.manifest_diff import GUIDE, incompatible, names
 
 if TYPE_CHECKING:
+    from offsider.fleet.manifest import Incompatible
     from offsider.inspector.job_record import JobRecord
     from offsider.inspector.stored_jobs import StoredJobs
-    from offsider.jobs.manifest_diff import Incompatible
 
 UNSAFE, ALLOWED, SAFE = "UNSAFE", "allowed", "safe"
 

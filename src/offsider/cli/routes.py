@@ -18,12 +18,11 @@ from offsider.config.shards import Destination, routes_of
 from offsider.core.errors import ConfigurationError, UnknownJob
 from offsider.core.suggestions import suggest
 from offsider.core.wording import counted
-from offsider.inspector import rules_in_use
+from offsider.fleet.rules import check_rules, rules_in_use
+from offsider.fleet.shards import ShardPlan, plan_shards, served_by, worth_knowing, wrong_with
 from offsider.jobs import registry
 from offsider.jobs.declared import Declared
 from offsider.jobs.query_queues import serve_selected
-from offsider.jobs.rule_check import check_rules
-from offsider.jobs.shard_check import ShardPlan, plan_shards, served_by, worth_knowing, wrong_with
 
 
 @click.group(context_settings=SETTINGS)

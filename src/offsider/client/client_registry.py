@@ -1,4 +1,7 @@
-"""Publishes the routing rules of a client. Clients apply the rules, so this is the only way to compare them."""
+"""The programs that push jobs, with the digest of their routing rules. Each renews its entry, which expires.
+
+Clients apply the rules, so this is the only way to compare them.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,50 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from offsider.config.config import Config
 from offsider.config.default import is_of_worker
-from offsider.storage.clients import SeenClient, note_command
+from offsider.storage.clocks import look
 from offsider.storage.keys import Keys
-from offsider.storage.scripts import Command
+from offsider.storage.redis import Redis
+from offsider.storage.scripts import Command, Script
 
 PAUSE_SECONDS = 60.0
+#: Expiry of an entry, from its last renewal.
+LIFE_SECONDS = 300
+#: Parts of a name: host, role, rules.
+_PARTS = 3
+NOTE_CLIENT = Script("note_client")
 _MOST_LETTERS = 60
+
+
+class SeenClient(NamedTuple):
+    """A program that pushed jobs within the last minutes.
+
+    Attributes:
+        host: host name.
+        role: ``"worker"``, or the program's name.
+        rules: digest of its routing rules; ``"none"`` for no rules.
+    """
+
+    host: str
+    role: str
+    rules: str
+
+
+def note_command(keys: Keys, client: SeenClient) -> Command:
+    """Return the command that renews an entry. It goes in the pipeline of a push, so it sends the script's text."""
+    name = ":".join((client.host, client.role.replace(":", "_"), client.rules))
+    return NOTE_CLIENT.by_text([keys.clients], [name, LIFE_SECONDS])
+
+
+def seen(redis: Redis) -> list[SeenClient]:
+    """Return the clients seen within the last minutes, sorted."""
+    now, _ = look(redis)
+    names: list[bytes] = redis.call("ZRANGEBYSCORE", redis.keys.clients, now - LIFE_SECONDS, "+inf")
+    shown = (name.decode("utf-8", "replace").rsplit(":", 2) for name in names)
+    return sorted(SeenClient(*parts) for parts in shown if len(parts) == _PARTS)
 
 
 class ClientRegistry:

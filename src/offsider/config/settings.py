@@ -21,7 +21,7 @@ from offsider.config.validators import Kind
 from offsider.core.compression import SMALL_BYTES
 from offsider.core.errors import ConfigurationError
 from offsider.core.removed import setting_message
-from offsider.core.slo import Target
+from offsider.core.series import Target
 from offsider.core.suggestions import suggest
 from offsider.storage.redis import RedisSettings
 from offsider.storage.working import DeadSetLimits

@@ -20,6 +20,14 @@ def _no_counts() -> list[int]:
     return [0] * _BUCKETS
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The targets of a run in seconds: queue latency and duration; infinite for no target."""
+
+    queue_seconds: float
+    run_seconds: float
+
+
 @dataclass(slots=True)
 class Series:
     """Totals of all runs with the same labels.

@@ -26,13 +26,9 @@ if TYPE_CHECKING:
     from offsider.inspector.process import CapsuleShown, Process, ProcessSet
     from offsider.inspector.quarantine import Quarantine, QuarantinedJob
     from offsider.inspector.queue import Callers, HeldList, Queue
-    from offsider.inspector.routing import RulesInUse, rules_in_use
     from offsider.inspector.scan import Chunk
     from offsider.inspector.search import Found, find_tracked, search_everywhere
     from offsider.inspector.server_info import ServerInfo
-    from offsider.inspector.service_levels import ClassLevel, ServiceLevels
-    from offsider.inspector.shard_load import Course, ShardLoad, ShardLoads
-    from offsider.inspector.shards import ServerLook, Shard, Shards, shards_of
     from offsider.inspector.stats import History, QueueSummary, Stats
     from offsider.inspector.stranded import StrandedJobs, stranded_counts, stranded_jobs
     from offsider.inspector.switches import InvalidSwitch, SwitchedInPart, Switches, SwitchesSeen, SwitchInForce
@@ -46,9 +42,7 @@ __all__ = [
     "Callers",
     "CapsuleShown",
     "Chunk",
-    "ClassLevel",
     "Counted",
-    "Course",
     "DeadSet",
     "DeployMark",
     "Deploys",
@@ -72,16 +66,9 @@ __all__ = [
     "Queue",
     "QueueSummary",
     "RetrySet",
-    "RulesInUse",
     "ScheduledSet",
     "ServerInfo",
-    "ServerLook",
-    "ServiceLevels",
     "SetEntry",
-    "Shard",
-    "ShardLoad",
-    "ShardLoads",
-    "Shards",
     "Stats",
     "StrandedJobs",
     "SwitchInForce",
@@ -92,9 +79,7 @@ __all__ = [
     "Work",
     "WorkSet",
     "find_tracked",
-    "rules_in_use",
     "search_everywhere",
-    "shards_of",
     "stranded_counts",
     "stranded_jobs",
 ]
@@ -110,13 +95,9 @@ _NAMES = {
     "process": "CapsuleShown Process ProcessSet",
     "quarantine": "Quarantine QuarantinedJob",
     "queue": "Callers HeldList Queue",
-    "routing": "RulesInUse rules_in_use",
     "scan": "Chunk",
     "search": "Found find_tracked search_everywhere",
     "server_info": "ServerInfo",
-    "service_levels": "ClassLevel ServiceLevels",
-    "shard_load": "Course ShardLoad ShardLoads",
-    "shards": "ServerLook Shard Shards shards_of",
     "stats": "History QueueSummary Stats",
     "stranded": "StrandedJobs stranded_counts stranded_jobs",
     "switches": "InvalidSwitch SwitchInForce SwitchedInPart Switches SwitchesSeen",

@@ -15,7 +15,7 @@ try:
 except ImportError as error:
     raise missing("offsider.integrations.prometheus", "prometheus") from error
 
-from offsider.prometheus.fleet import read_families
+from offsider.fleet.metrics import read_families
 from offsider.prometheus.text import metric_of
 
 

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: `fleet` and `family` define them, `text` formats them, extensions add a `Family`."""
+"""Metrics for Prometheus: `family` defines those of runs, `text` formats them, extensions add a `Family`."""
 
 from offsider.prometheus.family import Family, Sample
 

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 
 from offsider.core.errors import RedisUnavailable
 from offsider.core.series import CELLS, MICROSECONDS, Load, ReleaseRuns, Series
-from offsider.core.slo import Score
 from offsider.storage import execution_metrics, series as store, stats
 from offsider.storage.execution_metrics import BUCKETS, JobCounts
 from offsider.storage.redis import Redis
@@ -126,11 +125,11 @@ def _release_runs(labels: Labels, cells: Sequence[int]) -> ReleaseRuns:
     return ReleaseRuns(name, release, processed, failed, milliseconds, failed_milliseconds, histogram)
 
 
-def scores(redis: Redis, now: float) -> list[tuple[Labels, dict[str, Score]]]:
-    """Return the labels of each class that ran within the longest window, and its score per window."""
+def scores(redis: Redis, now: float) -> list[tuple[Labels, dict[str, tuple[int, ...]]]]:
+    """Return the labels of each class that ran within the longest window, and its `SLO` cells per window."""
     since = now - (max(WINDOWS.values()) - 1) * TEN_MINUTES.seconds
     return [
-        (one.labels, {window: Score(*one.sums(steps)) for window, steps in WINDOWS.items()})
+        (one.labels, {window: tuple(one.sums(steps)) for window, steps in WINDOWS.items()})
         for one in store.read(redis, SLO, TEN_MINUTES, since, now)
         if one.labels.get("class")
     ]
@@ -149,13 +148,13 @@ def load_minutes(redis: Redis, since: float, until: float) -> dict[str, list[Loa
 
 def _scored(series: Iterable[Series]) -> Iterable[tuple[Labels, Sequence[int]]]:
     """Reduce the labels of each series to those of SLOs."""
-    found: dict[tuple[tuple[str, str], ...], Score] = {}
+    found: dict[tuple[tuple[str, str], ...], list[int]] = {}
     for one in series:
         labels = tuple((name, one.labels[name]) for name in SLO_LABELS if one.labels.get(name))
         missed = max(0, one.processed - one.failed - one.satisfied)
-        found[labels] = found.get(labels, Score()) + Score(one.processed, one.failed, missed)
-    for labels, score in found.items():
-        yield dict(labels), (score.total, score.failed, score.missed)
+        cells = found.setdefault(labels, [0, 0, 0])
+        found[labels] = [sum(pair) for pair in zip(cells, (one.processed, one.failed, missed), strict=True)]
+    return [(dict(labels), cells) for labels, cells in found.items()]
 
 
 def _by_shard(read: Iterable[Buckets]) -> Iterable[tuple[str, Buckets]]:

@@ -11,12 +11,12 @@ from typing import Any, Generic, TypeVar
 
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure
+from offsider.fleet import ServerLook
 from offsider.inspector import (
     JobMetrics,
     Process,
     ProcessSet,
     ServerInfo,
-    ServerLook,
     Stats,
     StrandedJobs,
     TopJobs,

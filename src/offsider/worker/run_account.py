@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from offsider.core.payload import read_stamp, shown_class
-from offsider.core.series import BOUNDS_SECONDS, Series
-from offsider.core.slo import Target, satisfied_of
+from offsider.core.series import BOUNDS_SECONDS, Series, Target
 from offsider.core.wording import counted
 from offsider.storage.execution_metrics import BUCKETS, JobCounts
 
@@ -119,7 +118,7 @@ class RunCounter:
         if longest <= target.run_seconds and latest <= target.queue_seconds:
             self.satisfied += len(runs)
         else:
-            self.satisfied += satisfied_of(seconds, waits or [0.0] * len(runs), target)
+            self.satisfied += _satisfied(seconds, waits or [0.0] * len(runs), target)
 
     def count_failed(self, run: Run, waits: Sequence[float], *, retried: bool) -> None:
         """Count a run that raised."""
@@ -401,3 +400,11 @@ def _sidekiq_buckets(counts: Sequence[int]) -> list[int]:
     for bucket, count in zip(_TO_SIDEKIQ, counts, strict=True):
         histogram[bucket] += count
     return histogram
+
+
+def _satisfied(seconds: Iterable[float], waits: Iterable[float], target: Target) -> int:
+    """Count the runs that met their target. ``seconds`` and ``waits`` are durations and latencies of the same runs."""
+    return sum(
+        took <= target.run_seconds and waited <= target.queue_seconds
+        for took, waited in zip(seconds, waits, strict=True)
+    )

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from offsider.config.app_version import app_version
 from offsider.core.characteristics import Characteristics
 from offsider.core.errors import RedisFailure, RedisUnavailable
-from offsider.core.series import Load
-from offsider.core.slo import Target
+from offsider.core.series import Load, Target
 from offsider.jobs import registry
 from offsider.storage import run_counts
 from offsider.storage.series import MINUTE

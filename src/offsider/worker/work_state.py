@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from offsider.worker.run_account import NO_TARGET, RunAccount
 
 if TYPE_CHECKING:
-    from offsider.core.slo import Target
+    from offsider.core.series import Target
     from offsider.worker.unit_of_work import UnitOfWork
 
 

@@ -12,7 +12,7 @@ from offsider.cli import jobs_diff as revision
 from offsider.cli.command import Connection
 from offsider.core.errors import ConfigurationError
 from offsider.core.payload import encode
-from offsider.jobs.manifest_diff import GUIDE
+from offsider.fleet.manifest import GUIDE
 from tests.process.cli.commands import SHOP, offsider
 
 

@@ -16,8 +16,8 @@ import pytest
 from offsider.cli.stats import rendered
 from offsider.client import Client
 from offsider.config.installation import Installation
+from offsider.fleet.metrics import read_families
 from offsider.inspector import JobMetrics
-from offsider.prometheus.fleet import read_families
 from tests.process.ledger import Ledger, Note
 from tests.waiting import wait_for
 

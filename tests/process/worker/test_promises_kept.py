@@ -7,8 +7,7 @@ import urllib.request
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
-from offsider.core.slo import Score
-from offsider.inspector import ServiceLevels
+from offsider.fleet import Score, ServiceLevels
 from tests.process.web_process import WebProcess
 from tests.waiting import wait_for
 

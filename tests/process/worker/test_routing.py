@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from offsider import Client, Config
-from offsider.inspector import rules_in_use
+from offsider.fleet import rules_in_use
 from offsider.inspector.doctor.examination import examine
 from tests.process.stored import push
 from tests.waiting import wait_for

@@ -15,7 +15,7 @@ import redis
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.embedded.folder import free_port
-from offsider.inspector import Shards
+from offsider.fleet import Shards
 from tests.conftest import emptied
 from tests.process.stored import sorted_set
 from tests.process.workers import ROOT

@@ -6,10 +6,9 @@ import sys
 import pytest
 
 from offsider.client import client_registry
+from offsider.client.client_registry import LIFE_SECONDS, SeenClient, note_command, seen
 from offsider.config.default import set_default_config, set_worker_config
 from offsider.core.errors import QueueFull
-from offsider.storage import clients
-from offsider.storage.clients import SeenClient
 from offsider.storage.redis import Redis, RedisSettings
 from tests.redis.client.clients import config_for
 
@@ -39,10 +38,10 @@ def pool(redis_url):
 def test_the_first_push_registers_host_program_and_rules(make_client, redis_url, pool, host):
     config = config_for(redis_url)
     make_client(config).push(PUSH)
-    assert clients.seen(pool) == [SeenClient(host, "gunicorn", "none")]
+    assert seen(pool) == [SeenClient(host, "gunicorn", "none")]
     config.routing.rules = [["*", "default"]]
     make_client(config).push_bulk({"class": "X", "args": [[1], [2]]})
-    assert SeenClient(host, "gunicorn", config.routing.rules.digest) in clients.seen(pool)
+    assert SeenClient(host, "gunicorn", config.routing.rules.digest) in seen(pool)
 
 
 def test_a_push_within_the_same_minute_registers_nothing(redis_url, raw_redis, minutes, host):
@@ -70,14 +69,14 @@ def test_a_worker_calls_itself_one(make_client, redis_url, pool, host):
     finally:
         set_worker_config(config_for(redis_url))
         set_default_config(before)
-    assert [client.role for client in clients.seen(pool)] == ["worker"]
+    assert [client.role for client in seen(pool)] == ["worker"]
 
 
 def test_a_program_without_a_name_is_python(make_client, redis_url, pool, monkeypatch):
     monkeypatch.delenv("DYNO", raising=False)
     monkeypatch.setattr(sys, "argv", [])
     make_client(config_for(redis_url)).push(PUSH)
-    (client,) = clients.seen(pool)
+    (client,) = seen(pool)
     assert (client.role, client.host) == ("python", os.uname().nodename)
 
 
@@ -100,3 +99,44 @@ def test_replicas_are_still_waited_for(make_client, redis_url, raw_redis, replic
         make_client(config_for(redis_url)).push(PUSH, wait_replicas=replicas + 1)
     assert caught.value.reached == replicas
     assert raw_redis.llen("queue:default") == 1
+
+
+GUNICORN = SeenClient("web-1", "gunicorn", "abc")
+CRON = SeenClient("fe80::1", "cron.py", "none")
+
+
+def note(pool, client):
+    assert pool.pipeline([note_command(pool.keys, client)]) == [None]
+
+
+def grow_older(raw_redis, name, seconds):
+    raw_redis.zincrby("offsider:clients", -seconds, name)
+
+
+def test_each_client_is_listed_once(pool):
+    for _ in range(3):
+        note(pool, GUNICORN)
+    note(pool, CRON)
+    assert seen(pool) == [CRON, GUNICORN]
+
+
+def test_a_silent_client_is_no_longer_listed(pool, raw_redis):
+    note(pool, GUNICORN)
+    note(pool, CRON)
+    grow_older(raw_redis, "web-1:gunicorn:abc", LIFE_SECONDS + 10)
+    assert seen(pool) == [CRON]
+    assert 0 < raw_redis.ttl("offsider:clients") <= LIFE_SECONDS
+
+
+def test_names_do_not_pile_up(pool, raw_redis):
+    note(pool, GUNICORN)
+    grow_older(raw_redis, "web-1:gunicorn:abc", LIFE_SECONDS + 10)
+    note(pool, CRON)
+    assert raw_redis.zcard("offsider:clients") == 1
+
+
+def test_odd_names_and_invalid_entries_hide_no_client(pool, raw_redis):
+    now = raw_redis.time()[0]
+    note(pool, SeenClient("web-1", "a:b", "abc"))
+    raw_redis.zadd("offsider:clients", {b"\xff:role:abc": now, "junk": now})
+    assert seen(pool) == [SeenClient("web-1", "a_b", "abc"), SeenClient("\N{REPLACEMENT CHARACTER}", "role", "abc")]

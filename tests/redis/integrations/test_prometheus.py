@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry, Counter, generate_latest
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
+from offsider.fleet.metrics import read_families
 from offsider.integrations.prometheus import OffsiderCollector
-from offsider.prometheus.fleet import read_families
 from offsider.prometheus.text import text_of
 from tests.redis.inspector.fleets import seed
 

@@ -5,9 +5,9 @@ from importlib.resources import files
 import pytest
 import redis as redis_py
 
+from offsider.client.client_registry import LIFE_SECONDS, NOTE_CLIENT
 from offsider.core.errors import QueueFull, RedisRefused
 from offsider.storage import queues, scripts
-from offsider.storage.clients import LIFE_SECONDS, NOTE_CLIENT
 from offsider.storage.redis import Redis, RedisSettings
 from offsider.storage.scripts import Script, drop_flags, flags_are_accepted
 from tests.redis.storage.every_verb import left_behind, seed, walk

@@ -14,7 +14,7 @@ from offsider.web.app import WebApp
 from offsider.web.mounting import named
 from offsider.web.options import WebOptions
 from offsider.web.request import Request
-from tests.redis.inspector.test_shards import add_jobs, add_process, config_of, nothing_declared, other
+from tests.redis.fleet.test_shards import add_jobs, add_process, config_of, nothing_declared, other
 from tests.waiting import wait_for
 
 __all__ = ["config_of", "nothing_declared", "other"]

@@ -10,9 +10,9 @@ from offsider import Config, job
 from offsider.client import Client
 from offsider.config.installation import Installation
 from offsider.ext.unique import Unique
+from offsider.fleet.metrics import read_families
 from offsider.inspector import DeadSet, Queue, RetrySet, ScheduledSet, Stats
 from offsider.jobs import registry
-from offsider.prometheus.fleet import read_families
 from offsider.prometheus.text import text_of
 from offsider.testing import RunningWorker
 from tests.waiting import wait_for

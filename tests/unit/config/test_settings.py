@@ -9,7 +9,7 @@ import pytest
 
 from offsider.config.settings import RedisSection, SloSection, WorkerSection, by_name, every_setting
 from offsider.core.errors import ConfigurationError
-from offsider.core.slo import Target
+from offsider.core.series import Target
 from offsider.storage.redis import RedisSettings
 
 

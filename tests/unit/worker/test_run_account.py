@@ -8,8 +8,7 @@ import threading
 import pytest
 from hypothesis import given, strategies as st
 
-from offsider.core.series import BOUNDS_SECONDS, Series
-from offsider.core.slo import Target
+from offsider.core.series import BOUNDS_SECONDS, Series, Target
 from offsider.inspector.job_metrics import BOUNDS_MS
 from offsider.storage.execution_metrics import JobCounts
 from offsider.worker.run_account import SIDEKIQ_SECONDS, Ended, RunAccount

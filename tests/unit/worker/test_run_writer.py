@@ -8,8 +8,7 @@ import pytest
 
 from offsider import job
 from offsider.config.config import Config
-from offsider.core.series import Load
-from offsider.core.slo import Target
+from offsider.core.series import Load, Target
 from offsider.jobs import registry
 from offsider.worker.run_writer import ThreadTime, labels_of, target_of
 

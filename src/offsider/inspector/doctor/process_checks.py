@@ -1,16 +1,14 @@
-"""Check the workers: presence, heartbeats, distance, interrupts, the GIL, versions and routing rules."""
+"""Check the workers: presence, heartbeats, distance, interrupts, the GIL and versions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from offsider.config.routing import UNROUTED
 from offsider.core.wording import counted, listed, shell_words
 from offsider.inspector.doctor.facts import Facts, worker_command
 from offsider.inspector.doctor.finding import Finding, ok, warn
 from offsider.inspector.doctor.server_checks import check_wire_version
 from offsider.inspector.process import Process
-from offsider.inspector.routing import RulesInUse, rules_in_use
 
 DRIFT_SECONDS = 1.0
 #: A process sends a heartbeat every 10 s. After this long without one it hangs, or its clock is wrong.
@@ -111,25 +109,6 @@ def check_versions(facts: Facts) -> Iterator[Finding]:
     return check_wire_version(facts.here.settings.wire_version, rubys)
 
 
-def check_routing(facts: Facts) -> Iterator[Finding]:
-    """Find programs with different routing rules."""
-    in_use = rules_in_use(facts.here)
-    if len(in_use) > 1:
-        yield warn(
-            "routing",
-            f"processes use different routing rules: {'; '.join(map(_rules, in_use))}",
-            why="the queue of a job depends on the process that pushes it",
-            fix="deploy the same [routing] rules to all of them and restart; the warning clears within 5 minutes",
-        )
-    elif in_use and in_use[0].rules != UNROUTED:
-        yield ok("routing", f"all workers and clients use the same rules ({in_use[0].rules})")
-
-
-def _rules(in_use: RulesInUse) -> str:
-    name = "no rules" if in_use.rules == UNROUTED else in_use.rules
-    return f"{name} by {listed(in_use.users)}"
-
-
 PROCESS_CHECKS = (
     check_presence,
     check_beats,
@@ -137,5 +116,4 @@ PROCESS_CHECKS = (
     check_interrupts,
     check_gil,
     check_versions,
-    check_routing,
 )

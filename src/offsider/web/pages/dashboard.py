@@ -7,7 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from offsider.config.installation import Installation
-from offsider.inspector import History, Queue, ServerInfo, Stats, TopJobs, rules_in_use
+from offsider.fleet import rules_in_use
+from offsider.inspector import History, Queue, ServerInfo, Stats, TopJobs
 from offsider.inspector.switches import switches_here
 from offsider.web.counters import counters, last_hour, looked, server, stranded
 from offsider.web.layout import counts

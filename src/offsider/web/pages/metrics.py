@@ -9,9 +9,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from offsider.core.series import ReleaseRuns
+from offsider.fleet.service_levels import cpu_bound
 from offsider.inspector import BOUNDS_MS, PERIODS, DeployMark, FleetMetrics, JobMetrics, JobTotals
 from offsider.inspector.job_metrics import HISTOGRAM_PERIODS, expired_count
-from offsider.inspector.service_levels import cpu_bound
 from offsider.inspector.switches import switches_here
 from offsider.web.charts import Columns
 from offsider.web.charts.figure import duration

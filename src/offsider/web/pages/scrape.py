@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from offsider.config.installation import Installation
-from offsider.prometheus.fleet import read_families
+from offsider.fleet.metrics import read_families
 from offsider.prometheus.text import CONTENT_TYPE, text_of
 from offsider.web.counters import cache_of
 from offsider.web.page_request import PageRequest

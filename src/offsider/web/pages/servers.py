@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from offsider.config.installation import Installation
-from offsider.inspector import Shard, Stats, shards_of
+from offsider.fleet import Shard, shards_of
+from offsider.inspector import Stats
 from offsider.web.counters import counters, looked, read_all
 from offsider.web.display import cut
 from offsider.web.layout import counts

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from offsider.core.characteristics import URGENCIES
-from offsider.core.slo import ZONE, Score
-from offsider.inspector import ClassLevel, Course, FleetMetrics, ServiceLevels, ShardLoad, ShardLoads
-from offsider.inspector.service_levels import WINDOWS, cpu_bound
+from offsider.fleet import ClassLevel, Course, Score, ServiceLevels, ShardLoad, ShardLoads
+from offsider.fleet.service_levels import WINDOWS, cpu_bound
+from offsider.fleet.shard_load import ZONE
+from offsider.inspector import FleetMetrics
 from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import address
 from offsider.web.page_request import PageRequest

@@ -10,8 +10,8 @@ from offsider.ext.concurrency_limits import store
 from offsider.ext.concurrency_limits.doctor import check_limits
 from offsider.ext.concurrency_limits.slots import LEASE
 from offsider.ext.concurrency_limits.store import Names
+from offsider.fleet.metrics import read_families
 from offsider.inspector.doctor import Severity
-from offsider.prometheus.fleet import read_families
 from offsider.prometheus.text import text_of
 from offsider.storage.leases import hold_lease
 

@@ -16,7 +16,7 @@ from offsider.core.errors import InvalidArguments, InvalidOptions, QueueFull, Re
 from offsider.core.payload import decode, new_jid
 from offsider.ext.unique import Locks, Unique
 from offsider.ext.unique.store import STORE
-from offsider.jobs.manifest import entry
+from offsider.fleet.manifest import entry
 from tests.faults import FaultProxy
 
 JOB = {"class": "Hard", "args": [1], "unique_for": 60}

@@ -1,4 +1,4 @@
-"""Utilization, queue pressure and desired number of processes of each shard.
+"""Autoscaling: utilization, queue pressure and desired number of processes of each shard.
 
 Workers without a shard belong to the shard ``""``.
 """
@@ -15,7 +15,6 @@ from offsider.config.installation import Installation
 from offsider.config.queue_spec import parse_all
 from offsider.core.characteristics import URGENCIES
 from offsider.core.series import Load, Series
-from offsider.core.slo import desired_processes, utilization
 from offsider.inspector.job_metrics import FleetMetrics
 from offsider.inspector.process import Process, ProcessSet
 from offsider.inspector.stats import QueueSummary, Stats
@@ -23,6 +22,15 @@ from offsider.storage import run_counts
 
 if TYPE_CHECKING:
     from offsider.config.settings import SloSection
+
+#: Target range of thread utilization. Below it a shard has too many threads, above it too few.
+ZONE = (0.23, 0.43)
+#: The middle of the range, and the goal for a shard outside it.
+AIM = 0.33
+#: One evaluation at most doubles the processes: queue latency shows that there are too few, but not how many.
+_STEEPEST = 2.0
+#: No process is removed while the next job has waited for more than this share of its target.
+_EASY = 0.5
 
 _MINUTE = 60.0
 _HOUR = 3600.0
@@ -202,3 +210,28 @@ def _course(loads: Sequence[Load], starts_at: float) -> Course:
         return [_used(loads[end - minutes : end]) for end in range(60 + _STEP, len(loads) + 1, _STEP)]
 
     return Course(starts_at, _STEP * _MINUTE, hour=over(60), ten_minutes=over(10), instant=over(_STEP))
+
+
+def utilization(execution_seconds: float, thread_seconds: float) -> float | None:
+    """The share of time in which threads ran jobs; None without threads."""
+    return execution_seconds / thread_seconds if thread_seconds > 0 else None
+
+
+def desired_processes(alive: int, *, waiting: bool, pressure: float, used: float, least: int, most: int) -> int:
+    """Return the number of processes that a shard should have.
+
+    1. If the next job of a queue waits beyond its target (`pressure` above 1): multiply by the pressure, at most by 2.
+    2. If utilization is above its range, or below it without much waiting: the number that brings it to the middle.
+    3. Otherwise the current number, but at least one if jobs wait.
+
+    Args:
+        alive: current number of processes.
+        waiting: a job waits in one of its queues.
+        pressure: latency of the next job as a share of its target, in the worst queue.
+        used: recent utilization of the threads.
+        least, most: limits of the result.
+    """
+    late = alive * min(pressure, _STEEPEST) if pressure > 1 else 0.0
+    full = used > ZONE[1] or (used < ZONE[0] and pressure <= _EASY)
+    wanted = math.ceil(max(late, alive * used / AIM if full else alive) - 1e-9)
+    return max(least, min(max(wanted, int(waiting)), most))

@@ -4,8 +4,8 @@ import pytest
 
 from offsider import job
 from offsider.config.routing import Rules
+from offsider.fleet.rules import check_rules
 from offsider.jobs import registry
-from offsider.jobs.rule_check import check_rules
 
 
 @pytest.fixture(autouse=True)

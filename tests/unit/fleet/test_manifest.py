@@ -8,8 +8,8 @@ import pytest
 from offsider import Job, job
 from offsider.config.config import Config
 from offsider.core.errors import ConfigurationError, InvalidOptions
+from offsider.fleet.manifest import differences, manifest, read, written
 from offsider.jobs import registry
-from offsider.jobs.manifest import differences, manifest, read, written
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import redis
 from offsider import job
 from offsider.config.config import Config
 from offsider.core.payload import encode
-from offsider.inspector import Shards
+from offsider.fleet import Shards
 from offsider.jobs import registry
 
 RULES = '[routing]\nrules = [["urgency=high", "urgent"], ["tags=slow", "slow", "other"], ["*", "default"]]\n'

@@ -1,5 +1,8 @@
 """SLOs: apdex, failures and error budget of jobs by class, urgency, category and shard.
 
+A run is satisfied if it succeeded, and started and ended within its targets. All other runs are bad. The objective
+defines the share of bad runs that is acceptable: the error budget.
+
 Only runs of offsider's workers are counted. Numbers lag by one heartbeat (10 s). The current ten minutes are
 incomplete, so a window is up to ten minutes shorter than its name.
 """
@@ -14,15 +17,61 @@ from typing import Literal, TypeAlias
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.series import Series
-from offsider.core.slo import CPU_BOUND, Score, summed
 from offsider.storage import run_counts
 
 #: Available windows.
 WINDOWS: Sequence[str] = tuple(run_counts.WINDOWS)
+#: A class whose runs use more CPU time than this share should declare it.
+CPU_BOUND = 0.33
 #: Minimum total execution time of a class for a meaningful CPU share.
 _ENOUGH_SECONDS = 10.0
 
 Group: TypeAlias = Literal["urgency", "feature_category", "shard"]
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Results of runs.
+
+    Attributes:
+        total: number of runs.
+        failed: runs that raised.
+        missed: runs that did not raise, but missed a target.
+    """
+
+    total: int = 0
+    failed: int = 0
+    missed: int = 0
+
+    @property
+    def satisfied(self) -> int:
+        """Runs that did not raise and met their targets."""
+        return max(0, self.total - self.failed - self.missed)
+
+    @property
+    def apdex(self) -> float | None:
+        """The share of satisfied runs; None without runs."""
+        return self.satisfied / self.total if self.total else None
+
+    @property
+    def error_rate(self) -> float | None:
+        """The share of failed runs; None without runs."""
+        return min(1.0, self.failed / self.total) if self.total else None
+
+    def burn(self, objective: float) -> float | None:
+        """The burn rate of the error budget; None without runs.
+
+        At 1 the budget lasts exactly for its window, above 1 it does not.
+        """
+        return None if self.apdex is None else (1 - self.apdex) / (1 - objective)
+
+    def budget_left(self, objective: float) -> float | None:
+        """The remaining share of the error budget; negative if it is overdrawn."""
+        spent = self.burn(objective)
+        return None if spent is None else 1 - spent
+
+    def __add__(self, other: Score) -> Score:
+        return Score(self.total + other.total, self.failed + other.failed, self.missed + other.missed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +116,7 @@ class ServiceLevels:
         """
         here = Installation.of(config)
         found = run_counts.scores(here.redis, here.config.clock.now())
-        classes = [_level(labels, scores) for labels, scores in found]
+        classes = [_level(labels, stored) for labels, stored in found]
         classes.sort(key=attrgetter("name", "urgency", "feature_category", "boundary", "shard"))
         return cls(here.config.slo.apdex_objective, here.config.slo.budget_window, classes)
 
@@ -84,16 +133,17 @@ class ServiceLevels:
         return {name: _summed(levels) for name, levels in members.items()}
 
 
-def _level(labels: Mapping[str, str], scores: Mapping[str, Score]) -> ClassLevel:
+def _level(labels: Mapping[str, str], stored: Mapping[str, Sequence[int]]) -> ClassLevel:
     name, urgency, category, boundary, shard = (
         labels.get(label, "") for label in ("class", "urgency", "feature_category", "boundary", "shard")
     )
+    scores = {window: Score(*counts) for window, counts in stored.items()}
     return ClassLevel(name, urgency, category, boundary, shard, scores)
 
 
 def _summed(levels: Iterable[ClassLevel]) -> dict[str, Score]:
     every = list(levels)
-    return {window: summed(level.scores[window] for level in every) for window in WINDOWS}
+    return {window: sum((level.scores[window] for level in every), Score()) for window in WINDOWS}
 
 
 def cpu_shares(series: Iterable[Series]) -> dict[str, float]:

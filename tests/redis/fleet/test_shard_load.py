@@ -10,7 +10,7 @@ from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.payload import encode
 from offsider.core.series import Load, Series
-from offsider.inspector.shard_load import QueueTargets, ShardLoad, ShardLoads
+from offsider.fleet.shard_load import QueueTargets, ShardLoad, ShardLoads
 from offsider.storage import run_counts
 from offsider.testing import FakeClock
 

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 from hypothesis import given, strategies as st
 
-from offsider.core.slo import (
-    ZONE,
-    Score,
-    Target,
-    desired_processes,
-    satisfied_of,
-    summed,
-    utilization,
-)
+from offsider.fleet import Score
+from offsider.fleet.shard_load import ZONE, desired_processes, utilization
 
 
 def test_a_score_has_the_success_ratio_and_the_burn_rate():
@@ -35,17 +26,6 @@ def test_without_runs_there_is_no_score():
 def test_counts_that_do_not_fit_make_no_impossible_shares():
     odd = Score(total=1, failed=2, missed=3)
     assert (odd.satisfied, odd.apdex, odd.error_rate) == (0, 0.0, 1.0)
-
-
-def test_scores_are_summed():
-    assert summed([Score(10, 1, 2), Score(5, 0, 1)]) == Score(15, 1, 3)
-    assert summed([]) == Score()
-
-
-def test_a_run_is_satisfied_when_it_began_and_ended_in_time():
-    target = Target(queue_seconds=10, run_seconds=5)
-    assert satisfied_of([5, 5.1, 1, 9], [10, 0, 10.1, 99], target) == 1
-    assert satisfied_of([5, 9], [1e9, 0], Target(math.inf, 5)) == 1
 
 
 def test_utilization_is_the_share_of_the_time_of_threads():
@@ -74,15 +54,12 @@ def test_the_desired_processes_follow_from_waits_and_utilization(alive, pressure
     assert desired_processes(alive, waiting=pressure > 0, pressure=pressure, used=used, least=1, most=50) == wanted
 
 
-def test_a_shard_scales_to_zero_and_back_up_when_a_job_waits():
-    assert desired_processes(3, waiting=False, pressure=0.0, used=0.0, least=0, most=9) == 0
-    assert desired_processes(0, waiting=False, pressure=0.0, used=0.0, least=0, most=9) == 0
-    assert desired_processes(0, waiting=True, pressure=0.01, used=0.0, least=0, most=9) == 1
-
-
-@pytest.mark.parametrize("alive", [0, 1, 3])
-def test_jobs_without_a_latency_target_keep_one_process(alive):
-    assert desired_processes(alive, waiting=True, pressure=0.0, used=0.0, least=0, most=9) == 1
+@pytest.mark.parametrize(
+    "alive,waiting,pressure,wanted",
+    [(3, False, 0.0, 0), (0, False, 0.0, 0), (0, True, 0.01, 1), *((alive, True, 0.0, 1) for alive in (0, 1, 3))],
+)
+def test_a_shard_scales_to_zero_but_not_while_a_job_waits(alive, waiting, pressure, wanted):
+    assert desired_processes(alive, waiting=waiting, pressure=pressure, used=0.0, least=0, most=9) == wanted
 
 
 @given(st.integers(1, 400), st.floats(0, 1), st.floats(0, 0.5))

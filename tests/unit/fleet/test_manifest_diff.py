@@ -13,9 +13,8 @@ from hypothesis import given, settings, strategies as st
 
 from offsider import Config, Job, job
 from offsider.core.errors import ConfigurationError
+from offsider.fleet.manifest import GUIDE, Incompatible, incompatible, manifest
 from offsider.jobs import registry
-from offsider.jobs.manifest import manifest
-from offsider.jobs.manifest_diff import GUIDE, Incompatible, incompatible
 
 J = "job"
 

@@ -1,27 +1,34 @@
-"""The routing rules in use by all workers and clients."""
+"""The routing rules in use by all workers and clients, and the finding about different ones."""
 
 import pytest
 
+from offsider import fleet
+from offsider.client.client_registry import SeenClient, note_command
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
-from offsider.inspector import RulesInUse, rules_in_use
+from offsider.fleet import RulesInUse, rules_in_use
 from offsider.inspector.doctor.examination import examine
-from offsider.storage.clients import SeenClient, note_command
+from offsider.inspector.doctor.finding import Severity
 from tests.redis.inspector.examined import OURS, RUBYS, register
 
 
 def config_for(url):
     config = Config()
     config.redis.url = url
+    fleet.install(config)
     return config
 
 
+def routing(config):
+    """The finding about rules, if any."""
+    return next((finding for finding in examine(config) if finding.check == "routing"), None)
+
+
 def push_from(config, *shown):
+    redis = Installation.of(config).redis
     for host, role, rules in shown:
-        Installation.of(config).redis.pipeline(
-            [note_command(Installation.of(config).redis.keys, SeenClient(host, role, rules))]
-        )
+        redis.pipeline([note_command(redis.keys, SeenClient(host, role, rules))])
 
 
 def test_an_empty_server_has_no_rules_in_use(redis_url):
@@ -33,6 +40,10 @@ def test_workers_and_clients_of_the_same_rules_agree(redis_url, raw_redis):
     register(raw_redis, knows=["A"], routing="abc")
     push_from(config, ("web-1", "gunicorn", "abc"), ("web-1", "worker", "abc"))
     assert rules_in_use(config) == [RulesInUse("abc", ["gunicorn on web-1", "worker on web-1"])]
+    assert (routing(config).severity, routing(config).what) == (
+        Severity.OK,
+        "all workers and clients use the same rules (abc)",
+    )
 
 
 def test_rules_with_most_users_are_first_and_ruby_processes_are_omitted(redis_url, raw_redis):
@@ -44,6 +55,12 @@ def test_rules_with_most_users_are_first_and_ruby_processes_are_omitted(redis_ur
         RulesInUse("abc", ["gunicorn on web-2", "gunicorn on web-3"]),
         RulesInUse("none", ["worker on web-1"]),
     ]
+    assert routing(config).severity is Severity.WARN
+    assert routing(config).what == (
+        "processes use different routing rules: "
+        "abc by gunicorn on web-2, gunicorn on web-3; no rules by worker on web-1"
+    )
+    assert "[routing] rules" in routing(config).fix
 
 
 def test_programs_of_all_servers_are_compared_and_one_that_is_away_is_left_out(redis_url, raw_redis, other_url):
@@ -56,5 +73,11 @@ def test_programs_of_all_servers_are_compared_and_one_that_is_away_is_left_out(r
     assert rules_in_use(config) == rules_in_use(Installation.of(config, "bulk")) == both
     with pytest.raises(RedisUnavailable):
         rules_in_use(Installation.of(config, "away"))
-    warnings = [finding for finding in examine(config) if finding.check == "routing"]
-    assert "old by gunicorn on web-2" in warnings[0].what
+    assert "old by gunicorn on web-2" in routing(config).what
+
+
+def test_no_rules_anywhere_need_no_word(redis_url, raw_redis):
+    config = config_for(redis_url)
+    register(raw_redis, knows=["A"])
+    push_from(config, ("web-1", "gunicorn", "none"))
+    assert routing(config) is None

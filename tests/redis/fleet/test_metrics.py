@@ -7,8 +7,8 @@ from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisRefused, RedisUnavailable
 from offsider.core.payload import encode
+from offsider.fleet.metrics import read_families
 from offsider.prometheus import Family, Sample
-from offsider.prometheus.fleet import read_families
 from offsider.prometheus.text import text_of
 from tests.redis.inspector.fleets import seed
 

@@ -6,8 +6,8 @@ import pytest
 
 from offsider.config.installation import Installation
 from offsider.core.series import Series
-from offsider.core.slo import Score
-from offsider.inspector.service_levels import ServiceLevels, cpu_bound, cpu_shares
+from offsider.fleet import Score
+from offsider.fleet.service_levels import ServiceLevels, cpu_bound, cpu_shares
 from offsider.storage import run_counts
 from offsider.testing import FakeClock
 

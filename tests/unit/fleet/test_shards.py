@@ -8,8 +8,8 @@ from offsider import job
 from offsider.config.routing import Rules
 from offsider.config.settings import ShardSection
 from offsider.config.shards import Routes
+from offsider.fleet.shards import plan_shards, served_by, worth_knowing, wrong_with
 from offsider.jobs import registry
-from offsider.jobs.shard_check import plan_shards, served_by, worth_knowing, wrong_with
 
 RULES = Rules.read([["urgency=high", "urgent"], ["resource_boundary=cpu", "heavy", "bulk"], ["*", "default"]])
 

@@ -17,9 +17,9 @@ from operator import attrgetter
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure
 from offsider.core.series import Series
+from offsider.fleet.shard_load import QueueTargets, ShardLoad, loads_of
 from offsider.inspector import FleetMetrics, JobRecord, Process, ProcessSet, Stats, Work, WorkSet
 from offsider.inspector.server_info import ServerInfo
-from offsider.inspector.shard_load import QueueTargets, ShardLoad, loads_of
 from offsider.inspector.stranded import stranded_counts, stranded_jobs
 from offsider.inspector.switches import switches_here
 from offsider.prometheus.family import Family, Sample, concurrency_family, running_family, series_families
