@@ -10,6 +10,8 @@ from dataclasses import dataclass
 HEARTBEAT, LEASE, WAITING = "heartbeat", "liveness and lease", "waiting for jobs"
 LINE = re.compile(r"^[\d.]+ \[\d+ (?P<who>[^]]*)\] (?P<words>.*)$")
 WORD = re.compile(r'"((?:[^"\\]|\\.)*)"')
+# Commands on the signals of a process: heartbeat and reader of the controls.
+OF_SIGNALS = re.compile(r".*-signals$")
 # The scheduler's script renews the lease and reads due jobs; in an idle worker nothing is due, so it counts as a lease.
 SCHEDULE_LEASE = "offsider:schedule"
 # A command on these keys looks for jobs, even if its script uses other keys as well.
@@ -47,6 +49,8 @@ def purpose_of(words: list[str]) -> str:
     name, arguments = words[0].upper(), words[1:]
     if SCHEDULE_LEASE in arguments:
         return LEASE
+    if any(OF_SIGNALS.match(word) for word in arguments):
+        return HEARTBEAT
     if any(OF_JOBS.match(word) for word in arguments):
         return WAITING
     if any(OF_LEASES.match(word) for word in arguments):

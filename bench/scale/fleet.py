@@ -27,7 +27,7 @@ from offsider.worker.alive.liveness import Liveness
 from offsider.worker.alive.ownership import Ownership
 from offsider.worker.alive.sweeper import Sweeper
 from offsider.worker.controls import Controls, ControlsReader
-from offsider.worker.fetch.server_wait import MOST_POP_SECONDS, POP_LIVES
+from offsider.worker.fetch.server_wait import MAX_POP_SECONDS, POP_LIVES
 from offsider.worker.heartbeat import REPORT_SECONDS, Heartbeat
 from offsider.worker.run.switchboard import Switchboard, Switches
 from offsider.worker.scheduler import Scheduler
@@ -46,7 +46,7 @@ class Member:
         life_seconds = config.worker.liveness_seconds
         self.ownership = Ownership(self.redis, {CAPSULE: [queue]}, life_seconds)
         self.ownership.register()
-        self._pop_seconds = min(MOST_POP_SECONDS, life_seconds * POP_LIVES)
+        self._pop_seconds = min(MAX_POP_SECONDS, life_seconds * POP_LIVES)
         self._heartbeat = Heartbeat(
             config,
             self.redis,
@@ -75,7 +75,7 @@ class Member:
             self._controls.tick,
             Liveness(config, self.ownership, ()).tick,
             Sweeper(config, redis, self.ownership).tick,
-            Scheduler(config, redis, Client(config, redis)).turn,
+            Scheduler(config, redis, Client(config, redis)).tick,
         ]
 
     def _report(self) -> float:

@@ -16,7 +16,7 @@ IDENTITY = "host:17033:8fcf32ebda57"
         (["SOMETHING", "else"], WAITING),
         (["EVALSHA", "abc", "1", "offsider:sweep", IDENTITY, "11250"], LEASE),
         (["EVALSHA", "abc", "3", "offsider:schedule", "retry", "schedule", "abcdef", "5000", "100"], LEASE),
-        (["EVALSHA", "abc", "2", "offsider:schedule", "offsider:schedule:free", "abcdef"], LEASE),
+        (["EVALSHA", "abc", "3", "offsider:controls:version", "paused", f"{IDENTITY}-signals"], HEARTBEAT),
         (["EVALSHA", "abc", "3", "schedule", "queues", "queue:default", "1"], WAITING),
         (["HGETALL", "offsider:owners"], LEASE),
         (["EVALSHA", "abc", "4", f"offsider:fenced:{IDENTITY}", f"offsider:alive:{IDENTITY}"], LEASE),

@@ -36,7 +36,6 @@ EVERY_KEY = {
     "suspects": "offsider:suspects",
     "sweep": "offsider:sweep",
     "schedule_lease": "offsider:schedule",
-    "schedule_free": "offsider:schedule:free",
     "rescued": "offsider:rescued",
     "working": "offsider:working:<identity>:<cap>:<queue>",
     "strikes": "offsider:strikes:<jid>",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import redis
-from redis._parsers import _HiredisParser, _RESP2Parser, _RESP3Parser
+from redis._parsers import _HiredisParser, _RESP2Parser
 from redis.asyncio.connection import AbstractConnection as AsyncConnection
 from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection, Connection
@@ -160,12 +160,6 @@ def test_both_kinds_of_connections_have_the_required_methods(kind):
     assert "check_health" in inspect.signature(kind.send_packed_command).parameters
     assert "push_request" in inspect.signature(kind.read_response).parameters
     assert hasattr(kind, "is_connected")
-
-
-def test_a_handler_gets_invalidations_before_and_between_replies():
-    """Both parsers of RESP3 accept one; ``storage/tracking.py`` depends on it."""
-    for parser in (_HiredisParser, _RESP3Parser):
-        assert callable(parser.set_invalidation_push_handler)
 
 
 def made_connection(pool: Redis):

@@ -73,7 +73,6 @@ def make_heartbeat(monkeypatch):
             SimpleNamespace(identity=IDENTITY),
             state,
             quiet=lambda: False,
-            on_signal=lambda signal: None,
             embedded=False,
         )
 

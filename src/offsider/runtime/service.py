@@ -32,18 +32,6 @@ class Service(Protocol):
         ...
 
 
-class Watch(Protocol):
-    """A sleep that ends early when something changes."""
-
-    def sleep(self, seconds: float) -> None: ...
-
-    def end(self) -> None:
-        """End the current sleep and every later one, from any thread."""
-        ...
-
-    def close(self) -> None: ...
-
-
 class Loop:
     """A named daemon thread that calls ``tick`` repeatedly.
 
@@ -70,6 +58,11 @@ class Loop:
         self._ticks = 0
         self._thread: threading.Thread | None = None
         self._pid = 0
+
+    @property
+    def stopping(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopping.is_set()
 
     @property
     def ticks(self) -> int:
@@ -172,8 +165,7 @@ class FinishingService(LoopService):
 
     Args:
         tick: the work; returns the seconds until the next call.
-        finish: called once by the same thread, after `stop`; closes the watch.
-        watch: sleeps between two ticks in place of the loop.
+        finish: called once by the same thread, after `stop`.
     """
 
     def __init__(
@@ -182,29 +174,18 @@ class FinishingService(LoopService):
         tick: Callable[[], float],
         finish: Callable[[], None],
         on_error: OnError,
-        *,
-        watch: Watch | None = None,
     ) -> None:
         super().__init__(name, self._run_once, on_error)
         self._tick = tick
         self._finish = finish
-        self._sleeper = watch
         self._ending = threading.Event()
 
     def stop(self) -> None:
         self._ending.set()
-        if self._sleeper is not None:
-            self._sleeper.end()
         self._loop.wake()
 
     def _run_once(self) -> float | None:
         if not self._ending.is_set():
-            pause_seconds = self._tick()
-            if self._sleeper is None:
-                return pause_seconds
-            if pause_seconds > 0:
-                self._sleeper.sleep(pause_seconds)
-        if not self._ending.is_set():
-            return 0.0
+            return self._tick()
         self._finish()
         return None

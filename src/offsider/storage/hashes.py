@@ -1,4 +1,4 @@
-"""Parses HGETALL replies of RESP2 and RESP3, and fields that any client may have written.
+"""Parses HGETALL replies, and fields that any client may have written.
 
 No function raises an error: one odd field must not hide the others.
 """
@@ -15,9 +15,7 @@ _WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
 def pairs(reply: object) -> Iterable[tuple[bytes, bytes]]:
-    """Return fields and values from a list (RESP2) or a dict (RESP3); none for an error reply."""
-    if isinstance(reply, dict):
-        return cast("dict[bytes, bytes]", reply).items()
+    """Return fields and values; none for an error reply."""
     values = cast("list[bytes]", reply) if isinstance(reply, list) else []
     return zip(values[::2], values[1::2], strict=True)
 

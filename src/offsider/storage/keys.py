@@ -39,8 +39,7 @@ key                                            type    written by               
 ``offsider:fenced:<identity>``                 string  sweep, keeper (dead owners)        24 h
 ``offsider:suspects``                          hash    sweep (silent owners)              never
 ``offsider:sweep``                             string  sweep (the lease)                  3 intervals
-``offsider:schedule``                          string  scheduler (the lease)              5 s
-``offsider:schedule:free``                     string  scheduler (releases the lease)     immediately
+``offsider:schedule``                          string  scheduler (the lease)              3 s
 ``offsider:working:<identity>:<cap>:<queue>``  list    claim                              never
 ``offsider:strikes:<jid>``                     zset    sweep, keeper (identity -> death)  72 h
 ``offsider:rescued``                           list    keeper (jobs of dead workers)      1 day
@@ -112,7 +111,6 @@ class Keys:
         self.suspects = prefix + "offsider:suspects"
         self.sweep = prefix + "offsider:sweep"
         self.schedule_lease = prefix + "offsider:schedule"
-        self.schedule_free = prefix + "offsider:schedule:free"
         self.rescued = prefix + "offsider:rescued"
         self.quarantine = prefix + "offsider:quarantine"
         self.quarantined_jobs = prefix + "offsider:quarantine:jobs"

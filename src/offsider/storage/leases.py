@@ -9,7 +9,7 @@ from offsider.storage.redis import Redis
 from offsider.storage.scripts import Script
 
 LEASE = Script("lease")
-STEP_DOWN = Script("step_down")
+RELEASE_LEASE = Script("release_lease")
 
 
 def acquire(redis: Redis, key: str, holder: str, life_seconds: float) -> float:
@@ -39,6 +39,11 @@ def lead(redis: Redis, identity: str, life_seconds: float) -> float:
     return acquire(redis, redis.keys.leader, identity, life_seconds)
 
 
+def release(redis: Redis, key: str, holder: str) -> bool:
+    """Release the lease of a key. False if another holder, or none, has it."""
+    return bool(redis.run(RELEASE_LEASE, [key], [holder]))
+
+
 def step_down(redis: Redis, identity: str) -> bool:
     """Release the leader's lease. False if this process is not the leader."""
-    return bool(redis.run(STEP_DOWN, [redis.keys.leader], [identity]))
+    return release(redis, redis.keys.leader, identity)

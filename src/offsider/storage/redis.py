@@ -123,10 +123,10 @@ def redact(url: str) -> str:
     return f"{parts.scheme}://{login}{parts.hosts}{re.split('[?#]', parts.rest)[0]}"
 
 
-def connection_options(settings: RedisSettings, *, retry: object, protocol: int = 2) -> dict[str, Any]:
+def connection_options(settings: RedisSettings, *, retry: object) -> dict[str, Any]:
     """The keyword arguments of redis-py for every connection."""
     options: dict[str, Any] = {
-        "protocol": protocol,
+        "protocol": 2,
         "retry": retry,
         "health_check_interval": 0,
         "socket_timeout": settings.socket_timeout_seconds,
@@ -170,14 +170,14 @@ def sentinel_addresses(settings: RedisSettings) -> list[tuple[str, int]]:
     return addresses
 
 
-def make_factory(settings: RedisSettings, *, protocol: int = 2) -> Any:
+def make_factory(settings: RedisSettings) -> Any:
     """A redis-py pool that only creates connections: it has the class and the arguments."""
     # Imported at first use: importing redis-py takes longer than all of offsider.
     from redis import connection, sentinel
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 
-    options = connection_options(settings, retry=Retry(NoBackoff(), 0), protocol=protocol)
+    options = connection_options(settings, retry=Retry(NoBackoff(), 0))
     return pool_of(settings, options, connection, sentinel, sync_kind)
 
 

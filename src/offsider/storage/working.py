@@ -279,6 +279,11 @@ def count(redis: Redis, owner: Owner, queues: Sequence[str]) -> int:
     return int(redis.run(COUNT, [_list(redis, owner, queue) for queue in queues]))
 
 
+def count_waiting(redis: Redis, queues: Sequence[str]) -> int:
+    """Count the jobs in queues."""
+    return int(redis.run(COUNT, [redis.keys.queue(queue) for queue in queues]))
+
+
 def contents(redis: Redis, owner: Owner, queues: Sequence[str]) -> list[Entry]:
     """Return all jobs in the private lists, oldest claim first."""
     replies = redis.pipeline([("LRANGE", _list(redis, owner, queue), 0, -1) for queue in queues])

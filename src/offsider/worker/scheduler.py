@@ -1,13 +1,13 @@
 """Moves due jobs from the retry set and the schedule to their queues.
 
-1. Acquire the lease, which lets one process at a time move jobs, and read a batch of due jobs from each set, by the
-   server's clock; nothing is removed yet. A process without the lease sleeps until the lease may be free.
+1. Acquire or renew the lease, which lets one process at a time move jobs, and read a batch of due jobs from each set,
+   by the server's clock; nothing is removed yet. A process without the lease sleeps until the lease may be free.
 2. Prepare each payload: run client middleware (with the reason), and set a new ``enqueued_at``.
 3. One script per set moves its batch. It skips a member that was removed, or that was given a later score. The same
    round trip reads the next batches.
-4. Sleep until the next score. The server notifies the lease holder when a set changes, so an earlier job wakes it, and
-   until then the holder only renews the lease. Without notifications it polls each second.
-5. When quiet or stopped, release the lease: another process wakes and acquires it.
+4. Sleep until the next known score, for at most a second. So a job that was scheduled less than a second ahead may
+   start up to a second late.
+5. When quiet or stopped, release the lease.
 
 The lease only avoids duplicate work. Ruby processes move jobs as well, and two of ours may do so briefly: only one of
 them finds the member, and that one moves it. No member may stay at the head and block the rest: a malformed payload
@@ -17,9 +17,7 @@ moves to the dead set, wrapped, and a job whose middleware raises is postponed b
 from __future__ import annotations
 
 import logging
-import math
 import random
-import time
 from typing import TYPE_CHECKING, Literal, cast
 
 from offsider.config.installation import Installation
@@ -31,12 +29,11 @@ from offsider.inspector import removal
 from offsider.logs.structured import about_raw
 from offsider.runtime.events import JobRemoved
 from offsider.runtime.service import FinishingService
-from offsider.storage import due_jobs, job_sets
+from offsider.storage import due_jobs, job_sets, leases
 from offsider.storage.due_jobs import DueJobs, Lease
 from offsider.storage.effects import Together
 from offsider.storage.job_sets import Move, MoveResult
 from offsider.worker.alive.ownership import new_identity
-from offsider.worker.key_watch import KeyWatch
 from offsider.worker.outage import Outage
 
 if TYPE_CHECKING:
@@ -50,12 +47,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("offsider")
 
 BATCH = 100
-LEASE_SECONDS = 5.0
 #: A holder that renews its lease too late, because a job blocks the interpreter, loses it, which is harmless.
-RENEW_SECONDS = 3.0
-#: Maximum time between two reads: the clocks of this process and of the server may drift apart.
-LOOK_SECONDS = 60.0
-#: Maximum sleep of the lease holder if the server sends no notifications.
+LEASE_SECONDS = 3.0
+#: Maximum time between two reads of the lease holder.
 POLL_SECONDS = 1.0
 #: Random delay of processes that wait for the lease, so that not all of them request it at once when it expires.
 SPREAD_SECONDS = 0.5
@@ -81,43 +75,13 @@ class Scheduler(FinishingService):
         self._sets: tuple[tuple[str, Reason], ...] = ((keys.retry, "retry"), (keys.schedule, "schedule"))
         self._lease = Lease(new_identity(), int(LEASE_SECONDS * 1000))
         self._holds = False
-        #: Until then only the lease needs renewal, unless a set changes. Monotonic seconds.
-        self._quiet_until = 0.0
-        self._renewed_at = 0.0
         self._ahead: DueJobs | None = None
-        self._watch = KeyWatch(redis, [keys.retry, keys.schedule], lambda: keys.schedule_free)
         self._outage = Outage("scheduler", config)
-        super().__init__("offsider-scheduler", self.turn, self._give_back, config.handle_error, watch=self._watch)
-
-    def turn(self) -> float:
-        """Do what is due now, and return the seconds until the next call, unless a set changes before."""
-        return self._keep_lease() or self.tick()
-
-    def _keep_lease(self) -> float:
-        """Renew the lease, or wait for the one of another process. Returns the pause; 0 if a `tick` is due."""
-        now = time.monotonic()
-        if not self._watch.is_told or now >= self._quiet_until:
-            return 0.0
-        try:
-            if not self._holds:
-                return self._pause_of_others()
-            if now - self._renewed_at < LEASE_SECONDS and self._watch.write(
-                due_jobs.renewal(self._redis.keys, self._lease)
-            ):
-                self._renewed_at = now
-                return min(RENEW_SECONDS, self._quiet_until - now)
-        except RedisFailure:
-            pass  # the tick reports it
-        return 0.0
-
-    def _pause_of_others(self) -> float:
-        left_seconds = due_jobs.lease_ends_in(self._redis)
-        return left_seconds + random.uniform(0, SPREAD_SECONDS) if left_seconds else 0.0
+        super().__init__("offsider-scheduler", self.tick, self._give_back, config.handle_error)
 
     def tick(self) -> float:
         """Move a batch of due jobs out of each set, and return the seconds until the next call."""
         ahead, self._ahead = self._ahead, None
-        self._quiet_until = 0.0
         try:
             return self._work(ahead or self._exchange([]))
         except RedisFailure as error:
@@ -137,8 +101,7 @@ class Scheduler(FinishingService):
         return 0.0 if self._ahead.is_due else self._pause(self._ahead)
 
     def _exchange(self, batches: Sequence[tuple[str, Sequence[Move]]]) -> DueJobs:
-        self._renewed_at = time.monotonic()
-        results, now = due_jobs.move_and_look(self._watch.exchange, self._redis.keys, self._lease, batches, BATCH)
+        results, now = due_jobs.move_and_look(self._redis, self._lease, batches, BATCH)
         self._holds = now.held
         for (sorted_set, moves), result in zip(batches, results, strict=True):
             if isinstance(result, OffsiderError):
@@ -161,9 +124,9 @@ class Scheduler(FinishingService):
         self._ahead = None
         if not now.held:
             self._outage.over()
-            self._quiet_until = math.inf
-            return self._pause_of_others()
-        pause_seconds = LOOK_SECONDS if self._watch.is_told else POLL_SECONDS
+            left_seconds = now.lease_ends_in_seconds
+            return left_seconds + random.uniform(0, SPREAD_SECONDS) if left_seconds else 0.0
+        pause_seconds = POLL_SECONDS
         failure: OffsiderError | None = None
         for due in now.sets:
             if isinstance(due, OffsiderError):
@@ -172,19 +135,17 @@ class Scheduler(FinishingService):
                 pause_seconds = min(pause_seconds, due.next_in_seconds)
         if failure is None:
             self._outage.over()
-            self._quiet_until = time.monotonic() + pause_seconds
         else:
             self._outage.noticed(failure)
-        return max(0.0, min(pause_seconds, RENEW_SECONDS))
+        return max(0.0, pause_seconds)
 
     def _give_back(self) -> None:
+        if not self._holds:
+            return
         try:
-            if self._holds:
-                due_jobs.release_lease(self._redis, self._lease.holder)
+            leases.release(self._redis, self._redis.keys.schedule_lease, self._lease.holder)
         except RedisFailure as error:
             logger.debug("could not release the lease of the scheduler; it will expire: %s", error)
-        finally:
-            self._watch.close()
 
     def _prepared(self, sorted_set: str, reason: Reason, members: Sequence[bytes]) -> list[Move]:
         return [move for member in members if (move := self._prepare(sorted_set, reason, member)) is not None]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -55,13 +54,8 @@ class StrandedRescue(LoopService):
         self._holder = new_jid()
         self._published: Mapping[str, str] = {}
         self._looks = 0
-        self._ending = threading.Event()
         super().__init__("offsider-stranded-rescue", self.tick, config.handle_error)
         self.wait_for_tick = self._loop.wait_for_tick
-
-    def stop(self) -> None:
-        self._ending.set()
-        self._loop.stop()
 
     def beaten(self) -> None:
         """Schedule scans if the heartbeat just sent has published new jobs; called after each heartbeat."""
@@ -98,7 +92,7 @@ class StrandedRescue(LoopService):
             yield raw
 
     def _is_over(self) -> bool:
-        return self._ending.is_set() or self._quiet()
+        return self._loop.stopping or self._quiet()
 
     def _can_run(self, raw: bytes) -> bool:
         try:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from offsider.core.errors import OffsiderError, RedisFailure
 from offsider.runtime.service import LoopService
-from offsider.worker.fetch.server_wait import MOST_POP_SECONDS, POP_LIVES
+from offsider.worker.fetch.server_wait import MAX_POP_SECONDS, POP_LIVES
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -63,7 +63,7 @@ class Watchdog(LoopService):
         self._redis = redis
         self._fetchers = fetchers
         self._give_up = give_up
-        pop_seconds = min(MOST_POP_SECONDS, config.worker.liveness_seconds * POP_LIVES)
+        pop_seconds = min(MAX_POP_SECONDS, config.worker.liveness_seconds * POP_LIVES)
         self.patience_seconds = max(LEAST_PATIENCE_SECONDS, 2 * pop_seconds)
         self._suspicions: dict[str, _Suspicion] = {}
         super().__init__("offsider-watchdog", self.tick, config.handle_error)

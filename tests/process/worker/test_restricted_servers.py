@@ -12,9 +12,9 @@ from tests.waiting import wait_for
 @pytest.mark.parametrize(
     "missing, message",
     [
-        ("CLIENT", "idle threads poll"),  # no CLIENT UNBLOCK, and no CLIENT TRACKING
-        ("HELLO", "no notifications when jobs are scheduled; polling each second"),
-        ("BLMOVE", "idle threads wait for notifications from CLIENT TRACKING"),
+        ("CLIENT", "idle threads poll"),  # no CLIENT UNBLOCK
+        ("HELLO", "idle threads block in BLMOVE"),
+        ("BLMOVE", "idle threads poll"),
         ("INFO", "this user may not call INFO, so these were not checked"),
         ("CONFIG", "running <Capsule"),
     ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from functools import partial
 from typing import Any
 
 from offsider.core.errors import Fenced
@@ -156,14 +155,13 @@ def _move(redis: Redis) -> None:
 
 
 def _look(redis: Redis, due: list[bytes]) -> None:
-    exchange = partial(redis.pipeline, raise_errors=False)
     gone = (redis.keys.schedule, [Move(b"nobody", b"x", "low")])
-    moved, now = due_jobs.move_and_look(exchange, redis.keys, Lease("host:1:scheduler", 60_000), [gone], 10)
+    moved, now = due_jobs.move_and_look(redis, Lease("host:1:scheduler", 60_000), [gone], 10)
     assert moved == [[MoveResult.GONE]]
     assert [one.members for one in now.sets if isinstance(one, Due)] == [[], due]
-    _, other = due_jobs.move_and_look(exchange, redis.keys, Lease("host:2:scheduler", 60_000), [], 10)
+    _, other = due_jobs.move_and_look(redis, Lease("host:2:scheduler", 60_000), [], 10)
     assert not other.held
-    assert due_jobs.release_lease(redis, "host:1:scheduler")
+    assert leases.release(redis, redis.keys.schedule_lease, "host:1:scheduler")
 
 
 def _settle(redis: Redis) -> None:
@@ -230,4 +228,5 @@ def left_behind(keys: Any, stored: dict[str, Any]) -> None:
     assert stored.pop(keys.stranded_counts) == {b"HardJob": b"1"}
     assert stored.pop(keys.errors) == {b"group": LONG_AGO}
     assert stored.pop(keys.error_fields)[b"group:count"] == b"1"
+    assert stored.pop(keys.controls_version) == b"2"  # a kill switch was set and cleared
     assert not stored, stored

@@ -19,7 +19,6 @@ from offsider.storage.cluster import Nodes, redirected
 from offsider.storage.redis import Redis, RedisSettings
 from offsider.storage.scripts import Script
 from offsider.storage.server_info import server_info
-from offsider.storage.tracking import Tracking
 from offsider.worker.embed import EmbeddedWorker
 from tests.redis.storage.every_verb import left_behind, seed, walk
 from tests.snapshot import snapshot
@@ -128,8 +127,6 @@ def test_a_cluster_that_does_not_serve_the_slot_is_unavailable(make_server, run_
         Redis(RedisSettings(url=url), size=1).call("PING")
     assert not failure.value.ambiguous
     assert f"run redis-cli --cluster check {address}, and redis-cli --cluster fix {address}" in str(failure.value)
-    with pytest.raises(RedisUnavailable, match=r"^no node of the Cluster serves slot"):
-        Tracking(RedisSettings(url=url)).open()
     with pytest.raises(RedisUnavailable, match=r"^no node of the Cluster serves slot"):
         run_async(lambda other: other.call("PING"), url=url)
 
@@ -280,24 +277,6 @@ def test_a_command_that_stays_refused_is_an_error_in_time(cluster, run_async):
     assert time.monotonic() - started < 5
     cluster.end_migration(source, target, slot)
     pool.close()
-
-
-def test_a_tracking_connection_follows_the_slot(cluster, pool):
-    tracking = Tracking(RedisSettings(url=cluster.url))
-    tracking.watch("{offsider}:a")
-    assert not tracking.watch_lists(["q"])
-    moved = cluster.migrate()
-    tracking.watch("{offsider}:a")
-    assert tracking.read(["{offsider}:a"], [("GET", "{offsider}:a")]) == [None]
-    pool.call("SET", "{offsider}:a", 1)
-    assert tracking.wait(5) == {"{offsider}:a"}
-    assert moved is cluster.primary()
-    cluster.migrate()
-    assert tracking.watch_lists(["q", "r"])  # redirected: the caller has to look
-    assert not tracking.watch_lists(["q", "r"])
-    pool.call("LPUSH", pool.keys.queue("r"), "job")
-    assert tracking.wait(5) == {pool.keys.queue("r")}
-    tracking.close()
 
 
 @pytest.mark.parametrize("commands", [[], ["cluster|slots"]], ids=["all_commands", "without_cluster"])
@@ -548,7 +527,7 @@ def test_a_node_that_never_replies_fails_one_call_with_a_deadline(cluster, run_a
 
 def test_over_tls_all_kinds_of_connections_follow_the_slot(tls_cluster, certificates, run_async):
     settings = RedisSettings(url=tls_cluster.url, tls_ca_file=str(certificates.ca_file))
-    pool, tracking = Redis(settings, size=1), Tracking(settings)
+    pool = Redis(settings, size=1)
 
     async def count_and_move(other):
         before = await other.call("INCR", "{offsider}:k")
@@ -556,14 +535,9 @@ def test_over_tls_all_kinds_of_connections_follow_the_slot(tls_cluster, certific
         return before, await other.call("INCR", "{offsider}:k")
 
     assert pool.call("INCR", "{offsider}:k") == 1
-    tracking.watch("{offsider}:k")
     assert run_async(count_and_move, url=settings.url, tls_ca_file=settings.tls_ca_file) == (2, 3)
     assert pool.call("INCR", "{offsider}:k") == 4
     assert pool.cluster_place.endswith(f"localhost:{tls_cluster.primary().port}")  # the name in the certificate
-    tracking.watch("{offsider}:k")
-    pool.call("DEL", "{offsider}:k")
-    assert tracking.wait(10) == {"{offsider}:k"}
-    tracking.close()
     pool.close()
 
 

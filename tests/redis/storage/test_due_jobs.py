@@ -1,11 +1,9 @@
 """A turn moves jobs first and reads afterwards; the lease admits one reader, and the server's clock decides."""
 
-from functools import partial
-
 import pytest
 
 from offsider.core.errors import RedisRefused
-from offsider.storage import due_jobs
+from offsider.storage import due_jobs, leases
 from offsider.storage.due_jobs import Due, Lease
 from offsider.storage.job_sets import ENQUEUE, Move, MoveResult
 from tests.snapshot import snapshot
@@ -21,7 +19,7 @@ def now(raw_redis) -> float:
 
 
 def turn(pool, *batches, lease=LEASE, limit=10):
-    return due_jobs.move_and_look(partial(pool.pipeline, raise_errors=False), pool.keys, lease, batches, limit)
+    return due_jobs.move_and_look(pool, lease, batches, limit)
 
 
 def look(pool, **more):
@@ -114,28 +112,20 @@ def test_a_failed_read_raises(pool, raw_redis):
 # ------------------------------------------------------------------------------------ the lease
 
 
-def test_without_the_lease_a_process_reads_nothing_and_can_ask_when_it_ends(pool, raw_redis):
+def test_without_the_lease_a_process_reads_nothing_and_learns_when_it_ends(pool, raw_redis):
     raw_redis.zadd("schedule", {"job": 1.0})
     assert look(pool).held
     seen = look(pool, lease=OTHER)
     assert not seen.held
     assert not seen.is_due
-    assert 50 < due_jobs.lease_ends_in(pool) <= 60
+    assert 50 < seen.lease_ends_in_seconds <= 60
     assert raw_redis.get("offsider:schedule") == b"host:1:a"
 
 
 def test_a_lease_without_an_end_is_deleted(pool, raw_redis):
     raw_redis.set("offsider:schedule", "someone")
-    assert due_jobs.lease_ends_in(pool) == 0
+    assert look(pool).lease_ends_in_seconds == 0
     assert look(pool).held
-
-
-def test_the_holder_renews_the_lease_with_one_command(pool, raw_redis):
-    assert not pool.call(*due_jobs.renewal(pool.keys, LEASE))
-    look(pool)
-    raw_redis.pexpire("offsider:schedule", 1000)
-    assert pool.call(*due_jobs.renewal(pool.keys, LEASE))
-    assert raw_redis.pttl("offsider:schedule") > 50_000
 
 
 def test_each_read_renews_the_lease_and_a_short_lease_expires(pool, raw_redis):
@@ -146,9 +136,9 @@ def test_each_read_renews_the_lease_and_a_short_lease_expires(pool, raw_redis):
 
 
 def test_only_the_holder_releases_the_lease(pool, raw_redis):
-    assert not due_jobs.release_lease(pool, LEASE.holder)
+    assert not leases.release(pool, pool.keys.schedule_lease, LEASE.holder)
     look(pool)
-    assert not due_jobs.release_lease(pool, OTHER.holder)
-    assert due_jobs.release_lease(pool, LEASE.holder)
+    assert not leases.release(pool, pool.keys.schedule_lease, OTHER.holder)
+    assert leases.release(pool, pool.keys.schedule_lease, LEASE.holder)
     assert snapshot(raw_redis) == {}
     assert look(pool, lease=OTHER).held

@@ -15,7 +15,6 @@ from offsider.core.errors import ConfigurationError, OffsiderError, RedisUnavail
 from offsider.embedded.folder import free_port
 from offsider.storage.async_redis import AsyncRedis
 from offsider.storage.redis import Redis, RedisSettings
-from offsider.storage.tracking import Tracking
 from tests.waiting import wait_for
 
 NOWHERE = "redis://:secret@nowhere.invalid:1/3"
@@ -155,11 +154,3 @@ def test_a_silent_sentinel_costs_one_connect_timeout_and_is_passed_over(sentinel
 def test_wrong_settings_are_named_by_their_own_key(given, key):
     with pytest.raises(ConfigurationError, match=rf"^{key}: "):
         Redis(RedisSettings(**given), size=1).call("PING")
-
-
-def test_a_tracking_connection_finds_the_master_as_well(sentinel):
-    address, _ = sentinel
-    tracking = Tracking(RedisSettings(url=NOWHERE, sentinels=(address,), sentinel_name="orders"))
-    tracking.watch("a")
-    assert tracking.read(["a"], [("SET", "a", 1), ("GET", "a")]) == [b"OK", b"1"]
-    tracking.close()

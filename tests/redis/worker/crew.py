@@ -9,6 +9,7 @@ crew.work.runs                          the jobs that ran, in the order of their
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from typing import Any
 from offsider import current_job, job
 from offsider.config.config import Config
 from offsider.core.payload import encode
+from offsider.worker.controls import ControlsReader
 from offsider.worker.manager import Manager
 from offsider.worker.parts import WorkerParts
 from offsider.worker.run.seats import Seats
@@ -94,9 +96,22 @@ class Crew:
         self.processed = 0
 
     def start(self) -> Crew:
+        self.parts.context.controls.read_at = math.inf  # no queue is paused
         self.parts.ownership.register()
         self.manager.start()
         return self
+
+    def read_controls(self) -> None:
+        """Read the paused queues, as a worker does each second."""
+        ControlsReader(
+            self.config,
+            self.parts.redis,
+            self.parts.context.controls,
+            (),
+            identity=lambda: self.parts.ownership.identity,
+            on_signal=lambda _: None,
+            on_pauses=self.fetcher.wake,
+        ).tick()
 
     @property
     def idle(self) -> bool:

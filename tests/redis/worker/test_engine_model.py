@@ -93,6 +93,7 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def unpause(self) -> None:
         self.client.delete("paused")
+        self.crew.fetcher.wake()
 
     # ------------------------------------------------------------------------------------------ faults
 
@@ -130,6 +131,7 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def come_to_rest(self) -> None:
         self.client.delete("paused")
+        self.crew.fetcher.wake()
         try:
             wait_for(self._at_rest, 10)
         except AssertionError:

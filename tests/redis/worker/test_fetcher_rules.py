@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import Counter
@@ -11,10 +12,9 @@ from functools import partial
 import pytest
 import redis as redis_py
 
-from offsider.core.errors import RedisRefused, RedisUnavailable
+from offsider.core.errors import RedisUnavailable
 from offsider.jobs import registry
 from offsider.storage import working
-from offsider.storage.tracking import Tracking
 from offsider.worker import outage
 from offsider.worker.fetch import prefetch_size, ticker
 from offsider.worker.fetch.prefetch_size import PrefetchSize
@@ -195,24 +195,48 @@ def test_a_pop_that_ends_with_an_error_causes_a_claim(make_crew, work, raw_redis
 # -------------------------------------------------------------------------------- rule 17: pauses
 
 
-@pytest.mark.parametrize("tracked", [True, False], ids=["notified of pauses", "not notified"])
-def test_a_job_popped_from_a_paused_queue_is_requeued_unrun(make_crew, work, raw_redis, monkeypatch, tracked):
+@pytest.mark.parametrize("known", ["paused", "too old"])
+def test_a_job_popped_from_a_paused_queue_is_requeued_unrun(make_crew, work, raw_redis, known):
     """Sidekiq Pro's pages, in Ruby, write the same set."""
-    if not tracked:
-        monkeypatch.setattr(Tracking, "open", refuse)
     crew = make_crew(concurrency=2).start()
     wait_for(lambda: crew.idle and blocked(raw_redis) == 1)
     raw_redis.sadd("paused", "default")
+    controls = crew.parts.context.controls
+    if known == "paused":
+        controls.paused = frozenset({"default"})
+    else:
+        controls.read_at = -math.inf
     push(raw_redis, 1)
     wait_for(lambda: raw_redis.lrange("queue:default", 0, -1) == [payload(1)] and crew.private(raw_redis) == [])
     wait_for(lambda: crew.idle and blocked(raw_redis) == 0, what="nobody waits at a paused queue")
     assert work.runs == []
+    controls.paused = frozenset({"default"})
     raw_redis.srem("paused", "default")
+    crew.read_controls()
     wait_for(lambda: work.numbers == [1])
 
 
-def refuse(*_: object) -> None:
-    raise RedisRefused("unknown subcommand TRACKING", code="ERR")
+def test_a_pause_that_the_process_has_read_ends_the_pop(make_crew, work, raw_redis):
+    crew = make_crew().start()
+    wait_for(lambda: crew.idle and blocked(raw_redis) == 1)
+    raw_redis.sadd("paused", "default")
+    crew.read_controls()
+    wait_for(lambda: crew.idle and blocked(raw_redis) == 0)
+    push(raw_redis, 1)
+    raw_redis.srem("paused", "default")
+    crew.read_controls()
+    wait_for(lambda: work.numbers == [1])
+
+
+def test_a_popped_job_starts_without_another_round_trip(make_crew, work, raw_redis):
+    crew = make_crew().start()
+    wait_for(lambda: crew.idle and blocked(raw_redis) == 1)
+    before = exchanges(raw_redis)
+    during: list[int] = []
+    work.does[1] = lambda: during.append(exchanges(raw_redis) - before)
+    push(raw_redis, 1)
+    wait_for(lambda: during)
+    assert during == [0]
 
 
 def test_a_very_short_pause_blocks_no_job(make_crew, work, raw_redis):
@@ -225,41 +249,17 @@ def test_a_very_short_pause_blocks_no_job(make_crew, work, raw_redis):
         wait_for(lambda number=number: len(work.runs) == number + 1, 5)
 
 
-def tracking(raw_redis):
-    """The ids of the connections on which the server reports changed keys."""
-    return {client["id"] for client in raw_redis.client_list() if "t" in client["flags"]}
-
-
-def test_a_lost_tracking_connection_is_not_treated_as_silence(make_crew, work, raw_redis):
-    others = tracking(raw_redis)  # of earlier tests: a stop under load leaves a connection to the garbage collector
-    crew = make_crew().start()
-    wait_for(lambda: crew.idle and blocked(raw_redis) == 1)
-    found = []
-
-    def one_is_tracking():
-        found[:] = tracking(raw_redis) - others
-        return len(found) == 1
-
-    wait_for(one_is_tracking)
-    with raw_redis.pipeline(transaction=True) as together:
-        together.client_kill_filter(_id=found[0])
-        together.sadd("paused", "default")
-        together.execute()
-    wait_for(lambda: crew.idle and blocked(raw_redis) == 0, what="it has found out")
-    push(raw_redis, 1)
-    wait_for(lambda: raw_redis.lrange("queue:default", 0, -1) == [payload(1)] and crew.private(raw_redis) == [])
-    assert work.runs == []
-
-
 def test_other_queues_are_served_while_one_is_paused(make_crew, work, raw_redis):
     raw_redis.sadd("paused", "low")
     push(raw_redis, 1, queue="low")
-    make_crew(queues=("low", "high")).start()
+    crew = make_crew(queues=("low", "high")).start()
+    crew.read_controls()
     push(raw_redis, 2, queue="high")
     wait_for(lambda: work.numbers == [2])
     push(raw_redis, 3, queue="high")
     wait_for(lambda: work.numbers == [2, 3])
     raw_redis.delete("paused")
+    crew.read_controls()
     wait_for(lambda: work.numbers == [2, 3, 1])
 
 
@@ -709,19 +709,6 @@ def test_pops_that_are_killed_while_they_wait_lose_nothing(make_crew, work, raw_
         wait_for(lambda number=number: crew.counted() == number + 1)
     assert work.numbers == list(range(5))
     assert crew.private(raw_redis) == []
-
-
-def test_a_tracking_connection_that_is_killed_disturbs_no_pop(make_crew, work, raw_redis):
-    """Its number is soon that of another socket."""
-    crew = make_crew(queues=("high", "low")).start()
-    for number in range(5):
-        wait_for(lambda: crew.idle and blocked(raw_redis) == 2)
-        for flag in "tb":
-            client = wait_for(lambda flag=flag: [c["id"] for c in raw_redis.client_list() if flag in c["flags"]])[0]
-            raw_redis.client_kill_filter(_id=client)
-        push(raw_redis, number, queue="low")
-        wait_for(lambda number=number: work.numbers == list(range(number + 1)))
-    assert not [error for error, _ in crew.errors if isinstance(error, KeyError)]
 
 
 def test_a_server_that_restarts_under_blocking_pops_is_served_again(make_server, make_crew, work):

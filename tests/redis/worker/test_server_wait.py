@@ -1,8 +1,7 @@
-"""How a leader sleeps: blocked, tracked or polled, and everything that ends its sleep."""
+"""How a leader sleeps, blocked or polling, and everything that ends its sleep."""
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -11,16 +10,15 @@ import pytest
 import redis as redis_py
 
 from offsider.core.errors import RedisRefused, RedisUnavailable
-from offsider.storage import tracking
 from offsider.storage.redis import Redis, RedisSettings
-from offsider.storage.tracking import Tracking
-from offsider.storage.working import NOT_PAUSED, Owner
+from offsider.storage.working import Owner
 from offsider.worker.fetch import server_wait
-from offsider.worker.fetch.server_wait import MOST_POPS, ServerWait, WaitStrategy
+from offsider.worker.fetch.server_wait import MAX_POPS, BusiestQueues, ServerWait, WaitStrategy
+from offsider.worker.unit_of_work import UnitOfWork
 from tests.waiting import wait_for
 
 OWNER = Owner("host:1:aaaaaaaaaaaa", "default")
-MANY = [f"q{number}" for number in range(MOST_POPS + 2)]
+MANY = [f"q{number}" for number in range(MAX_POPS + 2)]
 LIFE = 45.0
 
 
@@ -36,17 +34,16 @@ class Leader:
         self.waiting = ServerWait(redis, LIFE)
         self.errors: list[BaseException] = []
 
-    def sleep(self, *queues: str, paused: frozenset[str] = NOT_PAUSED) -> threading.Thread:
-        """Sleep in a thread of its own. The first sleep only enables pause notifications."""
+    def sleep(self, *queues: str) -> threading.Thread:
+        """Sleep in a thread of its own; the question for the strategy blocks for a moment, too."""
+        self.waiting.strategy()
 
         def sleeper() -> None:
             try:
-                self.waiting.sleep(OWNER, queues, paused, always)
+                self.waiting.sleep(OWNER, queues, always)
             except (RedisRefused, RedisUnavailable) as error:
                 self.errors.append(error)
 
-        if not self.waiting.knows_pauses:
-            self.waiting.sleep(OWNER, queues, paused, lambda: False)
         thread = threading.Thread(target=sleeper)
         thread.start()
         return thread
@@ -80,17 +77,6 @@ def limited(redis_url, raw_redis):
     raw_redis.execute_command("ACL", "DELUSER", "limited")
 
 
-@pytest.fixture
-def blind(limited, monkeypatch):
-    """A server, besides, that tracks nothing."""
-    monkeypatch.setattr(Tracking, "open", refuse)
-    return limited
-
-
-def refuse(*_: object) -> None:
-    raise RedisRefused("unknown subcommand TRACKING", code="ERR")
-
-
 def blocked(client) -> int:
     return client.info("clients")["blocked_clients"]
 
@@ -102,12 +88,8 @@ def test_the_first_strategy_that_the_server_allows_is_used(leader):
     assert leader.waiting.strategy() is WaitStrategy.BLOCKED
 
 
-def test_without_permission_to_block_changes_are_tracked(limited):
-    assert limited.waiting.strategy() is WaitStrategy.TRACKED
-
-
-def test_without_both_permissions_the_server_is_polled(blind):
-    assert blind.waiting.strategy() is WaitStrategy.POLLED
+def test_without_permission_to_block_the_server_is_polled(limited):
+    assert limited.waiting.strategy() is WaitStrategy.POLLED
 
 
 def test_a_server_that_cannot_be_asked_is_asked_again(make_server):
@@ -130,8 +112,8 @@ def test_two_threads_may_ask_at_once(limited):
             thread.start()
         for thread in threads:
             thread.join(10)
-        assert answers == [WaitStrategy.TRACKED] * 4
-        limited.waiting._give_up_connections()
+        assert answers == [WaitStrategy.POLLED] * 4
+        limited.waiting._close_connections()
 
 
 # -------------------------------------------------------------------------------------------- blocked
@@ -180,14 +162,12 @@ def test_it_does_not_sleep_if_work_arrived_first(leader, raw_redis):
         seen.append(leader.waiting.asleep)
         return False
 
-    leader.waiting.sleep(OWNER, ["low"], NOT_PAUSED, may_sleep)
-    leader.waiting.sleep(OWNER, ["low"], NOT_PAUSED, may_sleep)
+    leader.waiting.sleep(OWNER, ["low"], may_sleep)
     assert seen == [True]
     assert blocked(raw_redis) == 0
 
 
 def test_a_wake_up_before_the_sleep_is_not_lost(leader):
-    leader.waiting.sleep(OWNER, ["low"], NOT_PAUSED, always)
     leader.waiting.wake()
     thread = leader.sleep("low")
     thread.join(10)
@@ -221,46 +201,6 @@ def test_a_pop_waits_at_most_two_fifths_of_a_life():
         waiting.close()
 
 
-def test_paused_queues_are_polled_each_second_instead_of_waited_on(leader, raw_redis, monkeypatch):
-    monkeypatch.setattr(server_wait, "PAUSED_SECONDS", 0.05)
-    thread = leader.sleep("high", "low", paused=frozenset({"low"}))
-    thread.join(10)
-    assert not thread.is_alive()
-    assert [pop.queue for pop in leader.waiting.pops.waiting] == ["high"]
-
-
-def test_a_pause_is_noticed_at_once(leader, raw_redis):
-    """A job that a pop moves after that has to be found by a claim (rule 17)."""
-    thread = leader.sleep("low")
-    wait_for(lambda: blocked(raw_redis) == 1)
-    assert leader.waiting.knows_pauses
-    raw_redis.sadd("paused", "low")
-    thread.join(10)
-    assert not leader.waiting.knows_pauses
-
-
-def test_a_sleeping_leader_proves_that_it_still_hears_of_pauses(leader, raw_redis, monkeypatch):
-    monkeypatch.setattr(tracking, "TRUSTED_SECONDS", 0.0)
-    leader.waiting._pop_seconds = 0.05
-    thread = leader.sleep("low")
-    raw_redis.config_resetstat()
-    wait_for(lambda: raw_redis.info("commandstats").get("cmdstat_ping", {}).get("calls", 0) >= 3)
-    assert thread.is_alive()
-    assert "cmdstat_exists" not in raw_redis.info("commandstats")
-    leader.waiting.wake()
-    thread.join(10)
-    assert leader.waiting.knows_pauses
-
-
-def test_without_pause_notifications_pauses_are_unknown(leader, raw_redis, monkeypatch):
-    monkeypatch.setattr(Tracking, "open", refuse)
-    thread = leader.sleep("low")
-    wait_for(lambda: blocked(raw_redis) == 1)
-    raw_redis.lpush("queue:low", "job")
-    thread.join(10)
-    assert not leader.waiting.knows_pauses
-
-
 def test_a_lost_pop_ends_the_sleep_and_is_reported_once(leader, raw_redis):
     thread = leader.sleep("low")
     wait_for(lambda: blocked(raw_redis) == 1)
@@ -283,7 +223,7 @@ def test_an_overdue_pop_ends_the_sleep(leader, raw_redis, monkeypatch):
     assert leader.waiting.lost_a_pop()
 
 
-# ------------------------------------------------------------------------- refused, tracked, polled
+# ---------------------------------------------------------------------------------- refused, polled
 
 
 def test_a_full_server_that_refuses_blocking_pops_is_polled_until_it_recovers(make_server, monkeypatch):
@@ -291,16 +231,15 @@ def test_a_full_server_that_refuses_blocking_pops_is_polled_until_it_recovers(ma
     monkeypatch.setattr(server_wait, "REFUSED_SECONDS", 0.2)
     server = make_server(kind="valkey")
     leader = make(server.url)
-    leader.waiting.sleep(OWNER, ["low"], NOT_PAUSED, always)
     with redis_py.Redis.from_url(server.url) as client:
         client.config_set("maxmemory", 1)
-        leader.waiting.sleep(OWNER, ["low"], NOT_PAUSED, always)
-        assert leader.waiting._divided(["low"]) == ((), ["low"])
+        leader.waiting.sleep(OWNER, ["low"], always)
+        assert not leader.waiting._may_block()
         for _ in range(3):
-            leader.waiting.sleep(OWNER, ["low"], NOT_PAUSED, always)  # each ends on its own
+            leader.waiting.sleep(OWNER, ["low"], always)  # each ends on its own
         assert blocked(client) == 0
         client.config_set("maxmemory", 0)
-        wait_for(lambda: leader.waiting._divided(["low"])[0])
+        wait_for(leader.waiting._may_block)
         thread = leader.sleep("low")
         wait_for(lambda: blocked(client) == 1)
         leader.waiting.wake()
@@ -308,9 +247,12 @@ def test_a_full_server_that_refuses_blocking_pops_is_polled_until_it_recovers(ma
     leader.close()
 
 
-def test_beyond_sixteen_queues_the_rest_is_tracked(leader, raw_redis):
+def test_beyond_sixteen_queues_the_rest_is_checked_each_second(leader, raw_redis, monkeypatch):
+    monkeypatch.setattr(server_wait, "CHECK_SECONDS", 0.05)
     thread = leader.sleep(*MANY)
-    wait_for(lambda: blocked(raw_redis) == MOST_POPS)
+    wait_for(lambda: blocked(raw_redis) == MAX_POPS)
+    wait_for(lambda: raw_redis.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0) >= 3)
+    assert thread.is_alive()
     raw_redis.lpush(f"queue:{MANY[-1]}", "job")
     thread.join(10)
     assert not thread.is_alive()
@@ -318,41 +260,59 @@ def test_beyond_sixteen_queues_the_rest_is_tracked(leader, raw_redis):
     assert raw_redis.llen(f"queue:{MANY[-1]}") == 1, "to be claimed"
 
 
-def test_a_tracked_leader_wakes_for_each_push(limited, raw_redis):
-    for job in ("first", "second"):
-        thread = limited.sleep("low")
-        wait_for(lambda: raw_redis.info("stats")["tracking_total_keys"] == 1)
-        raw_redis.lpush("queue:low", job)
-        thread.join(10)
-        assert not thread.is_alive()
-        raw_redis.delete("queue:low")
-
-
-def test_a_job_pushed_before_the_watch_ends_the_sleep(limited, raw_redis):
-    raw_redis.lpush("queue:low", "job")
-    thread = limited.sleep("low")
+def test_a_queue_that_is_no_list_ends_the_sleep(leader, raw_redis, monkeypatch):
+    """The claim reads the others, and reports this one."""
+    monkeypatch.setattr(server_wait, "CHECK_SECONDS", 0.05)
+    raw_redis.set(f"queue:{MANY[-1]}", "no list")
+    thread = leader.sleep(*MANY)
     thread.join(10)
     assert not thread.is_alive()
+    assert leader.errors == []
 
 
-def test_a_server_that_stops_sending_notifications_is_polled(limited, raw_redis, monkeypatch, caplog):
-    thread = limited.sleep("low")
-    wait_for(lambda: raw_redis.info("stats")["tracking_total_keys"] == 1)
-    limited.waiting.wake()
-    thread.join(10)
-    monkeypatch.setattr(Tracking, "watch_lists", refuse)
-    with caplog.at_level(logging.WARNING, "offsider"):
-        limited.waiting.sleep(OWNER, ["low"], NOT_PAUSED, always)
-        limited.waiting.sleep(OWNER, ["low"], NOT_PAUSED, always)  # ends on its own
-    assert caplog.text.count("the server refuses CLIENT TRACKING") == 1
+def test_pops_block_on_the_queues_that_were_busiest(monkeypatch):
+    busiest = BusiestQueues()
+    assert busiest.choose(MANY) == MANY[:MAX_POPS], "the most important ones"
+    busiest.note([MANY[-1]] * 5 + [MANY[3]])
+    assert busiest.choose(MANY) == MANY[:MAX_POPS], "kept for a while"
+    monkeypatch.setattr(server_wait, "CHOOSE_SECONDS", 0.0)
+    busiest._choose_at = 0.0
+    assert busiest.choose(MANY)[:2] == [MANY[-1], MANY[3]]
+    for _ in range(3):
+        chosen = busiest.choose(MANY)
+    assert chosen == MANY[:MAX_POPS], "old counts fade"
+    busiest.note([MANY[-1]] * 5)
+    busiest._choose_at = time.monotonic() + 60
+    open_queues = [queue for queue in MANY if queue != MANY[0]]
+    assert MANY[-1] in busiest.choose(open_queues), "a paused queue is replaced at once"
 
 
-def test_polling_begins_after_a_millisecond_and_slows_down(blind):
-    assert blind.waiting.strategy() is WaitStrategy.POLLED
-    pauses = [blind.waiting._longest(["low"], some_paused=False) for _ in range(9)]
+def test_the_queue_of_each_job_is_counted_only_with_many_queues(leader, raw_redis):
+    unit = UnitOfWork("low", b"", OWNER, 0.0)
+    leader.waiting.found([unit])
+    for queues in (MANY, ["low"]):
+        raw_redis.lpush(f"queue:{queues[0]}", "job")
+        leader.sleep(*queues).join(10)
+        leader.waiting.found([unit])
+    leader.taken()
+    assert leader.waiting._busiest is None
+
+
+def test_polling_begins_after_a_millisecond_and_slows_down(limited, monkeypatch):
+    pauses: list[float] = []
+    monkeypatch.setattr(limited.waiting, "_select", pauses.append)
+    for _ in range(9):
+        limited.waiting.sleep(OWNER, ["low"], always)
     assert pauses == [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.05, 0.05, 0.05]
-    blind.waiting.found()
-    assert blind.waiting._longest(["low"], some_paused=False) == 0.001
+    limited.waiting.found([])
+    limited.waiting.sleep(OWNER, ["low"], always)
+    limited.waiting.sleep(OWNER, [], always)
+    assert pauses[9:] == [0.001, server_wait.CHECK_SECONDS], "and each second if all queues are paused"
+
+
+def test_a_sleep_may_be_limited(leader):
+    leader.waiting.sleep(OWNER, ["low"], always, max_seconds=0.05)
+    assert [pop.queue for pop in leader.waiting.pops.waiting] == ["low"]
 
 
 def test_a_revoked_permission_ends_blocking(leader, redis_url, raw_redis):
@@ -366,7 +326,7 @@ def test_a_revoked_permission_ends_blocking(leader, redis_url, raw_redis):
     pops = fallen.waiting.pops
     pops.called_back(fallen.redis.pipeline(pops.unblocks(), raise_errors=False))
     assert fallen.waiting.lost_a_pop()
-    assert fallen.waiting.strategy() is WaitStrategy.TRACKED
+    assert fallen.waiting.strategy() is WaitStrategy.POLLED
     fallen.close()
     raw_redis.execute_command("ACL", "DELUSER", "fallen")
 
@@ -380,10 +340,9 @@ def test_rebuilding_makes_new_connections(leader, raw_redis):
     (before,) = [found["id"] for found in raw_redis.client_list() if found["cmd"] == "blmove"]
     leader.waiting.rebuild()
     thread.join(10)
-    leader.waiting.sleep(OWNER, ["low"], NOT_PAUSED, always)
     thread = leader.sleep("low")
-    wait_for(lambda: blocked(raw_redis) == 1)
-    assert before not in [found["id"] for found in raw_redis.client_list()]
+    wait_for(lambda: leader.waiting.pops.waiting and not leader.waiting._rebuilding)
+    wait_for(lambda: before not in [found["id"] for found in raw_redis.client_list()])
     leader.waiting.wake()
     thread.join(10)
 
@@ -391,7 +350,6 @@ def test_rebuilding_makes_new_connections(leader, raw_redis):
 def test_a_lost_server_ends_the_sleep_with_an_error(make_server):
     server = make_server()
     leader = make(server.url)
-    leader.waiting.sleep(OWNER, ["low"], NOT_PAUSED, always)
     thread = leader.sleep("low")
     with redis_py.Redis.from_url(server.url) as client:
         wait_for(lambda: blocked(client) == 1)
@@ -400,7 +358,7 @@ def test_a_lost_server_ends_the_sleep_with_an_error(make_server):
     if not leader.errors:  # the pop was the first to notice
         assert leader.waiting.lost_a_pop()
         with pytest.raises(RedisUnavailable):
-            leader.waiting.sleep(OWNER, ["low"], NOT_PAUSED, always)
+            leader.waiting.sleep(OWNER, ["low"], always)
     assert not leader.waiting.asleep
     leader.close()
 

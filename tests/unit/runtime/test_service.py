@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import threading
 from types import SimpleNamespace
 
@@ -10,7 +9,6 @@ import pytest
 
 from offsider.runtime import service
 from offsider.runtime.service import Loop, LoopService
-from offsider.runtime.wake_pipe import WakePipe
 
 WAIT = 10.0
 
@@ -151,24 +149,3 @@ def test_a_service_with_one_loop_has_its_name_and_ends_with_it(errors):
     assert one.join(WAIT)
     assert len(ticks) <= 1
     assert errors == []
-
-
-def test_an_end_wakes_watchers_and_applies_to_later_sleeps():
-    pipe = WakePipe()
-    watched = pipe.open()
-    assert watched is not None
-    assert pipe.open() == watched
-    assert not select.select([watched], [], [], 0)[0]
-    pipe.end()
-    assert select.select([watched], [], [], 5)[0]
-    assert pipe.open() is None
-    pipe.close()
-
-
-def test_an_end_before_the_first_sleep_applies_too():
-    pipe = WakePipe()
-    pipe.end()
-    assert pipe.open() is None
-    pipe.close()
-    pipe.close()
-    pipe.end()

@@ -1,4 +1,4 @@
-"""The fields of a hash, from every representation."""
+"""The fields of a hash, as HGETALL replies."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from offsider.core.errors import RedisRefused
 from offsider.storage import hashes
 
 
-@pytest.mark.parametrize("reply", [[b"a", b"1", b"b", b"2"], {b"a": b"1", b"b": b"2"}])
-def test_a_list_and_a_dict_are_the_same(reply):
+def test_a_list_has_fields_and_values():
+    reply = [b"a", b"1", b"b", b"2"]
     assert list(hashes.pairs(reply)) == [(b"a", b"1"), (b"b", b"2")]
     assert list(hashes.texts(reply)) == [("a", "1"), ("b", "2")]
 

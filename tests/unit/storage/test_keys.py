@@ -51,7 +51,6 @@ EXPECTED = {
     "suspects": "offsider:suspects",
     "sweep": "offsider:sweep",
     "schedule_lease": "offsider:schedule",
-    "schedule_free": "offsider:schedule:free",
     "working": "offsider:working:host:1:abcdefabcdef:default:low",
     "working_start": "offsider:working:",
     "every_queue": "queue:*",

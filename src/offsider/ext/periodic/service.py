@@ -4,7 +4,7 @@
 2. Claim due ticks, one at a time. The process that has the lease prepares the job with client middleware; the claim
    then marks the tick as handled and pushes the job atomically. Ticks older than ``grace_seconds`` are skipped and
    logged.
-3. Sleep until the next tick of any job. A manual change ends the sleep.
+3. Sleep until the next tick of any job, for at most five seconds, so that manual changes are noticed.
 
 Every process does this, whatever its own clock says; there is no leader. If a process dies before its claim, another
 one takes over when its lease expires. Each process knows the entries of its own version, so two versions side by side
@@ -29,12 +29,11 @@ from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError, RedisFailure, RedisUnavailable, UnknownJob
 from offsider.core.options import merge_options
 from offsider.core.wording import counted
-from offsider.ext.periodic.alarm import Alarm
 from offsider.ext.periodic.entry import Entry
 from offsider.ext.periodic.store import LEASE_SECONDS, Claimed, Line, Looked, PeriodicStore, Servers, claimer_id
 from offsider.jobs import registry
 from offsider.logs.structured import about_payload
-from offsider.runtime.service import FinishingService
+from offsider.runtime.service import LoopService
 
 if TYPE_CHECKING:
     from offsider.client.prepared import Prepared
@@ -42,6 +41,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("offsider")
 
+#: Maximum sleep.
+MAX_SLEEP_SECONDS = 5.0
 #: Delay after a failure of the server.
 OUTAGE_SECONDS = 1.0
 #: How long ``main`` is not asked after a failure: it may hang, and other ticks are due.
@@ -54,7 +55,7 @@ LATE_SECONDS = 10.0
 MOST_SKIPPED = 1000
 
 
-class PeriodicService(FinishingService):
+class PeriodicService(LoopService):
     """The service of one worker process.
 
     Args:
@@ -81,11 +82,10 @@ class PeriodicService(FinishingService):
         self._unasked: dict[str, int] = {}
         self._ask_servers_at = 0.0
         self._keys = redis.keys
-        self._alarm = Alarm(redis, self._store.revision)
         self._me = claimer_id()
         self._publish_at = self._since = 0.0
         self._is_away = False
-        super().__init__("offsider-periodic", self.tick, self._alarm.close, config.handle_error, watch=self._alarm)
+        super().__init__("offsider-periodic", self.tick, config.handle_error)
 
     def tick(self) -> float:
         """Push due jobs; return the seconds until the next one."""
@@ -102,7 +102,6 @@ class PeriodicService(FinishingService):
         return pause_seconds
 
     def _work(self) -> float:
-        self._alarm.watch()
         elsewhere = self._handled_elsewhere()
         looked = self._store.look({name: max(tick, elsewhere.get(name, 0)) for name, tick in self._remembered.items()})
         self._remembered.update((name, tick) for name, tick in looked.ticks.items() if name in self._registered)
@@ -112,7 +111,7 @@ class PeriodicService(FinishingService):
             for entry in (*self._registered.values(), *self._read(looked))
             if entry.name not in looked.paused
         ]
-        return max(0.0, min([*pauses, self._alarm.longest_seconds]))
+        return max(0.0, min([*pauses, MAX_SLEEP_SECONDS]))
 
     def _handled_elsewhere(self) -> dict[str, int]:
         servers = self._servers_to_ask()
@@ -160,12 +159,12 @@ class PeriodicService(FinishingService):
     # ------------------------------------------------------------------------------- one entry
     def _serve(self, entry: Entry, looked: Looked) -> float:
         """Push or skip the due tick of an entry; return the seconds until it is due again."""
-        if self._ending.is_set():
+        if self._loop.stopping:
             return 0.0
         last = max(looked.ticks[entry.name], (self._handled_by_others or {}).get(entry.name, 0))
         tick = self._next_after(entry, last)
         if tick is None:
-            return self._alarm.longest_seconds
+            return MAX_SLEEP_SECONDS
         now = looked.now()
         if tick > now:
             return tick - now

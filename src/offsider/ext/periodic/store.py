@@ -6,7 +6,6 @@ key                                        type    written by                   
 ``offsider:periodic:ticks``                hash    each script (name -> last handled tick)   never
 ``offsider:periodic:entries``              hash    add, remove (entries added at run time)   never
 ``offsider:periodic:paused``               set     pause, resume                             never
-``offsider:periodic:revision``             string  each manual change; processes watch it    never
 ``offsider:periodic:history:<name>``       list    claim, run (the last ten)                 400 days
 ``offsider:periodic:turn:<name>``          string  lease of a process that prepares a job    5 s
 ``offsider:periodic:registers``            zset    processes (registry -> last seen)         3 minutes
@@ -125,7 +124,6 @@ class PeriodicStore:
         self._entries = f"{self._start}entries"
         self._paused = f"{self._start}paused"
         self._registers = f"{self._start}registers"
-        self.revision = f"{self._start}revision"
 
     def _history(self, name: str) -> str:
         return f"{self._start}history:{name}"
@@ -222,25 +220,21 @@ class PeriodicStore:
     # ---------------------------------------------------------------------------- manual changes
     def pause(self, name: str) -> bool:
         """Pause a job. Return False if it was paused already."""
-        return bool(self._changed(("SADD", self._paused, name)))
+        return bool(self._redis.call("SADD", self._paused, name))
 
     def resume(self, name: str) -> bool:
         """Resume a job, starting with its next tick. Return False if it was not paused."""
-        return bool(self._redis.run(RESUME, [self._ticks, self._paused, self.revision], [name]))
+        return bool(self._redis.run(RESUME, [self._ticks, self._paused], [name]))
 
     def add(self, entry: Entry) -> bool:
         """Add or change an entry. Return True if it is new."""
-        keys = [self._ticks, self._entries, self.revision]
-        return bool(self._redis.run(ADD, keys, [entry.name, entry.as_json()]))
+        return bool(self._redis.run(ADD, [self._ticks, self._entries], [entry.name, entry.as_json()]))
 
     def remove(self, name: str) -> bool:
         """Remove an entry that was added at run time, with its history. Return False if it does not exist."""
         rest = [("HDEL", self._ticks, name), ("SREM", self._paused, name), ("DEL", self._history(name))]
-        return bool(self._changed(("HDEL", self._entries, name), *rest))
-
-    def _changed(self, *commands: tuple[str, ...]) -> Any:
-        replies = self._redis.pipeline([("MULTI",), *commands, ("INCR", self.revision), ("EXEC",)])
-        return replies[-1][0]
+        *_, replies = self._redis.pipeline([("MULTI",), ("HDEL", self._entries, name), *rest, ("EXEC",)])
+        return bool(replies[0])
 
     def note(self, name: str, line: Line) -> None:
         """Add a line to the history."""

@@ -11,6 +11,7 @@ from offsider.storage import working
 from offsider.worker import outage
 from offsider.worker.fetch.line import Line
 from offsider.worker.fetch.requests import MANY, Request
+from offsider.worker.fetch.server_wait import CHECK_SECONDS, MAX_SLEEP_SECONDS
 from offsider.worker.outage import Outage
 from offsider.worker.unit_of_work import UnitOfWork
 
@@ -167,10 +168,16 @@ class LeadingThread:
     def _sleep(self, result: ClaimReply) -> None:
         context = self._context
         # In their fixed order: in random order, each queue would eventually get its own connection.
-        queues = context.capsule.queues if context.claims_allowed() else ()
+        queues = [queue for queue in context.capsule.queues if queue not in result.paused]
         owner = self.line.owner()
         # A pop cannot notice that its owner was fenced, so it is not renewed for another identity.
-        self._wait.sleep(owner, queues, result.paused, lambda: self._may_sleep() and self.line.owner() == owner)
+        self._wait.sleep(
+            owner,
+            queues if context.claims_allowed() else (),
+            lambda: self._may_sleep() and self.line.owner() == owner,
+            # Other processes may end a pause between two reads of the controls.
+            max_seconds=CHECK_SECONDS if result.paused else MAX_SLEEP_SECONDS,
+        )
         self._heed_pops()
 
     def _heed_pops(self) -> None:
@@ -180,12 +187,13 @@ class LeadingThread:
     def _may_start_at_once(self) -> bool:
         """Return whether jobs from pops may start without another round trip.
 
-        A round trip is necessary to read the paused queues, unless the server sends notifications of pauses, and to
-        call back pops that could deliver more jobs than the remaining threads can run (rules 15 and 17).
+        A round trip is necessary if one of their queues is or may be paused, and to call back pops that could deliver
+        more jobs than the remaining threads can run (rules 15 and 17).
         """
-        pops = self._wait.pops
-        told = pops.brought and self._wait.knows_pauses
-        if not told or self._state.reconciler.due or not self.line.may_claim():
+        pops, controls = self._wait.pops, self._context.controls
+        if not pops.brought or self._state.reconciler.due or not self.line.may_claim():
+            return False
+        if not controls.are_current or any(entry.queue in controls.paused for entry in pops.brought):
             return False
         return self._idle.count - len(pops.brought) >= len(pops.waiting)
 
@@ -213,7 +221,7 @@ class LeadingThread:
         return [UnitOfWork(entry.queue, entry.raw, owner, now) for entry in entries if entry.owner == owner]
 
     def _offer(self, units: Sequence[UnitOfWork]) -> None:
-        self._wait.found()
+        self._wait.found(units)
         self._state.prefetched.ready.extend(units)
 
     def _allowed(self, units: list[UnitOfWork], paused: frozenset[str], order: Sequence[str]) -> list[UnitOfWork]:

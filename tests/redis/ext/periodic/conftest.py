@@ -69,7 +69,6 @@ class Process:
 
     def close(self) -> None:
         self.service.stop()
-        self.service._alarm.close()
         Installation.of(self.config).close()
 
 

@@ -212,7 +212,6 @@ def test_workers_push_only_ticks_of_their_own_server(make_config, other_url, raw
             view = Installation.of(config, name)
             service = PeriodicService(view, list(registered_in(view).values()))
             service.tick()
-            service._alarm.close()
         stored = [json.loads(raw)["class"] for raw in raw_redis.lrange("queue:default", 0, -1)]
         assert (stored, [json.loads(raw)["class"] for raw in bulk.lrange("queue:default", 0, -1)]) == (["A"], ["B"])
 

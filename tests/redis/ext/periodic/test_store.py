@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import redis as redis_py
 
@@ -152,25 +150,5 @@ def test_every_key_has_the_prefix(redis_url, raw_redis, prepared, tag):
     keys = {key.decode() for key in raw_redis.scan_iter()}
     assert all(key.startswith("app:offsider:periodic:") for key in keys)
     kinds = {key.removeprefix("app:offsider:periodic:").partition(":")[0] for key in keys}
-    assert kinds == {"ticks", "entries", "paused", "revision", "history", "turn", "registers", "register"}
+    assert kinds == {"ticks", "entries", "paused", "history", "turn", "registers", "register"}
     Installation.of(config).close()
-
-
-def test_each_manual_change_increments_the_revision(store, raw_redis):
-    def revision() -> int:
-        return int(raw_redis.get(store.revision) or 0)
-
-    for number, change in enumerate(
-        [
-            lambda: store.add(make("n", "@daily", "A")),
-            lambda: store.pause("n"),
-            lambda: store.resume("n"),
-            lambda: store.remove("n"),
-        ],
-        start=1,
-    ):
-        assert change()
-        assert revision() == number
-    assert not store.resume("n")
-    assert not store.remove("n")
-    assert json.loads(raw_redis.get(store.revision)) == 5
