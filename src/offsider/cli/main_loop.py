@@ -26,7 +26,7 @@ from offsider.core.errors import MalformedPayload
 from offsider.core.payload import decode
 from offsider.logs.setup import base36, logger
 from offsider.worker.launcher import start_thread
-from offsider.worker.memory_limits import LOOK_SECONDS, MemoryLimits, MemoryWatch
+from offsider.worker.memory_limits import LOOK_SECONDS, MemoryWatch
 from offsider.worker.resident_memory import resident_kilobytes
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ class MainLoop:
         self._idle_checks = 0
         self._draining = False
         self._interrupts = 0
-        limits = MemoryLimits.of(launcher.config.worker)
-        self._memory = MemoryWatch(limits, time.monotonic()) if limits.any and not supervised else None
+        max_mb = launcher.config.worker.memory_max_mb
+        self._memory = MemoryWatch(max_mb) if max_mb and not supervised else None
         self._memory_due = 0.0
         self._actions: dict[str, Callable[[], None]] = {
             "TERM": self._stop,

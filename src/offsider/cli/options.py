@@ -39,7 +39,6 @@ class WorkerOptions:
     health: str | None = None
     processes: str | None = None
     preload: bool = False
-    group: tuple[str, ...] = ()
     shard: str | None = None
     select: tuple[str, ...] = ()
     negate: bool = False
@@ -65,11 +64,10 @@ class WorkerOptions:
             "queues": self.queue,
             "reload": self.reload,
             "preload": self.preload,
-            "groups": self.group,
         }
         settings |= {name: value for name, value in given.items() if value}
         # The queues that --select chooses replace the queues of all other settings.
-        settings |= {"queues": (), "groups": ()} if self.select else {}
+        settings |= {"queues": ()} if self.select else {}
         settings |= {"keeper": False} if self.no_keeper else {}
         return settings | ({"level": "debug"} if self.verbose else {})
 
@@ -91,8 +89,8 @@ class WorkerOptions:
 
     def _check(self) -> None:
         self.queries()
-        if self.select and (self.queue or self.group):
-            raise ConfigurationError("--select chooses the queues: it cannot be combined with -q or -G")
+        if self.select and self.queue:
+            raise ConfigurationError("--select chooses the queues: it cannot be combined with -q")
         if self.negate and not self.select:
             raise ConfigurationError("--negate requires --select: it inverts the selection")
 
@@ -163,10 +161,6 @@ OPTIONS = (
         "-p", "--processes", metavar="N",
         help="Start a supervisor that forks N worker processes, each with all threads; 'auto' is one per core. "
         "Default: one process without a supervisor.",
-    ),
-    click.option(
-        "-G", "--group", multiple=True, metavar="'NAME[,WEIGHT] ...'",
-        help="Queues for one process of a supervisor. Repeatable. Without --processes, each group gets one process.",
     ),
     click.option("--preload", is_flag=True, help="With --processes: load the application once, before the fork."),
     click.option("-v", "--verbose", is_flag=True, help="Set the log level to debug, and show whole tracebacks."),

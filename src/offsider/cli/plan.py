@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from offsider.cli.application import load_application
@@ -45,26 +45,14 @@ def plan(config: Config) -> Iterator[str]:
         yield f"shard: {config.worker.shard}"
     yield f"server: {config.server}, {config.redis.redacted_url}"
     yield f"environment: {config.worker.environment}{f', settings of {config.file}' if config.file else ''}"
-    groups = config.worker.groups
-    number = config.worker.processes or len(groups)
+    number = config.worker.processes
     yield f"processes: {f'{number}, forked by a supervisor' if number else '1, without a supervisor'}"
-    if not groups:
-        yield from _capsules(config)
-    for index in range(number if groups else 0):
-        yield f"process {index + 1}:"
-        config.worker.queues = groups[index % len(groups)].split()
-        yield from (f"  {line}" for line in _capsules(config))
+    yield from _capsules(config)
 
 
 def queue_names(config: Config) -> list[str]:
-    """Return the unique queue names of all capsules and processes; ``*`` means every queue."""
-    groups = config.worker.groups
-    names: dict[str, None] = {}
-    served: Sequence[Sequence[str]] = [group.split() for group in groups] or [config.worker.queues]
-    for queues in served:
-        config.worker.queues = queues
-        names |= dict.fromkeys(spec.name for capsule in config.capsules.values() for spec in capsule.specs)
-    return list(names)
+    """Return the unique queue names of all capsules; ``*`` means every queue."""
+    return list(dict.fromkeys(spec.name for capsule in config.capsules.values() for spec in capsule.specs))
 
 
 def _capsules(config: Config) -> Iterator[str]:

@@ -112,10 +112,7 @@ def _served(config: Config, given: Sequence[str], *, live: bool) -> Mapping[str,
     if config.shards:
         return served_by_shards(config)
     serve_selected(config)
-    groups = [spec for group in config.worker.groups for spec in group.split()]
-    # The processes of a supervisor serve its groups instead of the worker's own queues.
-    capsules = [capsule for name, capsule in config.capsules.items() if not groups or name != DEFAULT]
-    specs = [*groups, *(queue for capsule in capsules for queue in capsule.queues)]
+    specs = [queue for capsule in config.capsules.values() for queue in capsule.queues]
     return {config.server: {spec.name for name in specs for spec in parse_all([name])}}
 
 

@@ -59,7 +59,7 @@ def run(options: WorkerOptions, words: Sequence[str] = ()) -> int:
         setup_logging(config.log)
         # Without a keeper only a worker by itself can serve the health endpoint.
         reaps = os.getpid() == 1 and (config.worker.keeper or not config.worker.health)
-        if config.worker.processes or config.worker.groups or reaps:
+        if config.worker.processes or reaps:
             from offsider.cli.run_worker import run_worker
             from offsider.cli.supervisor import Supervisor  # a worker without one would keep it in memory
 

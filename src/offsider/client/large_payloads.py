@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("offsider")
 
+#: Minimum size of the payloads that are compressed: below, the server saves little for the CPU time.
+COMPRESS_BYTES = 100_000
+
 
 class LargePayloads:
     """Checks the payloads that one configuration pushes."""
@@ -59,7 +62,7 @@ class LargePayloads:
 
     def _packed(self, payload: JobPayload, raw: bytes, job: DeclaredJob | None) -> bytes:
         client = self._config.client
-        if client.large_payloads != "compress" or len(raw) < client.compress_bytes:
+        if client.large_payloads != "compress" or len(raw) < COMPRESS_BYTES:
             return raw
         if job is None or job.shared_with_ruby:  # a Ruby worker could not read it
             return raw

@@ -42,7 +42,6 @@ from offsider.config.settings import (
     RedisSection,
     RoutingSection,
     Section,
-    ServerSection,
     ShardSection,
     SloSection,
     WorkerSection,
@@ -193,7 +192,7 @@ class Config(Hooks):
         self._check_open("config.servers")
         if name in self._servers:
             raise ConfigurationError(f"there is a server {name!r} already")
-        section = ServerSection.called(name)
+        section = RedisSection.of_server(name)
         for key, value in settings.items():
             section.assign(key, value)
         if not section.url:
@@ -240,8 +239,7 @@ class Config(Hooks):
     @property
     def wants_leadership(self) -> bool:
         """Whether a worker with this configuration takes part in the leader election."""
-        wanted = self.worker.leader
-        return wanted == "always" or (wanted == "auto" and self.events.listened("leader"))
+        return self.events.listened("leader")
 
     def _log_error(self, error: BaseException, context: Mapping[str, object]) -> None:
         """Log an error: a job's error with its traceback and its next step, other errors in full for developers."""
@@ -327,7 +325,7 @@ class Config(Hooks):
 
     def _server(self, name: str) -> RedisSection:
         if name not in self._servers or name == MAIN:
-            self._servers[check_server_name(name)] = ServerSection.called(name)
+            self._servers[check_server_name(name)] = RedisSection.of_server(name)
         return self._servers[name]
 
     def _shard(self, name: str) -> ShardSection:

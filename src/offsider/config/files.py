@@ -23,8 +23,8 @@ from offsider.config.settings import (
     SERVERS,
     SHARDS,
     CapsuleSection,
+    RedisSection,
     Section,
-    ServerSection,
     Setting,
     ShardSection,
     by_name,
@@ -35,7 +35,7 @@ from offsider.config.sidekiq_yml import read_sidekiq_yml
 from offsider.core.errors import ConfigurationError
 from offsider.core.suggestions import suggest
 
-_NAMED: Mapping[str, type[Section]] = {CAPSULES: CapsuleSection, SERVERS: ServerSection, SHARDS: ShardSection}
+_NAMED: Mapping[str, type[Section]] = {CAPSULES: CapsuleSection, SERVERS: RedisSection, SHARDS: ShardSection}
 _NEEDED: Mapping[str, str] = {SERVERS: "a url", SHARDS: "queues or select"}
 _REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{")
 

@@ -84,9 +84,6 @@ def of_shard(name: str, shards: Mapping[str, ShardSection]) -> Iterator[Assignme
         raise ConfigurationError(f"there is no shard {name!r}{suggest(name, shards)}; {known}")
     origin = f"{SHARDS}.{name}"
     yield Assignment("worker", "queues", shard.queues, origin)
-    # The file's groups are other queues for the supervisor's processes.
-    yield Assignment("worker", "groups", (), origin)
-    yield Assignment("worker", "mode", shard.mode, origin)
     for key, number in (("concurrency", shard.concurrency), ("processes", shard.processes)):
         if number:
             yield Assignment("worker", key, number, origin)
@@ -162,11 +159,6 @@ def check_shards(shards: Mapping[str, ShardSection], servers: Mapping[str, Redis
             raise ConfigurationError(
                 f"{where}: shards.{name}.server is {shard.server!r}, and there is no such server"
                 f"{suggest(shard.server, servers)}: a table [servers.{shard.server}] is missing"
-            )
-        if 0 < shard.max_replicas < shard.min_replicas:
-            raise ConfigurationError(
-                f"{where}: shards.{name}.min_replicas ({shard.min_replicas}) is above max_replicas "
-                f"({shard.max_replicas}): lower one or raise the other"
             )
         if not shard.queues and not shard.select:
             raise ConfigurationError(f"{where}: shards.{name} has neither queues nor select; give one of them")

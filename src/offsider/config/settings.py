@@ -21,7 +21,7 @@ from offsider.config.validators import Kind
 from offsider.core.compression import SMALL_BYTES
 from offsider.core.errors import ConfigurationError
 from offsider.core.removed import setting_message
-from offsider.core.series import Target
+from offsider.core.series import RUN_SECONDS, Target
 from offsider.core.suggestions import suggest
 from offsider.storage.redis import RedisSettings
 from offsider.storage.working import DeadSetLimits
@@ -167,7 +167,7 @@ class Section:
 
 @dataclass(repr=False)
 class RedisSection(Section, RedisSettings):
-    """Address of the server and connection settings."""
+    """Address and connection settings of the server, or of an additional one in a table `servers.NAME`."""
 
     section: ClassVar[str] = "redis"
 
@@ -190,15 +190,9 @@ class RedisSection(Section, RedisSettings):
         help="Major version of Sidekiq whose format is written. All formats are read.",
     )
     socket_timeout_seconds: float = setting(
-        RedisSettings.socket_timeout_seconds, validators.seconds(above=True), help="Timeout of a reply from the server."
-    )
-    connect_timeout_seconds: float = setting(
-        RedisSettings.connect_timeout_seconds, validators.seconds(above=True), help="Timeout of connecting."
-    )
-    pool_wait_seconds: float = setting(
-        RedisSettings.pool_wait_seconds,
-        validators.seconds(),
-        help="How long a thread waits for a free connection of the pool before an error is raised.",
+        RedisSettings.socket_timeout_seconds,
+        validators.seconds(above=True),
+        help="Timeout of connecting, and of a reply from the server.",
     )
     sentinels: tuple[str, ...] = setting(
         RedisSettings.sentinels,
@@ -234,14 +228,12 @@ class RedisSection(Section, RedisSettings):
         " loop that pushes. The capsules of a worker have their own pools.",
     )
 
-
-@dataclass(repr=False)
-class ServerSection(RedisSection):
-    """An additional server, with the same settings as `redis`. It does not inherit values from there."""
-
-    section: ClassVar[str] = "servers.NAME"
-
-    url: str = setting("", validators.URL_TO_COME, help="URL of the server, as in `redis`. Required for every server.")
+    @classmethod
+    def of_server(cls, name: str) -> RedisSection:
+        """Create the section of an additional server, which has no URL yet."""
+        made = cls()
+        made.__dict__.update(section=f"{SERVERS}.{name}", url="")
+        return made
 
 
 _QUEUES_HELP = (
@@ -318,7 +310,6 @@ class WorkerSection(CapsuleSection):
         help="Tag in the process title and in the web UI. Empty: the name of the current folder.",
         cli="-g, --tag",
     )
-    labels: Sequence[str] = setting((), validators.names(), help="Labels of the process in the web UI.")
     fetcher: str = setting(
         "reliable",
         validators.text(r"reliable|basic|[A-Za-z_][\w.]*[.:]\w+", "reliable, basic or the dotted path of a class"),
@@ -361,12 +352,6 @@ class WorkerSection(CapsuleSection):
         aliases=("dead_timeout_in_seconds",),
     )
     quarantine_days: int = setting(30, validators.whole(1), help="How many days a quarantined job can be restored.")
-    quarantine_max_jobs: int = setting(
-        100_000,
-        validators.whole(1),
-        help="Maximum quarantine size for kill switches: when it is reached, a switch that drops jobs deletes them. "
-        "Jobs that an operator quarantines are always kept.",
-    )
     reload: bool = setting(
         False,
         validators.FLAG,
@@ -388,12 +373,6 @@ class WorkerSection(CapsuleSection):
         aliases=("health_check",),
         cli="--health",
     )
-    leader: str = setting(
-        "auto",
-        validators.choice("auto", "always", "never"),
-        help="Whether this process takes part in leader election, as in Sidekiq Enterprise. `auto`: only if the "
-        "application listens to the event `leader`. `never`: leave it to other processes.",
-    )
     shard: str = setting(
         "",
         validators.text(),
@@ -410,13 +389,6 @@ class WorkerSection(CapsuleSection):
         env=("SIDEKIQ_COUNT",),
         cli="-p, --processes",
     )
-    groups: Sequence[str] = setting(
-        (),
-        validators.GROUPS,
-        help="Queues of the supervisor's processes, instead of `queues`: groups are assigned to the processes in turn."
-        " Without `processes` there is one process per group. In the environment groups are separated by `;`.",
-        cli="-G, --group",
-    )
     preload: bool = setting(
         False,
         validators.FLAG,
@@ -425,28 +397,12 @@ class WorkerSection(CapsuleSection):
         env=("SIDEKIQ_PRELOAD_APP",),
         cli="--preload",
     )
-    pin_cpus: bool = setting(
-        False, validators.FLAG, help="Bind each worker process to one core, in turn. Linux only; ignored elsewhere."
-    )
-    memory_soft_mb: int = setting(
+    memory_max_mb: int = setting(
         0,
         validators.whole(0),
-        help="Replace a process that uses more memory (RSS, in MB) than this for `memory_grace_seconds`. Without a "
-        "supervisor the process exits. 0: never.",
-    )
-    memory_hard_mb: int = setting(
-        0,
-        validators.whole(0),
-        help="Replace a process that uses more memory (RSS, in MB) than this, without a grace period. Its jobs have "
-        "`timeout_seconds` to finish, and it stays for the first `memory_min_life_seconds`. Without a supervisor the "
-        "process exits. 0: never.",
+        help="Replace a process that uses more memory (RSS, in MB) than this for a minute. Its jobs have "
+        "`timeout_seconds` to finish. Without a supervisor the process exits. 0: never.",
         env=("SIDEKIQ_MAXMEM_MB",),
-    )
-    memory_grace_seconds: float = setting(
-        900.0, validators.seconds(), help="How long a process may stay above `memory_soft_mb`."
-    )
-    memory_min_life_seconds: float = setting(
-        60.0, validators.seconds(), help="Minimum age of a process before it is replaced because of its memory."
     )
 
     @property
@@ -478,23 +434,10 @@ class ShardSection(Section):
     processes: int = setting(
         0, validators.processes(), help="Number of worker processes that a supervisor forks. 0: the value of `worker`."
     )
-    mode: str = setting(
-        "auto",
-        validators.choice("auto", "strict", "weighted", "random"),
-        help="Order of the queues, as for a capsule.",
-    )
     server: str = setting(
         MAIN,
         validators.text(r".+", "the name of a server"),
         help="Server of its jobs; `main` is the server of `redis`.",
-    )
-    min_replicas: int = setting(
-        -1,
-        validators.whole(-1),
-        help="Minimum number of processes reported to autoscalers. -1: the value of `slo`.",
-    )
-    max_replicas: int = setting(
-        0, validators.whole(0), help="Maximum number of processes reported to autoscalers. 0: the value of `slo`."
     )
 
 
@@ -534,11 +477,6 @@ class ClientSection(Section):
         validators.whole(SMALL_BYTES),
         help="Stored size above which a push logs a warning.",
     )
-    compress_bytes: int = setting(
-        100_000,
-        validators.whole(SMALL_BYTES),
-        help="With `compress`: minimum size of the payloads that are compressed.",
-    )
     payload_limit_bytes: int = setting(
         0,
         validators.whole(SMALL_BYTES, or_zero=True),
@@ -565,7 +503,7 @@ class RoutingSection(Section):
 
 @dataclass(repr=False)
 class SloSection(Section):
-    """Targets for queue latency and run time by urgency, and limits for autoscalers."""
+    """Targets for queue latency by urgency, and the share of runs that meet all targets."""
 
     section: ClassVar[str] = "slo"
 
@@ -574,55 +512,19 @@ class SloSection(Section):
         validators.seconds(),
         help="Queue latency target of urgency high: a job starts within this time after it was due. 0: no target.",
     )
-    high_run_seconds: float = setting(
-        10.0, validators.seconds(), help="Execution time target of urgency high. 0: no target."
-    )
     low_queue_seconds: float = setting(
         60.0, validators.seconds(), help="Queue latency target of urgency low, the default urgency. 0: no target."
-    )
-    low_run_seconds: float = setting(
-        300.0, validators.seconds(), help="Execution time target of urgency low. 0: no target."
-    )
-    throttled_queue_seconds: float = setting(
-        0.0, validators.seconds(), help="Queue latency target of urgency throttled. 0: no target."
-    )
-    throttled_run_seconds: float = setting(
-        300.0, validators.seconds(), help="Execution time target of urgency throttled. 0: no target."
     )
     apdex_objective: float = setting(
         0.995,
         validators.share(),
         help="Target share of runs that succeed and meet both targets. The remaining share is the error budget.",
     )
-    budget_window: str = setting(
-        "3d", validators.choice("1h", "6h", "3d"), help="Period of the error budget, up to now."
-    )
-    min_replicas: int = setting(
-        1, validators.whole(0), help="Minimum number of processes per shard reported to autoscalers."
-    )
-    max_replicas: int = setting(
-        20, validators.whole(1), help="Maximum number of processes per shard reported to autoscalers."
-    )
 
     def target(self, urgency: str) -> Target:
         """Return the targets of an urgency."""
-        queue, run = (getattr(self, f"{urgency}_{what}_seconds") or math.inf for what in ("queue", "run"))
-        return Target(queue, run)
-
-    def replicas_of(self, shard: ShardSection | None) -> tuple[int, int]:
-        """Return the minimum and maximum number of processes of a shard."""
-        if shard is None:
-            return self.min_replicas, self.max_replicas
-        least = self.min_replicas if shard.min_replicas < 0 else shard.min_replicas
-        return least, shard.max_replicas or self.max_replicas
-
-    def freeze(self) -> None:
-        if self.min_replicas > self.max_replicas:
-            raise ConfigurationError(
-                f"slo.min_replicas ({self.min_replicas}) is above slo.max_replicas ({self.max_replicas}): "
-                "lower one or raise the other"
-            )
-        super().freeze()
+        queue = {"high": self.high_queue_seconds, "low": self.low_queue_seconds}.get(urgency) or math.inf
+        return Target(queue, RUN_SECONDS[urgency])
 
 
 @dataclass(repr=False)

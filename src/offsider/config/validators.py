@@ -207,15 +207,6 @@ def _check_queues(value: object) -> tuple[str, ...]:
     return tuple(map(str, parse_all(_items(value))))
 
 
-def _check_groups(value: object) -> tuple[str, ...]:
-    groups: list[str] = []
-    for item in _items(value):
-        if not isinstance(item, str) or not item.strip():
-            raise _refuse()
-        groups.append(" ".join(map(str, parse_all(item.split()))))
-    return tuple(groups)
-
-
 def _check_query(value: object) -> str:
     if not isinstance(value, str):
         raise _refuse()
@@ -265,17 +256,11 @@ _NO = ("false", "no", "off", "0", "")
 
 FLAG = _kind("true or false", lambda value: isinstance(value, bool), _parse_flag)
 QUEUES = Kind('a list of queues, each "name", "name,weight" or [name, weight]', _check_queues, str.split)
-GROUPS = Kind(
-    'a list of queue groups, each "name" or "name,weight name ..."',
-    _check_groups,
-    lambda value: [group for group in value.split(";") if group.strip()],
-)
 URL = Kind(
     "a URL that begins with redis://, rediss:// (TLS), unix://, redis+cluster:// or rediss+cluster://",
     _check_url,
     secret=True,
 )
-URL_TO_COME = Kind(URL.expects, lambda value: value if value == "" else _check_url(value), secret=True)
 ADDRESS = Kind("host:port, or a port alone for 127.0.0.1", _check_address)
 QUERY = Kind("a query, as in routing rules", _check_query)
 RULES = Kind(

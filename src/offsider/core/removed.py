@@ -11,6 +11,28 @@ Kind: TypeAlias = Literal["setting", "option", "command", "command option", "log
 
 #: By ``section.key``; in a named table ``servers.NAME.key``.
 SETTINGS: dict[str, str] = {
+    "redis.connect_timeout_seconds": "redis.socket_timeout_seconds is for connecting too",
+    "redis.pool_wait_seconds": "a caller waits one second; set client.push_timeout_seconds, or redis.client_pool_size",
+    "worker.labels": "set worker.tag",
+    "worker.leader": "a process whose application listens to the event leader takes part in the election",
+    "worker.groups": "start a worker with -q for each group, or declare capsules",
+    "worker.pin_cpus": "start workers with taskset, or with CPUAffinity= of systemd",
+    "worker.quarantine_max_jobs": "the limit is 100,000 jobs",
+    "worker.memory_soft_mb": "set worker.memory_max_mb",
+    "worker.memory_hard_mb": "set worker.memory_max_mb",
+    "worker.memory_grace_seconds": "set worker.memory_max_mb, which allows a minute above it",
+    "worker.memory_min_life_seconds": "set worker.memory_max_mb, which allows a minute above it",
+    "client.compress_bytes": "payloads of at least 100,000 bytes are compressed",
+    "slo.high_run_seconds": "the target is 10 seconds; declare the jobs with another urgency",
+    "slo.low_run_seconds": "the target is 300 seconds; declare the jobs with another urgency",
+    "slo.throttled_run_seconds": "the target is 300 seconds; declare the jobs with another urgency",
+    "slo.throttled_queue_seconds": "urgency throttled has no target; declare the jobs with another urgency",
+    "slo.budget_window": "the window is 3 days; the page SLOs shows others",
+    "slo.min_replicas": "set the minimum in the autoscaler",
+    "slo.max_replicas": "set the maximum in the autoscaler",
+    "shards.NAME.mode": "give its queues weights, or none for a strict order",
+    "shards.NAME.min_replicas": "set the minimum in the autoscaler",
+    "shards.NAME.max_replicas": "set the maximum in the autoscaler",
     "worker.metrics": "runs are always counted; remove it",
     "log.application_level": "set the level of the root logger in the application, which a worker keeps",
 }
@@ -25,7 +47,10 @@ COMMANDS: dict[str, str] = {
     "jobs of a queue",
 }
 #: With its command: ``"worker --example"``.
-COMMAND_OPTIONS: dict[str, str] = {}
+COMMAND_OPTIONS: dict[str, str] = {
+    "worker --group": "start a worker with -q for each group, or declare capsules",
+    "worker -G": "start a worker with -q for each group, or declare capsules",
+}
 LOG_FORMATS: dict[str, str] = {
     "pretty": "use text",
     "plain": "use text, which has colors on a terminal only",

@@ -20,6 +20,10 @@ def _no_counts() -> list[int]:
     return [0] * _BUCKETS
 
 
+#: Execution time targets by urgency, as GitLab's.
+RUN_SECONDS = {"high": 10.0, "low": 300.0, "throttled": 300.0}
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """The targets of a run in seconds: queue latency and duration; infinite for no target."""

@@ -99,12 +99,10 @@ class ServiceLevels:
 
     Attributes:
         objective: target ratio of satisfied runs.
-        budget_window: window of the error budget.
         classes: one entry per class, shard and declaration.
     """
 
     objective: float
-    budget_window: str
     classes: Sequence[ClassLevel]
 
     @classmethod
@@ -118,7 +116,7 @@ class ServiceLevels:
         found = run_counts.scores(here.redis, here.config.clock.now())
         classes = [_level(labels, stored) for labels, stored in found]
         classes.sort(key=attrgetter("name", "urgency", "feature_category", "boundary", "shard"))
-        return cls(here.config.slo.apdex_objective, here.config.slo.budget_window, classes)
+        return cls(here.config.slo.apdex_objective, classes)
 
     @property
     def total(self) -> dict[str, Score]:

@@ -144,7 +144,6 @@ def loads_of(
         pressure = late.get(latest, 0.0)
         of_shard = minutes.get(name, [])
         used = _used(of_shard[-10:])
-        least, most = here.config.slo.replicas_of(configured.get(name))
         loads.append(
             ShardLoad(
                 name=name,
@@ -161,8 +160,6 @@ def loads_of(
                     waiting=not waiting.isdisjoint(served),
                     pressure=pressure,
                     used=used or 0.0,
-                    least=least,
-                    most=most,
                 ),
                 total=totals.get(name, Load()),
             )
@@ -217,21 +214,20 @@ def utilization(execution_seconds: float, thread_seconds: float) -> float | None
     return execution_seconds / thread_seconds if thread_seconds > 0 else None
 
 
-def desired_processes(alive: int, *, waiting: bool, pressure: float, used: float, least: int, most: int) -> int:
+def desired_processes(alive: int, *, waiting: bool, pressure: float, used: float) -> int:
     """Return the number of processes that a shard should have.
 
     1. If the next job of a queue waits beyond its target (`pressure` above 1): multiply by the pressure, at most by 2.
     2. If utilization is above its range, or below it without much waiting: the number that brings it to the middle.
-    3. Otherwise the current number, but at least one if jobs wait.
+    3. Otherwise the current number, but at least one if jobs wait. The autoscaler has its own limits.
 
     Args:
         alive: current number of processes.
         waiting: a job waits in one of its queues.
         pressure: latency of the next job as a share of its target, in the worst queue.
         used: recent utilization of the threads.
-        least, most: limits of the result.
     """
     late = alive * min(pressure, _STEEPEST) if pressure > 1 else 0.0
     full = used > ZONE[1] or (used < ZONE[0] and pressure <= _EASY)
     wanted = math.ceil(max(late, alive * used / AIM if full else alive) - 1e-9)
-    return max(least, min(max(wanted, int(waiting)), most))
+    return max(wanted, int(waiting))

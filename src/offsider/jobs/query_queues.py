@@ -5,7 +5,7 @@
 2. The declared jobs and the current rules determine the queues. The worker serves them with equal weights.
 3. Warnings report jobs that share a queue with the selected ones, and selected jobs of other servers.
 
-Queues and groups named by the command line, the environment or the application take precedence.
+Queues named by the command line, the environment or the application take precedence.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from offsider.config.capsule import DEFAULT_QUEUE
 from offsider.config.config import Config
-from offsider.config.queue_spec import QueueSpec, parse_all
+from offsider.config.queue_spec import QueueSpec
 from offsider.config.shards import Destination, Selection, routes_of, unserved
 from offsider.core.errors import ConfigurationError
 from offsider.core.routing_grammar import Query
@@ -36,7 +36,7 @@ def serve_selected(config: Config, queries: Sequence[Query] = (), *, negate: boo
         InvalidOptions: a job is declared with an invalid option.
     """
     chosen = queries or _of_shard(config)
-    if not chosen and (config.worker.queues or config.worker.groups):
+    if not chosen and config.worker.queues:
         return []
     jobs = registry.all_jobs()
     for job in jobs:
@@ -58,8 +58,6 @@ def unserved_here(config: Config) -> list[Destination]:
     """Return the queues of this server to which declared jobs go, and which nothing in the configuration serves."""
     routes = routes_of(config)
     served = {spec.name for capsule in config.capsules.values() for spec in capsule.specs}
-    for group in config.worker.groups:
-        served.update(spec.name for spec in parse_all(group.split()))
     for shard in config.shards.values():
         if shard.server == config.server:
             served.update(routes.queues_of(shard))
@@ -78,7 +76,7 @@ def _serve_every_job(config: Config) -> None:
 
 def _of_shard(config: Config) -> list[Query]:
     shard = config.shards.get(config.worker.shard)
-    if shard is None or not shard.select or config.worker.queues or config.worker.groups:
+    if shard is None or not shard.select or config.worker.queues:
         return []
     return [Query.parse(shard.select)]
 

@@ -14,6 +14,7 @@ from offsider.storage.async_wire import LATE_SECONDS, AsyncWire
 from offsider.storage.cluster import async_kind, redirected
 from offsider.storage.keys import Keys
 from offsider.storage.redis import (
+    POOL_WAIT_SECONDS,
     RedisSettings,
     check_kind,
     connection_options,
@@ -179,7 +180,7 @@ class AsyncRedis:
 
     async def _wait(self, pool: _LoopPool, seconds: float | None) -> tuple[AsyncWire | None, float | None]:
         """Wait for a connection; return it, and the seconds left: all of them if the server answered others."""
-        limit = self.settings.pool_wait_seconds if seconds is None else seconds
+        limit = POOL_WAIT_SECONDS if seconds is None else seconds
         began, before = time.monotonic(), pool.replies
         try:
             wire = await pool.wait(limit)

@@ -215,7 +215,7 @@ class AsyncWire:
         self._connection = make()
         self._pack = packer(self._connection)
         self._settings = settings
-        self._connect_seconds = settings.connect_timeout_seconds + settings.socket_timeout_seconds
+        self._connect_seconds = 2 * settings.socket_timeout_seconds
         self._replies: _Replies | None = None
         self._used_at = 0.0
 

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from redis.exceptions import RedisError
 
 DEFAULT_URL = "redis://localhost:6379/0"
+#: Longest wait for a free connection of a pool, outside of pushes, which have a deadline. A longer one would hide that
+#: the pool is too small.
+POOL_WAIT_SECONDS = 1.0
 #: A connection used within this time is not checked before its next use.
 FRESH_SECONDS = 0.1
 #: A timeout of a socket that differs by less than this from the wanted one is not changed.
@@ -65,8 +68,6 @@ class RedisSettings:
     key_prefix: str = ""
     wire_version: int = 8
     socket_timeout_seconds: float = 5.0
-    connect_timeout_seconds: float = 3.0
-    pool_wait_seconds: float = 1.0
     sentinels: tuple[str, ...] = ()
     sentinel_name: str = ""
     sentinel_password: str = ""
@@ -130,7 +131,7 @@ def connection_options(settings: RedisSettings, *, retry: object) -> dict[str, A
         "retry": retry,
         "health_check_interval": 0,
         "socket_timeout": settings.socket_timeout_seconds,
-        "socket_connect_timeout": settings.connect_timeout_seconds,
+        "socket_connect_timeout": settings.socket_timeout_seconds,
     }
     if settings.username:
         options["username"] = settings.username
@@ -233,8 +234,8 @@ def sentinel_options(settings: RedisSettings, *, retry: object) -> dict[str, Any
     """
     return {
         "password": settings.sentinel_password or None,
-        "socket_timeout": settings.connect_timeout_seconds,
-        "socket_connect_timeout": settings.connect_timeout_seconds,
+        "socket_timeout": settings.socket_timeout_seconds,
+        "socket_connect_timeout": settings.socket_timeout_seconds,
         "retry": retry,
     }
 
@@ -519,7 +520,7 @@ class Redis:
 
     Args:
         settings: address of the server.
-        size: maximum number of open connections; a caller waits ``pool_wait_seconds`` for a free one.
+        size: maximum number of open connections; a caller waits POOL_WAIT_SECONDS for a free one.
     """
 
     def __init__(self, settings: RedisSettings, *, size: int) -> None:
@@ -656,7 +657,7 @@ class Redis:
         """Borrow a connection from the pool.
 
         Raises:
-            RedisUnavailable: all connections stayed in use for ``pool_wait_seconds``, or until ``deadline``.
+            RedisUnavailable: all connections stayed in use for POOL_WAIT_SECONDS, or until ``deadline``.
         """
         wire = self._borrow(deadline)
         try:
@@ -671,7 +672,7 @@ class Redis:
         try:
             wire = self._free.pop()  # the one that was used last: the server may have closed the others
         except IndexError:
-            wire = self._wait(self.settings.pool_wait_seconds if deadline is None else time_left(deadline))
+            wire = self._wait(POOL_WAIT_SECONDS if deadline is None else time_left(deadline))
         if wire is not None:
             return wire
         try:

@@ -143,7 +143,7 @@ class Assembly:
             config,
             redis,
             self._controls,
-            [Switches(config, redis, switchboard)],
+            [Switches(redis, switchboard)],
             identity=lambda: self.heartbeat.identity,
             on_signal=lambda signal: None if embedded else lifecycle.on_signal(signal),
             on_pauses=self._wake_fetchers,

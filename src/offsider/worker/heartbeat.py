@@ -274,7 +274,7 @@ class ProcessInfo:
         info["queues"] = self.queues()
         if version != 6:
             info["weights"] = [capsule.weights() for capsule in capsules]
-        info["labels"] = list(self._config.worker.labels)
+        info["labels"] = []
         info["identity"] = identity
         if version != 6:
             info["version"] = __version__

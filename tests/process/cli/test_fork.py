@@ -11,7 +11,7 @@ import pytest
 
 from offsider.cli.options import WorkerOptions
 from offsider.cli.signals import SignalQueue
-from offsider.cli.supervisor.fork import Forker, pin
+from offsider.cli.supervisor.fork import Forker
 from offsider.cli.supervisor.parent_link import make_parent_link
 from offsider.config.config import Config
 from offsider.core.errors import ConfigurationError
@@ -19,23 +19,6 @@ from offsider.storage.owners import Lists
 from offsider.storage.redis import RedisSettings
 from offsider.worker.alive.keeper.channel import Channel
 from offsider.worker.alive.keeper.link import KeeperLink, Status
-from tests.waiting import wait_for
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux only")
-def test_workers_take_the_cores_in_turn():
-    cores = sorted(os.sched_getaffinity(0))
-    for place in range(len(cores) + 1):
-        child = os.fork()
-        if child == 0:
-            pin(place)
-            os._exit(0 if os.sched_getaffinity(0) == {cores[place % len(cores)]} else 1)
-        assert wait_for(lambda child=child: os.waitpid(child, 0))[1] == 0
-
-
-def test_where_nothing_can_be_bound_nothing_happens(monkeypatch):
-    monkeypatch.delattr(os, "sched_setaffinity", raising=False)
-    pin(0)
 
 
 @pytest.mark.parametrize(
@@ -93,23 +76,22 @@ def test_a_worker_keeps_only_its_own_ends_of_shared_descriptors(monkeypatch):
     reading, writing = os.pipe()
     channel, signals, let_go = Channel(), SignalQueue(), []
 
-    def work_as(options, keeper, forked):
+    def work_as(_options, keeper, forked):
         link = KeeperLink(keeper, Status)
         link.owns(Lists("host:1:aaaaaaaaaaaa", {}), 9000, RedisSettings())
         forked.say_ready(3)
-        reported = ["NOTIFY_SOCKET" in os.environ, link.gone, sibling.parent_link.fileno(), list(options.queue), let_go]
+        reported = ["NOTIFY_SOCKET" in os.environ, link.gone, sibling.parent_link.fileno(), let_go]
         os.write(writing, json.dumps(reported).encode())
         return 7
 
     config = Config()
-    config.worker.groups = ["high", "low,2 lower"]
     forker = Forker(WorkerOptions(), config, channel, signals, work_as=work_as, let_go=lambda: let_go.append(1))
     parent_link, worker_end = make_parent_link()
     sibling = forker.adopt(0, 1, parent_link, 0.0)
     child = forker.fork(1, [sibling])
     _, status = os.waitpid(child.pid, 0)
     assert os.waitstatus_to_exitcode(status) == 7
-    assert json.loads(os.read(reading, 1000)) == [False, False, -1, ["low,2", "lower"], [1]]
+    assert json.loads(os.read(reading, 1000)) == [False, False, -1, [1]]
     child.parent_link.listen()
     assert child.parent_link.stop_seconds == 3
     assert channel.receive() is not None

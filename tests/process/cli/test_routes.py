@@ -84,12 +84,6 @@ def test_useless_rules_and_unserved_queues_fail_the_check(folder):
     ]
 
 
-def test_the_groups_of_a_supervisor_serve_in_place_of_the_workers_own_queues(folder):
-    groups = {"OFFSIDER_WORKER_GROUPS": "urgent cpu,2;other"}
-    ended = offsider(folder, "routes", "check", **groups)
-    assert ended.stdout == "no worker serves report, where shop.ReportJob would wait\n"
-
-
 def test_an_unknown_predicate_is_an_error_that_names_the_place(folder):
     ended = offsider(folder, "routes", "check", OFFSIDER_ROUTING_RULES='[["urgenci=high", "urgent"]]')
     assert ended.returncode == 1

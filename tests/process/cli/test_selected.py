@@ -61,7 +61,6 @@ def test_a_shard_selects_on_its_own_server(folder):
 
 def test_named_queues_override_the_selection_of_a_shard(folder):
     assert queues(folder, "--shard", "urgent", "-q", "a") == ["a"]
-    assert queues(folder, "--shard", "urgent", "-G", "a", "-G", "b") == ["a", "b"]
     assert queues(folder, "--shard", "urgent", OFFSIDER_WORKER_QUEUES="c") == ["c"]
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from offsider.embedded.folder import free_port
 from tests.process.stored import private, push, waiting
-from tests.process.workers import MODULE, RUNNING, Worker, keeper_of
+from tests.process.workers import MODULE, ROOT, RUNNING, Worker, keeper_of
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at /proc (Linux)")
@@ -147,27 +147,9 @@ def test_threads_of_a_preloaded_application_refuse_the_fork(swarm, ledger):
     assert "the application started threads while it was loaded (metrics)" in supervisor.worker.output
 
 
-def test_processes_may_be_one_per_core_and_bound_to_it(swarm):
-    supervisor = swarm(processes="auto", environ={"OFFSIDER_WORKER_PIN_CPUS": "true"})
-    cores = sorted(os.sched_getaffinity(0))
-    assert sorted(map(tuple, (os.sched_getaffinity(pid) for pid in supervisor.children()))) == [(c,) for c in cores]
-    supervisor.worker.stopped()
-
-
-@pytest.mark.parametrize("options", [(), ("--preload",)], ids=["plain", "preload"])
-def test_each_worker_serves_its_group_of_queues(workers, stored, ledger, options):
-    supervisor = Swarm(workers.start("-G", "high", "-G", "low,2 lower", *options, text=APP, wait=False))
-    supervisor.until_running()
-    printed = supervisor.worker.output
-    assert printed.count("running <Capsule default: 5 threads, queues high, strict>") == 1
-    for queue in ("high", "low", "lower"):
-        push(stored, "Short", queue, queue=queue)
-    wait_for(lambda: len(ledger.notes("end")) == 3)
-    ran = {note.word: note.pid for note in ledger.notes("end")}
-    assert ran["low"] == ran["lower"] != ran["high"]
-    doomed = ran["high"]
-    os.kill(doomed, signal.SIGKILL)
-    supervisor.worker.until_says("running <Capsule default: 5 threads, queues high, strict>", times=2)
+def test_processes_may_be_one_per_core(swarm):
+    supervisor = swarm(processes="auto")
+    assert len(supervisor.children()) == len(os.sched_getaffinity(0))
     supervisor.worker.stopped()
 
 
@@ -549,37 +531,34 @@ def test_usr2_without_a_supervisor_logs_the_requirement(workers):
 
 # -------------------------------------------------------------------------------------------- memory
 
-HUNGRY = {"OFFSIDER_WORKER_MEMORY_MIN_LIFE_SECONDS": "0"}
+
+@pytest.fixture
+def hungry(tmp_path):
+    """The environment of processes that may use 150 MB, without a grace period."""
+    (tmp_path / "site").mkdir()
+    text = "import offsider.worker.memory_limits as limits\nlimits.GRACE_SECONDS = 0\n"
+    (tmp_path / "site" / "sitecustomize.py").write_text(text)
+    path = os.pathsep.join([str(tmp_path / "site"), str(ROOT), str(ROOT / "src")])
+    return {"OFFSIDER_WORKER_MEMORY_MAX_MB": "150", "PYTHONPATH": path}
 
 
-def test_a_worker_over_its_memory_limit_is_replaced_and_logs_its_jobs(swarm, stored, ledger):
-    environ = {**HUNGRY, "OFFSIDER_WORKER_MEMORY_HARD_MB": "150"}
-    supervisor = swarm("-c", "1", "-t", "0.5", processes=1, environ=environ)
+def test_a_worker_over_its_memory_limit_is_replaced_and_logs_its_jobs(swarm, hungry, stored, ledger):
+    supervisor = swarm("-c", "1", "-t", "0.5", processes=1, environ=hungry)
     jid = push(stored, "Hoard", 200, 60)
     large = wait_for(lambda: ledger.notes("start"))[0].pid
     wait_for(lambda: ledger.notes("end", jid=jid), 20)
     printed = supervisor.worker.until_says(f"(process {large}) ended with code 0")
-    assert "more than memory_hard_mb = 150" in printed
+    assert "more than memory_max_mb = 150" in printed
     assert f"running now: Hoard jid={jid}" in printed
     started = [line for line in printed.splitlines() if "running <Capsule" in line or "stopping: running jobs" in line]
     assert "stopping" not in started[1], "the successor runs first"
     supervisor.worker.stopped()
 
 
-def test_the_soft_limit_has_a_grace(swarm, stored, ledger):
-    environ = {**HUNGRY, "OFFSIDER_WORKER_MEMORY_SOFT_MB": "150", "OFFSIDER_WORKER_MEMORY_GRACE_SECONDS": "1"}
-    supervisor = swarm("-c", "1", "-t", "0.5", processes=1, environ=environ)
-    push(stored, "Hoard", 200, 60)
-    supervisor.worker.until_says("it has used more than memory_soft_mb = 150 for", 30)
-    wait_for(lambda: ledger.notes("end"), 20)
-    supervisor.worker.stopped()
-
-
-def test_a_worker_without_a_supervisor_ends_with_a_code_that_asks_for_a_restart(workers, stored, ledger):
-    environ = {**HUNGRY, "OFFSIDER_WORKER_MEMORY_HARD_MB": "150"}
-    worker = workers.start("-c", "1", "-t", "0.5", text=APP, environ=environ)
+def test_a_worker_without_a_supervisor_ends_with_a_code_that_asks_for_a_restart(workers, hungry, stored, ledger):
+    worker = workers.start("-c", "1", "-t", "0.5", text=APP, environ=hungry)
     jid = push(stored, "Hoard", 200, 60)
     wait_for(lambda: ledger.notes("start"))
     assert worker.ended() == 75
-    assert "stopping this process: it uses" in worker.output
+    assert "stopping this process: it has used" in worker.output
     assert [json.loads(raw)["jid"] for raw in stored.lrange("queue:default", 0, -1)] == [jid]

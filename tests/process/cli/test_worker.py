@@ -311,24 +311,6 @@ def test_it_includes_the_configuration_by_the_application(folder):
     assert shown(folder, "--list-queues") == ["default", "csv", "pdf"]
 
 
-def test_the_processes_of_groups_are_shown_one_by_one(folder):
-    assert shown(folder, "--dry-run", "-G", "a,2 b", "-G", "c", "-p", "3")[2:] == [
-        "processes: 3, forked by a supervisor",
-        "process 1:",
-        "  capsule default: 4 threads, by weight",
-        "    a,2",
-        "    b",
-        "process 2:",
-        "  capsule default: 4 threads, strict order",
-        "    c",
-        "process 3:",
-        "  capsule default: 4 threads, by weight",
-        "    a,2",
-        "    b",
-    ]
-    assert shown(folder, "--list-queues", "-G", "a,2 b", "-G", "c b") == ["a", "b", "c"]
-
-
 def test_queues_are_listed_one_a_line(folder):
     assert shown(folder, "--list-queues", "--shard", "catchall") == ["default", "mailers"]
     assert shown(folder, "--list-queues", "-q", "*") == ["*"]

@@ -14,6 +14,9 @@ from tests.waiting import wait_for
 APP = """
 import time
 from offsider import job
+from offsider.core.series import RUN_SECONDS
+
+RUN_SECONDS["high"] = 0.5
 
 @job(name="Quick", urgency="high", feature_category="mail", retry=False)
 def quick(): ...
@@ -32,8 +35,6 @@ def patient(): ...
 SETTINGS = """
 [slo]
 high_queue_seconds = 120
-high_run_seconds = 0.5
-throttled_run_seconds = 120
 
 [shards.urgent]
 queues = ["default"]

@@ -145,7 +145,7 @@ def test_a_worker_without_queues_serves_those_of_its_jobs(workers, stored, ledge
 
 @pytest.mark.parametrize(
     "options, environ",
-    [(("-q", "default"), {}), ((), {"OFFSIDER_WORKER_QUEUES": "default"}), (("-G", "default"), {})],
+    [(("-q", "default"), {}), ((), {"OFFSIDER_WORKER_QUEUES": "default"})],
 )
 def test_chosen_queues_replace_those_of_the_jobs(workers, stored, ledger, options, environ):
     jid = push(stored, "Mail", "mails", queue="mails")

@@ -309,7 +309,7 @@ FILES = {
             def test_the_table_and_its_function_configure_the_process(self):
                 self.assertEqual(list(default_config().worker.queues), ["shop"])
                 assert default_config().worker.tag == "the shop"
-                assert default_config().worker.labels == ("the web",)
+                assert default_config().client.app_version == "the web"
 
         class Pages(TestCase):
             def user(self, *codenames, **fields):
@@ -410,7 +410,7 @@ from offsider.inspector import Queue
 
 @configure_client
 def configure_pushes(config):
-    config.worker.labels = ["the web"]
+    config.client.app_version = "the web"
 
 queue = Queue("shop")
 """

@@ -87,11 +87,11 @@ class Trace:
 
 
 @pytest.fixture
-def config(redis_url):
+def config(redis_url, monkeypatch):
     config = Config()
     config.redis.url = redis_url
     config.client.large_payloads = "compress"
-    config.client.compress_bytes = 2_000
+    monkeypatch.setattr("offsider.client.large_payloads.COMPRESS_BYTES", 2_000)
     for extension in (ConcurrencyLimits(), Periodic(), Unique()):
         config.use(extension)
     yield config

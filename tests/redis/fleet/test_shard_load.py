@@ -110,7 +110,7 @@ def test_throttled_jobs_cause_no_pressure(config, register, wait, work, raw_redi
     assert shards(config)["all"].pressure == 0.0
 
 
-def test_the_desired_processes_follow_from_waits_and_stay_within_bounds(config, register, wait, work):
+def test_the_desired_processes_follow_from_waits(config, register, wait, work):
     work("", 0, 1, series=(ran("mail", "high"),))
     register(1, "urgent", ["mail"])
     register(2, "urgent", ["mail"])
@@ -118,14 +118,12 @@ def test_the_desired_processes_follow_from_waits_and_stay_within_bounds(config, 
     assert shards(config)["urgent"].desired == 2
     wait("mail", 15)
     assert shards(config)["urgent"].desired == 3
-    config.slo.max_replicas = 2
-    assert shards(config)["urgent"].desired == 2
 
 
 def test_a_shard_without_processes_is_wanted_when_jobs_wait_in_its_queues(config, wait, tmp_path):
     file = tmp_path / "offsider.toml"
     file.write_text(
-        'slo.min_replicas = 0\nservers.far.url = "redis://far"\n[shards]\n'
+        'servers.far.url = "redis://far"\n[shards]\n'
         'night.queues = ["reports,2"]\nfar = {queues = ["far"], server = "far"}\n'
     )
     configured = Config.load(file, environ={})
@@ -137,27 +135,7 @@ def test_a_shard_without_processes_is_wanted_when_jobs_wait_in_its_queues(config
     Installation.of(configured).close()
 
 
-def test_a_shard_may_have_bounds_of_its_own(config, register, work, tmp_path):
-    file = tmp_path / "offsider.toml"
-    file.write_text(
-        '[slo]\nmin_replicas = 2\nmax_replicas = 5\n[shards.urgent]\nqueues = ["mail"]\nmin_replicas = 4\n'
-        'max_replicas = 40\n[shards.slow]\nqueues = ["slow"]\nmin_replicas = 0\n[shards.rest]\nqueues = ["rest"]\n'
-    )
-    configured = Config.load(file, environ={})
-    configured.redis.url, configured.clock = config.redis.url, config.clock
-    assert {name: shard.desired for name, shard in shards(configured).items()} == {"urgent": 4, "slow": 0, "rest": 2}
-    for number in range(8):
-        register(number, "urgent", ["mail"])
-        register(100 + number, "rest", ["rest"])
-    for shard in ("urgent", "rest"):
-        work(shard, 100.0, 100.0)
-    found = shards(configured)
-    assert (found["urgent"].desired, found["rest"].desired) == (25, 5)
-    Installation.of(configured).close()
-
-
 def test_a_shard_with_throttled_jobs_also_scales_up_again(config, register, wait, work):
-    config.slo.min_replicas = 0
     work("slow", 0.0, 1.0, series=(ran("slow", "throttled"),))
     register(1, "slow", ["slow"])
     assert shards(config)["slow"].desired == 0

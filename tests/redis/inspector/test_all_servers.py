@@ -24,7 +24,7 @@ def test_results_of_all_servers_have_their_names_in_configured_order(config, red
 
 
 def test_an_unreachable_server_is_reported_beside_the_results(config):
-    config.add_server("away", url="redis://127.0.0.1:1/0", connect_timeout_seconds=0.2)
+    config.add_server("away", url="redis://127.0.0.1:1/0", socket_timeout_seconds=0.2)
     answered, failed = split(query_all(Installation.of(config), name))
     assert answered == {"main": "main"}
     assert list(failed) == ["away"]

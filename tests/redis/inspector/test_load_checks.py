@@ -42,7 +42,8 @@ def test_a_quarantine_that_fills_the_server_is_reported(redis_url, raw_redis, mo
     assert finding.what == "2 jobs in quarantine, the limit is 100,000"
     assert finding.why == "they use memory for up to 30 days"
     config = Config()
-    config.redis.url, config.worker.quarantine_max_jobs = redis_url, 2
+    config.redis.url = redis_url
+    monkeypatch.setattr("offsider.storage.quarantine.MAX_JOBS", 2)
     (full,) = [finding for finding in examine(config) if finding.check == "quarantine"]
     assert full.why == "jobs that kill switches drop from now on are deleted permanently"
 

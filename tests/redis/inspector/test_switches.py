@@ -70,7 +70,7 @@ def test_an_impossible_switch_is_refused_and_nothing_is_set(config, raw_redis, a
 
 
 def test_all_servers_get_it_also_when_one_of_them_is_away(config):
-    config.add_server("away", url="redis://127.0.0.1:1/0", connect_timeout_seconds=0.2)
+    config.add_server("away", url="redis://127.0.0.1:1/0", socket_timeout_seconds=0.2)
     with pytest.raises(SwitchedInPart, match=r"changed on main, but not on away: .*127\.0\.0\.1:1"):
         Switches(config).drop("HardJob")
     assert list(switches.read(Installation.of(config).redis).on) == ["HardJob"]
@@ -80,7 +80,7 @@ def test_all_servers_get_it_also_when_one_of_them_is_away(config):
 
 
 def test_while_a_server_is_away_the_switches_of_others_are_seen(config):
-    config.add_server("away", url="redis://127.0.0.1:1/0", connect_timeout_seconds=0.2)
+    config.add_server("away", url="redis://127.0.0.1:1/0", socket_timeout_seconds=0.2)
     with pytest.raises(SwitchedInPart):
         Switches(config).drop("HardJob")
     seen = Switches(config).look()

@@ -106,14 +106,10 @@ def test_a_follower_leaves_the_leader_alone_at_its_stop(stand, raw_redis):
     assert raw_redis.get("dear-leader") == b"other"
 
 
-@pytest.mark.parametrize(
-    "setting,listens,stands",
-    [("auto", False, False), ("auto", True, True), ("always", False, True), ("never", True, False)],
-)
-def test_a_worker_joins_the_election_if_configured(setting, listens, stands):
+@pytest.mark.parametrize("listens", [False, True])
+def test_a_worker_joins_the_election_if_its_application_listens(listens):
     config = Config()
-    config.worker.leader = setting
     if listens:
         config.on("leader", lambda: None)
-    assert config.wants_leadership is stands
+    assert config.wants_leadership is listens
     assert not Installation.of(config).is_leader

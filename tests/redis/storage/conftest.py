@@ -23,6 +23,6 @@ def proxy(redis_url: str) -> Iterator[FaultProxy]:
 
 @pytest.fixture
 def proxied(proxy: FaultProxy) -> Iterator[Redis]:
-    pool = Redis(RedisSettings(url=proxy.url, socket_timeout_seconds=30, connect_timeout_seconds=30), size=4)
+    pool = Redis(RedisSettings(url=proxy.url, socket_timeout_seconds=30), size=4)
     yield pool
     pool.close()

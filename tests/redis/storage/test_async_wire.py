@@ -26,7 +26,7 @@ LARGE = os.urandom(5_000_000) * 2
 
 @asynccontextmanager
 async def wire_to(url: str, **given: object) -> AsyncIterator[AsyncWire]:
-    settings = {"url": url, "socket_timeout_seconds": PATIENT, "connect_timeout_seconds": PATIENT}
+    settings = {"url": url, "socket_timeout_seconds": PATIENT}
     pool = AsyncRedis(RedisSettings(**settings | given), size=1)
     wire = AsyncWire(pool._factory().make_connection, pool.settings)
     try:
@@ -247,7 +247,7 @@ def test_a_server_that_accepts_and_never_replies_is_not_ambiguous():
     async def never(writer):
         pass
 
-    timeouts = {"connect_timeout_seconds": 0.2, "socket_timeout_seconds": 0.1}
+    timeouts = {"socket_timeout_seconds": 0.15}
 
     async def on_a_loop(deadline):
         async with Scripted(never, handshake=False) as server, wire_to(server.url, **timeouts) as wire:

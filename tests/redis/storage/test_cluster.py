@@ -464,7 +464,7 @@ def test_a_node_that_replied_is_asked_before_one_that_did_not(make_server, kind)
     address = make_server(port=0, without=["CLUSTER"]).url.partition("://")[2].partition("/")[0]
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"redis+cluster://127.0.0.1:{silent.getsockname()[1]},{address}"
-        settings = RedisSettings(url=url, socket_timeout_seconds=0.3, connect_timeout_seconds=0.3)
+        settings = RedisSettings(url=url, socket_timeout_seconds=0.3)
 
         async def use():
             pool = AsyncRedis(settings, size=1)
@@ -490,7 +490,7 @@ def test_a_node_that_replied_is_asked_before_one_that_did_not(make_server, kind)
 def test_a_seed_that_never_replies_costs_the_timeouts(cluster):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = cluster.url.replace("://", f"://127.0.0.1:{silent.getsockname()[1]},")
-        pool = Redis(RedisSettings(url=url, socket_timeout_seconds=0.3, connect_timeout_seconds=0.3), size=1)
+        pool = Redis(RedisSettings(url=url, socket_timeout_seconds=0.3), size=1)
         started = time.monotonic()
         assert pool.call("SET", "{offsider}:k", 1) == b"OK"
         assert time.monotonic() - started < 3
@@ -503,7 +503,7 @@ def test_a_node_that_never_replies_fails_one_call_with_a_deadline(cluster, run_a
     with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
         silent = ",".join(f"127.0.0.1:{node.getsockname()[1]}" for node in (first, second))
         url = cluster.url.replace("://", f"://{silent},")
-        settings = RedisSettings(url=url, socket_timeout_seconds=60, connect_timeout_seconds=60)
+        settings = RedisSettings(url=url, socket_timeout_seconds=60)
 
         async def use(pool):
             async def ping(seconds):

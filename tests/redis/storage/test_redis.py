@@ -290,8 +290,9 @@ def test_a_maximum_of_connections_in_the_url_does_not_end_the_pool(embedded_url)
 # --------------------------------------------------------------------------- pool and threads
 
 
-def test_an_exhausted_pool_raises_with_the_next_step(redis_url):
-    small = Redis(RedisSettings(url=redis_url, pool_wait_seconds=0.01), size=1)
+def test_an_exhausted_pool_raises_with_the_next_step(redis_url, monkeypatch):
+    monkeypatch.setattr("offsider.storage.redis.POOL_WAIT_SECONDS", 0.01)
+    small = Redis(RedisSettings(url=redis_url), size=1)
     with small.wire(), pytest.raises(RedisUnavailable) as failure:
         small.call("PING")
     assert not failure.value.ambiguous

@@ -132,7 +132,7 @@ def test_a_silent_sentinel_costs_one_connect_timeout_and_is_passed_over(sentinel
     with socket.create_server(("127.0.0.1", 0)) as silent:
         frozen = f"127.0.0.1:{silent.getsockname()[1]}"
         settings = RedisSettings(
-            url=NOWHERE, sentinels=(frozen, address), sentinel_name="orders", connect_timeout_seconds=0.5
+            url=NOWHERE, sentinels=(frozen, address), sentinel_name="orders", socket_timeout_seconds=0.5
         )
         started = time.monotonic()
         pool = Redis(settings, size=1)

@@ -25,7 +25,7 @@ def hanging():
         config = Config()
         config.redis.url = f"redis://127.0.0.1:{listener.getsockname()[1]}/0"
         config.redis.socket_timeout_seconds = 0.5
-        config.redis.connect_timeout_seconds = 0.5
+        config.redis.socket_timeout_seconds = 0.5
         yield config
 
 

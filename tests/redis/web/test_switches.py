@@ -140,7 +140,7 @@ def test_a_server_with_a_different_switch_is_named(ask, config, redis_url, tag):
 
 
 def test_an_unreachable_server_is_named_and_the_others_are_shown(ask, read, config):
-    config.add_server("away", url="redis://127.0.0.1:1/0", connect_timeout_seconds=0.2)
+    config.add_server("away", url="redis://127.0.0.1:1/0", socket_timeout_seconds=0.2)
     assert "No kill switches are set" not in ask("/switches").body.decode()
     failed = ask("/switches/defer", method="POST", body=body(name="HardJob"))
     assert failed.status == 503

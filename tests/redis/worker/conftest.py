@@ -29,7 +29,7 @@ def proxy(redis_url: str) -> Iterator[FaultProxy]:
 def make_config(url: str) -> Config:
     config = Config()
     config.redis.url = url
-    config.redis.socket_timeout_seconds = config.redis.connect_timeout_seconds = PATIENT  # the machine may be busy
+    config.redis.socket_timeout_seconds = PATIENT  # the machine may be busy
     return config
 
 

@@ -81,14 +81,13 @@ if FREE_THREADED:
 def test_info_is_that_of_the_version_that_is_written(worker_config, raw_redis, wire_version, more):
     worker_config.redis.wire_version = wire_version
     worker_config.worker.tag = "shop"
-    worker_config.worker.labels = ["eu"]
     worker_config.client.app_version = "2.14"
     worker_config.capsule("slow", concurrency=2, queues=["slow"])
     beating = Beating(Parts(worker_config, ("high,2", "low,1")))
     assert beating.tick() == (5.0 if wire_version == 6 else 10.0)
     info = json.loads(raw_redis.hget(beating.identity, "info"))
     assert set(info) == COMMON | more
-    assert (info["pid"], info["tag"], info["labels"]) == (os.getpid(), "shop", ["eu"])
+    assert (info["pid"], info["tag"], info["labels"]) == (os.getpid(), "shop", [])
     assert (info["queues"], info["concurrency"]) == (["high", "low", "slow"], 7)
     assert info["identity"] == beating.identity
     assert info["app_version"] == "2.14"

@@ -255,7 +255,7 @@ def test_the_last_message_of_a_worker_counts_even_if_its_end_is_seen_in_the_same
 def test_a_beat_that_redis_does_not_take_is_tried_again(proxied_keeper, proxy, worker, parts, caplog):
     keeper = proxied_keeper
     owners.beat(parts.redis, worker.lists, LIFE_MS)
-    keeper._channel.send(worker.report(redis=RedisSettings(url=proxy.url, connect_timeout_seconds=0.5)))
+    keeper._channel.send(worker.report(redis=RedisSettings(url=proxy.url, socket_timeout_seconds=0.5)))
     proxy.refuse()
     with caplog.at_level(logging.WARNING, "offsider"):
         for _ in range(3):
@@ -273,7 +273,7 @@ def test_jobs_of_a_worker_that_dies_during_an_outage_are_requeued_after_it(
     keeper = proxied_keeper
     push(raw_redis, "Short", 1)
     claim_jobs(parts.redis, worker, 1)
-    keeper._channel.send(worker.report(redis=RedisSettings(url=proxy.url, connect_timeout_seconds=0.5)))
+    keeper._channel.send(worker.report(redis=RedisSettings(url=proxy.url, socket_timeout_seconds=0.5)))
     keeper.run_once()
     proxy.refuse()
     worker.end()
@@ -286,7 +286,7 @@ def test_jobs_of_a_worker_that_dies_during_an_outage_are_requeued_after_it(
 def test_after_two_liveness_periods_the_keeper_leaves_a_dead_worker_to_others(proxied_keeper, proxy, worker, caplog):
     keeper = proxied_keeper
     keeper._channel.send(encode(Orders(no_more=True)))
-    keeper._channel.send(worker.report(life_ms=1, redis=RedisSettings(url=proxy.url, connect_timeout_seconds=0.5)))
+    keeper._channel.send(worker.report(life_ms=1, redis=RedisSettings(url=proxy.url, socket_timeout_seconds=0.5)))
     proxy.refuse()
     keeper.run_once()
     worker.end()

@@ -570,10 +570,11 @@ def test_the_workers_of_all_servers_elect_one_leader(config, launch, raw_redis, 
         f'concurrency = 1\n[redis]\nurl = "{config.redis.url}"\n[servers.bulk]\nurl = "{other_url}"\n'
         '[shards.bulk]\nqueues = ["bulk"]\nserver = "bulk"'
     )
-    elsewhere = Config.load(file, environ={}, overrides={"shard": "bulk", "leader": "always"})
+    elsewhere = Config.load(file, environ={}, overrides={"shard": "bulk"})
+    elsewhere.on("leader", lambda: None)
     launcher = launch(elsewhere)
     wait_for(lambda: raw_redis.get("dear-leader") == launcher.identity.encode())
-    config.worker.leader = "always"
+    config.on("leader", lambda: None)
     launch()
     shown = wait_for(lambda: ProcessSet(elsewhere).find(launcher.identity))
     assert shown.leader

@@ -67,7 +67,7 @@ class Watching:
     def __init__(self, config: Config) -> None:
         self.redis = Installation.of(config).make_redis(2)
         self.board = Switchboard()
-        self.table = Switches(config, self.redis, self.board)
+        self.table = Switches(self.redis, self.board)
 
     def update(self, *, changed: bool = False) -> None:
         self.table.update(changed=changed)
@@ -124,8 +124,8 @@ def test_stopped_jobs_are_counted_and_failed_writes_are_repeated(watching, raw_r
     assert switches.counts(watching.redis) == {"HardJob": 3}
 
 
-def test_a_full_quarantine_is_logged_once(worker_config, caplog):
-    worker_config.worker.quarantine_max_jobs = 2
+def test_a_full_quarantine_is_logged_once(worker_config, monkeypatch, caplog):
+    monkeypatch.setattr(quarantine, "MAX_JOBS", 2)
     caplog.set_level(logging.WARNING, "offsider")
     watching = Watching(worker_config)
     switches.put(watching.redis, Switch("HardJob", "drop"))
@@ -223,8 +223,8 @@ def test_dropped_jobs_are_kept_and_can_be_restored_and_count_as_nothing(worker_c
 
 
 @pytest.mark.usefixtures("each_fetcher")
-def test_jobs_dropped_while_the_quarantine_is_full_are_deleted(worker_config, launch, ran, raw_redis):
-    worker_config.worker.quarantine_max_jobs = 1
+def test_jobs_dropped_while_the_quarantine_is_full_are_deleted(worker_config, launch, ran, raw_redis, monkeypatch):
+    monkeypatch.setattr(quarantine, "MAX_JOBS", 1)
     worker_config.worker.concurrency = 1
     Wanted(worker_config).drop("Hard")
     for number in range(3):

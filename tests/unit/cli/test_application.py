@@ -10,7 +10,7 @@ import pytest
 from offsider.cli.application import BrokenApplication, folder_beside, load_application, load_extensions
 from offsider.config.config import Config
 
-CONFIGURE = "def configure(config):\n    config.worker.labels = [*config.worker.labels, __name__]\n"
+CONFIGURE = "def configure(config):\n    config.worker.queues = [*config.worker.queues, __name__]\n"
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def write(tmp_path, monkeypatch):
 def labels(*targets):
     config = Config()
     load_application(targets, config)
-    return list(config.worker.labels)
+    return list(config.worker.queues)
 
 
 def test_a_missing_application_of_the_file_is_allowed_but_a_named_one_is_not(write):
@@ -42,7 +42,7 @@ def test_a_missing_application_of_the_file_is_allowed_but_a_named_one_is_not(wri
     config = Config()
     config.worker.require = ["app"]
     assert load_extensions([], config) is None
-    assert list(config.worker.labels) == ["app"]
+    assert list(config.worker.queues) == ["app"]
     config = Config()
     config.worker.require = ["nowhere_to_be_found"]
     assert "nowhere_to_be_found" in str(load_extensions([], config))

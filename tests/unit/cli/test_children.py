@@ -11,7 +11,7 @@ import pytest
 
 from offsider.cli.supervisor.children import KILL_SECONDS, SLACK_SECONDS, Backoff, Children, described
 from offsider.cli.supervisor.fork import Child
-from offsider.worker.memory_limits import MemoryLimits, MemoryWatch
+from offsider.worker.memory_limits import MemoryWatch
 
 STOP_SECONDS = 25.0
 
@@ -61,7 +61,7 @@ class FakeForker:
         self.born = []
 
     def fork(self, slot, siblings):
-        watch = MemoryWatch(MemoryLimits(), 0)
+        watch = MemoryWatch(0)
         child = FakeChild(slot, next(self.numbers), FakeLink(), time.monotonic(), watch, FakeProgram())
         child.heard = []
         self.born.append((slot, child.pid, sorted(sibling.pid for sibling in siblings)))
@@ -253,7 +253,7 @@ def test_exit_statuses_are_described_in_words(status, words):
 def test_a_worker_is_signaled_by_its_pid(monkeypatch):
     sent = []
     monkeypatch.setattr(os, "kill", lambda *call: sent.append(call))
-    Child(0, 4711, FakeLink(), 0.0, MemoryWatch(MemoryLimits(), 0), FakeProgram()).send("TSTP")
+    Child(0, 4711, FakeLink(), 0.0, MemoryWatch(0), FakeProgram()).send("TSTP")
     assert sent == [(4711, signal.SIGTSTP)]
 
 

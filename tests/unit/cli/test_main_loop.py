@@ -200,12 +200,12 @@ def test_memory_limits_are_enforced_here_or_by_the_supervisor(reported, log, mon
     launcher = FakeLauncher()
     launcher.may_stop.set()
     launcher.jobs = [[HOARD]]
-    launcher.config.worker.memory_hard_mb = 200
-    launcher.config.worker.memory_min_life_seconds = 0
+    monkeypatch.setattr("offsider.worker.memory_limits.GRACE_SECONDS", 0)
+    launcher.config.worker.memory_max_mb = 200
     signals = FakeSignals(["TERM"] if supervised else [])
     assert MainLoop(launcher, signals, supervised=supervised).until_stopped() == code
     assert launcher.calls == ["stop"]
-    assert ("stopping this process: it uses 300 MB" in log.text) is not supervised
+    assert ("memory_max_mb = 200 for 0 s (300 MB now)" in log.text) is not supervised
     assert "running now: Hoard jid=1" in log.text
 
 

@@ -32,14 +32,12 @@ def test_everything_typed():
         processes="3",
         preload=True,
         no_keeper=True,
-        group=("high,3 low", "*"),
     ).load_config()
     assert config.worker.require == ("app", "more.py")
     assert config.worker.queues == ("high,3", "low")
     assert (config.worker.concurrency, config.worker.environment, config.worker.tag) == (7, "production", "blue")
     assert (config.worker.timeout_seconds, config.log.level, config.worker.reload) == (8.5, "debug", True)
     assert config.worker.health == "0.0.0.0:7433"
-    assert config.worker.groups == ("high,3 low", "*")
     assert (config.worker.processes, config.worker.preload, config.worker.keeper) == (3, True, False)
 
 
@@ -71,9 +69,9 @@ def test_a_shard_is_chosen_and_other_options_win_over_it(tmp_path):
 
 
 def test_selected_queues_replace_all_others(tmp_path):
-    (tmp_path / "offsider.toml").write_text('[worker]\nqueues = ["a"]\ngroups = ["b", "c"]\n')
+    (tmp_path / "offsider.toml").write_text('[worker]\nqueues = ["a"]\n')
     config = WorkerOptions(select=("urgency=high",)).load_config()
-    assert (config.worker.queues, config.worker.groups) == ((), ())
+    assert config.worker.queues == ()
 
 
 @pytest.mark.parametrize(
@@ -81,14 +79,7 @@ def test_selected_queues_replace_all_others(tmp_path):
     [
         (WorkerOptions(shard="none"), r"^there is no shard 'none'"),
         (WorkerOptions(select=("urgenci=high",)), r"^--select: 'urgenci=high', character 1: unknown predicate"),
-        (
-            WorkerOptions(select=("*",), queue=("a",)),
-            r"^--select chooses the queues: it cannot be combined with -q or -G",
-        ),
-        (
-            WorkerOptions(select=("*",), group=("a",)),
-            r"^--select chooses the queues: it cannot be combined with -q or -G",
-        ),
+        (WorkerOptions(select=("*",), queue=("a",)), r"^--select chooses the queues: it cannot be combined with -q"),
         (WorkerOptions(negate=True), r"^--negate requires --select"),
         (WorkerOptions(concurrency="many"), r"^-c, --concurrency: worker\.concurrency expects"),
         (WorkerOptions(concurrency="0"), r"^-c, --concurrency: worker\.concurrency expects"),

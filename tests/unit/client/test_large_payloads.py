@@ -117,8 +117,8 @@ class TestCompressing:
         client.push_bulk({"class": "Ruby::Job", "args": [[BIG]]})
         assert not any(is_compressed(decode(each.raw)) for each in stored)
 
-    def test_arguments_that_do_not_shrink_stay_plain(self, client, config, hard, stored):
-        config.client.compress_bytes = SMALL_BYTES
+    def test_arguments_that_do_not_shrink_stay_plain(self, client, hard, stored, monkeypatch):
+        monkeypatch.setattr("offsider.client.large_payloads.COMPRESS_BYTES", SMALL_BYTES)
         digits = "".join(chr(0x4E00 + (n * 7919) % 20_000) for n in range(400))
         push(client, hard, digits)
         assert not is_compressed(decode(stored[0].raw))

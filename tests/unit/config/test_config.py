@@ -257,7 +257,6 @@ def fleet(tmp_path):
     path.write_text("""
         concurrency = 7
         queues = ["default"]
-        groups = ["x", "y"]
         [redis]
         url = "redis://main/0"
         [servers.bulk]
@@ -266,7 +265,6 @@ def fleet(tmp_path):
         [shards.urgent]
         queues = ["urgent", "mails"]
         concurrency = 3
-        mode = "random"
         [shards.bulk]
         queues = ["bulk"]
         processes = 2
@@ -290,7 +288,7 @@ def test_without_a_shard_the_process_works_for_the_server_of_redis(fleet):
 
 def test_a_shard_overrides_the_rest_of_the_file(fleet):
     config = fleet(shard="urgent")
-    assert (config.worker.queues, config.worker.concurrency, config.worker.mode) == (("urgent", "mails"), 3, "random")
+    assert (config.worker.queues, config.worker.concurrency) == (("urgent", "mails"), 3)
     assert (config.server, config.worker.processes) == ("main", 0)
     bulk = fleet(shard="bulk")
     assert (bulk.worker.queues, bulk.worker.concurrency, bulk.worker.processes) == (("bulk",), 7, 2)
@@ -307,23 +305,10 @@ def test_the_shard_of_the_environment_applies_only_to_workers(fleet):
         fleet({variable: "gone"}, for_worker=True)
 
 
-def test_groups_of_the_file_are_for_workers_without_a_shard(fleet):
-    assert fleet().worker.groups == ("x", "y")
-    assert fleet(shard="bulk").worker.groups == ()
-    assert fleet(shard="bulk", groups=["a", "b"]).worker.groups == ("a", "b")
-
-
 def test_the_environment_and_the_command_line_override_a_shard(fleet):
     assert fleet({"OFFSIDER_WORKER_CONCURRENCY": "9"}, shard="urgent").worker.concurrency == 9
     assert fleet({"OFFSIDER_WORKER_CONCURRENCY": "9"}, shard="urgent", concurrency=2).worker.concurrency == 2
     assert fleet(shard="urgent", queues=["low"]).worker.queues == ("low",)
-    assert fleet({"OFFSIDER_WORKER_GROUPS": "a b"}, shard="urgent").worker.groups == ("a b",)
-
-
-def test_a_shard_overrides_the_queue_groups_of_the_file(tmp_path):
-    path = tmp_path / "offsider.toml"
-    path.write_text("groups = ['a', 'b']\n[shards.urgent]\nqueues = ['urgent']")
-    assert Config.load(path, environ={}, overrides={"shard": "urgent"}).worker.groups == ()
 
 
 def test_the_url_of_the_environment_is_for_main_with_any_shard(fleet):
@@ -361,10 +346,6 @@ def test_an_unknown_shard_raises_with_the_configured_names(fleet):
             r"shards\.a\.server is 'bulk', and there is no such server: a table",
         ),
         ("[shards.a]\nqueues = ['a']\nselect = 'tags=a'", r"shards\.a has both queues and select"),
-        (
-            "[shards.a]\nqueues = ['a']\nmin_replicas = 4\nmax_replicas = 3",
-            r"shards\.a\.min_replicas \(4\) is above max_replicas \(3\): lower one",
-        ),
         ("[shards.a]\nconcurrency = 3", r"shards\.a has neither queues nor select"),
         ("[shards.a]\nselect = 'urgenci=high'", "unknown predicate 'urgenci'"),
         ("[shards.'']\nqueues = ['a']", "a shard needs a name"),

@@ -32,7 +32,7 @@ def test_sections_and_bare_keys(load):
         [worker]
         concurrency = 3
         queues = [["critical", 10], "default,5", "low"]
-        labels = ["blue"]
+        tag = "blue"
         [client]
         strict_args = "warn"
         [log]

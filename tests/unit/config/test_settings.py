@@ -91,12 +91,3 @@ def test_targets_follow_from_the_urgency_and_none_is_endless():
     assert slo.target("high") == Target(10.0, 10.0)
     assert slo.target("low") == Target(30.0, 300.0)
     assert slo.target("throttled") == Target(math.inf, 300.0)
-
-
-def test_bounds_of_replicas_that_leave_no_number_are_refused_when_frozen():
-    slo = SloSection()
-    slo.min_replicas, slo.max_replicas = 5, 4
-    with pytest.raises(ConfigurationError, match=r"slo.min_replicas \(5\) is above slo.max_replicas \(4\): lower"):
-        slo.freeze()
-    slo.max_replicas = 5
-    slo.freeze()

@@ -33,8 +33,6 @@ from offsider.config import validators
         (validators.ADDRESS, "7433", "127.0.0.1:7433"),
         (validators.ADDRESS, "", ""),
         (validators.processes(), 0, 0),
-        (validators.GROUPS, ["high,2  low", "*"], ("high,2 low", "*")),
-        (validators.GROUPS, "high", ("high",)),
         (validators.processes(), 12, 12),
     ],
 )
@@ -49,10 +47,6 @@ def test_valid_values_pass(kind, given, final):
         (validators.whole(1), 0),
         (validators.whole(1000, or_zero=True), 999),
         (validators.whole(1000, or_zero=True), False),
-        (validators.GROUPS, 7),
-        (validators.GROUPS, [7]),
-        (validators.GROUPS, [" "]),
-        (validators.GROUPS, ["low low"]),
         (validators.whole(1), True),
         (validators.whole(1), 1.0),
         (validators.whole(1), "1"),
@@ -214,7 +208,3 @@ def test_a_fraction_of_the_cores_is_refused_with_their_number(monkeypatch, given
     kind = validators.processes()
     with pytest.raises(ValueError, match="auto is 10 on this machine"):
         kind.check(kind.parse(given) if isinstance(given, str) else given)
-
-
-def test_groups_of_the_environment_are_divided_by_semicolons():
-    assert validators.GROUPS.check(validators.GROUPS.parse("high,2 low; * ;")) == ("high,2 low", "*")

@@ -69,10 +69,9 @@ def test_selected_queues_have_equal_priority(load):
     assert config.capsules["default"].mode == "random"
 
 
-def test_a_shard_selects_unless_queues_or_groups_are_named(load):
+def test_a_shard_selects_unless_queues_are_named(load):
     assert served(load(shard="fast")) == (["urgent,1"], [])
     assert served(load(shard="fast", queues=["mine"])) == (["mine"], [])
-    assert served(load(shard="fast", groups=["mine", "yours"]))[0] == ["default"]
     assert served(load(shard="fast"), "name=report") == (["default,1"], [])
 
 

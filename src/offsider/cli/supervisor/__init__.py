@@ -36,7 +36,7 @@ from offsider.cli.title import title_setter
 from offsider.core.errors import ConfigurationError, OffsiderError
 from offsider.core.wording import counted
 from offsider.logs.setup import logger
-from offsider.worker.memory_limits import LOOK_SECONDS, MemoryLimits
+from offsider.worker.memory_limits import LOOK_SECONDS
 from offsider.worker.resident_memory import resident_kilobytes
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Supervisor:
     def __init__(self, options: WorkerOptions, config: Config, work_as: WorkAs) -> None:
         self._options = options
         self._config = config
-        size = config.worker.processes or len(config.worker.groups) or 1
+        size = config.worker.processes or 1
         self._keeper = keeper = KeeperChild(config, size, self._let_go)
         self._signals = SignalQueue((*NAMES, "CHLD"))
         self._forker = Forker(
@@ -159,7 +159,7 @@ class Supervisor:
         yield from self._workers.due()
         if (start_at := self._keeper.due()) is not None:
             yield start_at
-        if MemoryLimits.of(self._config.worker).any:
+        if self._config.worker.memory_max_mb:
             yield self._memory_due
         yield self._restart.due_at
         yield self._watchdog.due_at

@@ -14,7 +14,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from offsider.cli import boot_signals
@@ -27,7 +27,7 @@ from offsider.core.errors import OffsiderError
 from offsider.logs.setup import logger
 from offsider.worker.alive.keeper.link import KeeperProcess
 from offsider.worker.alive.keeper.process_watch import Program
-from offsider.worker.memory_limits import MemoryLimits, MemoryWatch
+from offsider.worker.memory_limits import MemoryWatch
 
 if TYPE_CHECKING:
     from offsider.cli.options import WorkerOptions
@@ -127,19 +127,19 @@ class Forker:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if pid == 0:
             supervisors.close()
-            self._live(slot, workers, siblings)
+            self._live(workers, siblings)
         workers.close()
         logger.info("worker %d is process %d", slot + 1, pid)
         return self.adopt(slot, pid, supervisors, time.monotonic())
 
     def adopt(self, slot: int, pid: int, parent_link: ParentLink, born_at: float) -> Child:
         """Return a running worker, of this program or of the previous program in this process."""
-        watch = MemoryWatch(MemoryLimits.of(self._config.worker), born_at)
+        watch = MemoryWatch(self._config.worker.memory_max_mb)
         return Child(slot, pid, parent_link, born_at, watch, Program(pid))
 
-    def _live(self, slot: int, end: WorkerEnd, siblings: Iterable[Child]) -> NoReturn:
+    def _live(self, end: WorkerEnd, siblings: Iterable[Child]) -> NoReturn:
         try:
-            code = self._work(slot, end, siblings)
+            code = self._work(end, siblings)
         except OffsiderError as error:
             code = give_up(str(error), error, verbose=self._options.verbose)
         except KeyboardInterrupt:  # a second Ctrl-C, while the boot ends after the first one
@@ -150,7 +150,7 @@ class Forker:
         flush_output()
         os._exit(code)
 
-    def _work(self, slot: int, end: WorkerEnd, siblings: Iterable[Child]) -> int:
+    def _work(self, end: WorkerEnd, siblings: Iterable[Child]) -> int:
         leave_removed_folder()
         self._let_go()
         for sibling in siblings:
@@ -158,31 +158,10 @@ class Forker:
         end.tie()
         for name in OF_THE_SUPERVISOR:
             os.environ.pop(name, None)
-        if self._config.worker.pin_cpus:
-            pin(slot)
-        options = self._with_queues(slot)
         if self._preloaded is not None:
             self._preloaded.random.seed()
         keeper = None
         if self._channel is not None:
             self._channel.only_send()
             keeper = KeeperProcess(self._channel)
-        return self._work_as(options, keeper, Forked(self._preloaded, end.say_ready))
-
-    def _with_queues(self, slot: int) -> WorkerOptions:
-        """Return the options of one worker; with groups, the queues of its group."""
-        groups = self._config.worker.groups
-        if not groups:
-            return self._options
-        queues = tuple(groups[slot % len(groups)].split())
-        if self._preloaded is not None:
-            self._preloaded.worker.queues = queues
-        return replace(self._options, queue=queues)
-
-
-def pin(slot: int) -> None:
-    """Pin this process to one of its allowed cores, by its slot."""
-    if not hasattr(os, "sched_setaffinity"):
-        return
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[slot % len(cores)]})
+        return self._work_as(self._options, keeper, Forked(self._preloaded, end.say_ready))

@@ -45,7 +45,7 @@ def check_long_runs(facts: Facts) -> Iterator[Finding]:
 
 def check_quarantine(facts: Facts) -> Iterator[Finding]:
     """Check whether the quarantine is large or full."""
-    size, most = quarantine.size(facts.redis), facts.here.config.worker.quarantine_max_jobs
+    size, most = quarantine.size(facts.redis), quarantine.MAX_JOBS
     if size >= min(MANY_ASIDE, most):
         full = size >= most
         yield warn(

@@ -31,13 +31,16 @@ _SORTS: Mapping[str, Callable[[Row], Any]] = {
     "burn": lambda row: _LAST if row["burn"]["1h"] is None else -row["burn"]["1h"],
 }
 
+#: Window of the error budget that the page shows first.
+BUDGET_WINDOW = "3d"
+
 
 def index(request: PageRequest) -> Page:
     """Show urgencies and categories, then classes, then shards."""
     here = request.installation
     levels, series = ServiceLevels.read(here), FleetMetrics.read(here)
     loads, courses = ShardLoads.read(here, series=series), ShardLoads.courses(config=here)
-    window = request.choice("window", WINDOWS, levels.budget_window)
+    window = request.choice("window", WINDOWS, BUDGET_WINDOW)
     sort = request.choice("sort", tuple(_SORTS), "budget")
     hints = cpu_bound(series)
     rows = sorted((_class_row(each, levels, window, hints) for each in levels.classes), key=lambda row: row["name"])

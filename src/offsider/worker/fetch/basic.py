@@ -94,7 +94,7 @@ class BasicFetcher(Fetcher):
             case Dead(payload):
                 job_sets.bury(redis, payload, now, self._config.worker.dead_set_limits)
             case Aside(reason):
-                days, most = worker.quarantine_days, worker.quarantine_max_jobs
+                days, most = worker.quarantine_days, quarantine.MAX_JOBS
                 quarantine.add(redis, unit.raw, unit.queue, days=days, most=most, at=now, how=reason)
             case Done() | Elsewhere() | Lost():
                 pass

@@ -70,7 +70,7 @@ class ImmediateWrites:
             case Dead(payload):
                 return working.bury(redis, entry, payload, worker.dead_set_limits)
             case Aside(reason):
-                days, most, now = worker.quarantine_days, worker.quarantine_max_jobs, config.clock.now()
+                days, most, now = worker.quarantine_days, quarantine.MAX_JOBS, config.clock.now()
                 return quarantine.put_from_run(redis, entry, days=days, most=most, at=now, how=reason)
             case Done() | Elsewhere() | Lost():  # the last two never come here
                 return working.acknowledge(redis, entry)

@@ -24,7 +24,6 @@ from offsider.storage import quarantine, switches
 from offsider.storage.switches import Switch
 
 if TYPE_CHECKING:
-    from offsider.config.config import Config
     from offsider.runtime.context import JobContext
     from offsider.runtime.middleware import Middleware
     from offsider.storage.redis import Redis
@@ -96,10 +95,9 @@ class Switches:
         board: receives the switches.
     """
 
-    def __init__(self, config: Config, redis: Redis, board: Switchboard) -> None:
+    def __init__(self, redis: Redis, board: Switchboard) -> None:
         self._redis = redis
         self._board = board
-        self._most_aside = config.worker.quarantine_max_jobs
         self._is_full = False
 
     def update(self, *, changed: bool) -> None:
@@ -141,10 +139,11 @@ class Switches:
 
     def _look_at_quarantine(self) -> None:
         quarantine.trim(self._redis)
-        was_full, self._is_full = self._is_full, quarantine.size(self._redis) >= self._most_aside
+        was_full, self._is_full = self._is_full, quarantine.size(self._redis) >= quarantine.MAX_JOBS
         if self._is_full and not was_full:
             logger.warning(
-                "the quarantine has %d jobs: kill switches delete the jobs that they drop from now on", self._most_aside
+                "the quarantine has %d jobs: kill switches delete the jobs that they drop from now on",
+                quarantine.MAX_JOBS,
             )
 
 

@@ -268,7 +268,7 @@ def proxied(redis_url, monkeypatch):
     with FaultProxy(redis_url) as proxy:
         config = Config()
         config.redis.url = proxy.url
-        config.redis.socket_timeout_seconds = config.redis.connect_timeout_seconds = 30
+        config.redis.socket_timeout_seconds = 30
         config.use(ConcurrencyLimits())
         yield config, proxy
         Installation.of(config).close()
