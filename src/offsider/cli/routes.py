@@ -1,4 +1,4 @@
-"""``offsider routes`` and ``offsider shards``: explain the queues of jobs, and check the rules and the shards."""
+"""``offsider routes`` and ``offsider shards``: explain the queues of jobs and shards, and check them."""
 
 from __future__ import annotations
 
@@ -83,14 +83,20 @@ def _reason(job: Declared, config: Config, number: int) -> str:
 def check(connection: Connection, queue: tuple[str, ...], *, live: bool) -> int:
     """Find rules that never match first, values that no job has, and queues that no worker serves.
 
-    The exit code is 1 if there are any. Unknown predicates are errors in every command that reads the rules.
+    If the configuration has shards, it also finds shards without queues, and shards on another server than the rules
+    choose. Queues of two shards, and queues without a declared job, are notes.
+
+    The exit code is 1 if there are any errors. Unknown predicates are errors in every command that reads the rules.
     """
     config = connection.load_declarations()
     rules, jobs = config.routing.rules, registry.all_jobs()
-    wrong = check_rules(rules, jobs, config.jobs, _served(config, queue, live=live))
-    wrong += _other_rules(config) if live else []
+    plans, found = plan_shards(config.shards, routes_of(config)), routes_of(config).destinations()
+    wrong = check_rules(rules, jobs, config.jobs, _served(config, queue, plans, live=live))
+    wrong += [*_other_rules(config)] if live else [*wrong_with(plans, found)]
     for sentence in wrong:
         say(plain(sentence, MOST_LETTERS))
+    for sentence in worth_knowing(plans, found):
+        say(plain(f"note: {sentence}", MOST_LETTERS))
     if not wrong:
         say(f"{counted(len(rules), 'rule')} for {counted(len(jobs), 'job')}: no problems ({rules.digest})")
     return 1 if wrong else 0
@@ -102,15 +108,17 @@ def _other_rules(config: Config) -> list[str]:
     return [f"these rules are {own}, but {', '.join(used.users)} use other rules ({used.rules})" for used in others]
 
 
-def _served(config: Config, given: Sequence[str], *, live: bool) -> Mapping[str, Collection[str]]:
+def _served(
+    config: Config, given: Sequence[str], plans: Sequence[ShardPlan], *, live: bool
+) -> Mapping[str, Collection[str]]:
     """Return the served queues by server."""
     if live:
         return {server: served_queues(Installation.of(config, server)) for server in config.servers}
     if given:
         names = {spec.name for name in given for spec in parse_all([name])}
         return dict.fromkeys(config.servers, names)
-    if config.shards:
-        return served_by_shards(config)
+    if plans:
+        return served_by(plans, _of_capsules(config))
     serve_selected(config)
     specs = [queue for capsule in config.capsules.values() for queue in capsule.queues]
     return {config.server: {spec.name for name in specs for spec in parse_all([name])}}
@@ -127,64 +135,24 @@ def _find(name: str) -> Declared:
 NO_SHARDS = "the configuration has no shards: each is a table [shards.NAME] with queues or select"
 
 
-@click.group(context_settings=SETTINGS, invoke_without_command=True)
-@click.pass_context
-def shards(context: click.Context) -> None:
-    """Show what each shard serves, and check that every queue has one.
-
-    Without a subcommand it lists the shards.
-    """
-    if context.invoked_subcommand is None:
-        context.invoke(list_shards)
-
-
-@shards.command("list", context_settings=SETTINGS)
+@click.command(context_settings=SETTINGS)
 @APPLICATION
 @connected()
 @JSON
-def list_shards(connection: Connection, *, as_json: bool) -> None:
-    """Show each shard: its server, its queues, and their declared jobs."""
+def shards(connection: Connection, *, as_json: bool) -> None:
+    """Show each shard: its server, its queues, and their declared jobs.
+
+    `offsider routes check` finds errors in shards.
+    """
     config = connection.load_declarations()
-    plans = _plans(config)
+    if not config.shards:
+        raise ConfigurationError(NO_SHARDS)
+    plans = plan_shards(config.shards, routes_of(config))
     if as_json:
         print_json([_data(plan, config) for plan in plans])
         return
     for plan in plans:
         say(*(plain(line, MOST_LETTERS) for line in _lines(plan, config)))
-
-
-@shards.command("check", context_settings=SETTINGS)
-@APPLICATION
-@connected()
-def check_shards(connection: Connection) -> int:
-    """Find queues that no shard serves, shards without queues, and shards on another server than the rules choose.
-
-    The exit code is 1 if there are any. Queues of two shards, and queues without a declared job, are notes, not
-    errors.
-    """
-    config = connection.load_declarations()
-    plans = _plans(config)
-    found = routes_of(config).destinations()
-    wrong = [*wrong_with(plans, found, _of_capsules(config))]
-    for sentence in wrong:
-        say(plain(f"error: {sentence}", MOST_LETTERS))
-    for sentence in worth_knowing(plans, found):
-        say(plain(f"note: {sentence}", MOST_LETTERS))
-    if not wrong:
-        jobs = counted(len(registry.all_jobs()), "job")
-        say(f"{counted(len(plans), 'shard')} for {counted(len(found), 'queue')} of {jobs}: no problems")
-    return 1 if wrong else 0
-
-
-def served_by_shards(config: Config) -> Mapping[str, Collection[str]]:
-    """Return the queues of all shards by server; the jobs must be declared."""
-    return served_by(_plans(config), _of_capsules(config))
-
-
-def _plans(config: Config) -> list[ShardPlan]:
-    if not config.shards:
-        raise ConfigurationError(NO_SHARDS)
-    return plan_shards(config.shards, routes_of(config))
 
 
 def _of_capsules(config: Config) -> set[str]:

@@ -14,7 +14,7 @@ from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.config.queue_spec import EVERY
 from offsider.config.settings import ShardSection
-from offsider.config.shards import Destination, Routes, routes_of, unserved
+from offsider.config.shards import Destination, Routes, routes_of
 from offsider.core.errors import RedisFailure
 from offsider.core.wording import listed
 from offsider.inspector.all_servers import query_all
@@ -193,13 +193,12 @@ def served_by(plans: Sequence[ShardPlan], beside: Collection[str] = ()) -> dict[
     return served
 
 
-def wrong_with(plans: Sequence[ShardPlan], found: Sequence[Destination], beside: Collection[str] = ()) -> Iterator[str]:
-    """Return a sentence for each error that leaves jobs waiting or workers without work.
+def wrong_with(plans: Sequence[ShardPlan], found: Sequence[Destination]) -> Iterator[str]:
+    """Return a sentence for each shard without work, or on another server than its jobs.
 
     Args:
         plans: the plans of all shards.
         found: the destinations of the declared jobs.
-        beside: see `served_by`.
     """
     for plan in plans:
         if not plan.queues:
@@ -213,8 +212,6 @@ def wrong_with(plans: Sequence[ShardPlan], found: Sequence[Destination], beside:
                     f"the shard {plan.name} serves the server {plan.section.server}, but the jobs of its queue "
                     f"{queue} go to the server {other.server}: {listed(sorted(other.chosen))}"
                 )
-    for each in unserved(found, served_by(plans, beside)):
-        yield f"no shard serves {each}, where {listed(sorted(each.chosen))} would wait"
 
 
 def _unused(plan: ShardPlan, found: Sequence[Destination]) -> list[str]:

@@ -40,9 +40,9 @@ def plans(jobs, **shards):
     return plan_shards(sections, Routes(jobs, RULES, {}))
 
 
-def checked(jobs, beside=(), **shards):
+def checked(jobs, **shards):
     planned, found = plans(jobs, **shards), Routes(jobs, RULES, {}).destinations()
-    return [*wrong_with(planned, found, beside)], [*worth_knowing(planned, found)]
+    return [*wrong_with(planned, found)], [*worth_knowing(planned, found)]
 
 
 GOOD = {
@@ -63,25 +63,10 @@ def test_each_shard_is_listed_with_its_jobs(jobs):
     assert rest.jobs == {"default": ["archive", "report"], "later": [], "*": ["send"]}
 
 
-def test_queues_without_a_shard_are_wrong(jobs):
-    assert checked(jobs, urgent=GOOD["urgent"])[0] == [
-        "no shard serves default, where archive, report would wait",
-        "no shard serves heavy of the server bulk, where resize would wait",
-    ]
-
-
-def test_queues_that_every_worker_serves_need_no_shard(jobs):
-    two = {name: GOOD[name] for name in ("urgent", "bulk")}
-    assert checked(jobs, ["default"], **two) == ([], [])
-
-
 def test_a_shard_of_another_server_than_the_one_of_its_jobs_is_wrong(jobs):
     shards = {**GOOD, "bulk": {"queues": ["heavy"]}}
     assert checked(jobs, **shards) == (
-        [
-            "the shard bulk serves the server main, but the jobs of its queue heavy go to the server bulk: resize",
-            "no shard serves heavy of the server bulk, where resize would wait",
-        ],
+        ["the shard bulk serves the server main, but the jobs of its queue heavy go to the server bulk: resize"],
         [],
     )
 
