@@ -52,6 +52,7 @@ COMMANDS: dict[str, str] = {
 COMMAND_OPTIONS: dict[str, str] = {
     "worker --group": "start a worker with -q for each group, or declare capsules",
     "worker -G": "start a worker with -q for each group, or declare capsules",
+    "demo --concurrency": "each of its workers runs 5 jobs at a time",
 }
 LOG_FORMATS: dict[str, str] = {
     "pretty": "use text",

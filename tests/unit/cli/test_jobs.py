@@ -45,9 +45,7 @@ def words(folder) -> list[str]:
 
 
 def test_the_jobs_of_an_order_are_pushed_and_recorded(folder, pushes):
-    config = Config()
-    jobs.use_extensions(config)
-    jobs.push_order(Client(config), jobs.ledger(), 7)
+    jobs.push_order(Client(Config()), jobs.ledger(), 7)
 
     names = [push.payload["class"] for push in pushes]
     assert names == ["confirm_order"] * jobs.ITEMS + ["print_label", "write_report"]
@@ -72,10 +70,10 @@ def test_a_card_fails_at_most_once():
 
 
 def test_every_eighth_label_always_fails():
-    jobs.PrintLabel().perform(1)
+    jobs.print_label(1)
     with pytest.raises(LookupError):
-        jobs.PrintLabel().perform(8)
-    assert jobs.short_delay(0, LookupError(), context().payload) > 0
+        jobs.print_label(8)
+    assert jobs.soon(0, LookupError(), context().payload) > 0
 
 
 def test_a_report_sleeps_for_its_duration(monkeypatch):

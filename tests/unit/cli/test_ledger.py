@@ -19,11 +19,11 @@ def tally(tmp_path, ledger) -> Tally:
 
 def test_a_line_is_read_once(ledger, tally):
     ledger.pushed("a")
-    ledger.write("failed", "a", "charge_card", 2)
+    ledger.write("failed", "a", 2)
     tally.read()
     tally.read()
 
-    assert (tally.known, tally.failures.total(), tally.retried) == ({"a"}, 1, 1)
+    assert (tally.known, tally.failed, tally.retried) == ({"a"}, 1, 1)
 
 
 def test_a_push_that_middleware_stopped_is_not_recorded(ledger, tally):
@@ -35,20 +35,20 @@ def test_a_push_that_middleware_stopped_is_not_recorded(ledger, tally):
 
 def test_an_incomplete_line_waits_for_the_next_read(tmp_path, tally):
     path = tmp_path / FILE
-    path.write_text("done a charge_card 1 7\ndone b char")
+    path.write_text("done a 1 7\ndone b")
     tally.read()
     assert tally.done == {"a"}
 
-    path.write_text("done a charge_card 1 7\ndone b charge_card 1 7\n")
+    path.write_text("done a 1 7\ndone b 1 7\n")
     tally.read()
-    assert (tally.done, tally.repeated) == ({"a", "b"}, 0)
+    assert tally.done == {"a", "b"}
 
 
 def test_threads_do_not_mix_their_lines(tmp_path, tally):
     def write(name: str) -> None:
         ledger = Ledger(tmp_path)
         for number in range(200):
-            ledger.write("done", f"{name}-{number}", "charge_card")
+            ledger.write("done", f"{name}-{number}")
 
     threads = [threading.Thread(target=write, args=(name,)) for name in "abcd"]
     for thread in threads:
@@ -58,14 +58,13 @@ def test_threads_do_not_mix_their_lines(tmp_path, tally):
     tally.read()
 
     assert len(tally.done) == 800
-    assert tally.repeated == 0
 
 
 def test_jobs_are_processed_dead_left_or_lost(ledger, tally):
     ledger.pushed("done", "dead", "waiting", "gone")
-    ledger.write("done", "done", "x", 1)
-    ledger.write("failed", "dead", "x", 1)
-    ledger.write("failed", "dead", "x", 2)
+    ledger.write("done", "done", 1)
+    ledger.write("failed", "dead", 1)
+    ledger.write("failed", "dead", 2)
     tally.read()
 
     account = tally.account(dead={"dead"}, stored={"waiting"})
@@ -75,7 +74,7 @@ def test_jobs_are_processed_dead_left_or_lost(ledger, tally):
 
 def test_a_job_that_ran_without_a_recorded_push_counts_too(ledger, tally):
     # Its producer was killed between the reply of the server and the ledger.
-    ledger.write("failed", "a", "x", 1)
+    ledger.write("failed", "a", 1)
     tally.read()
 
     assert tally.account(dead=set(), stored=set()).lost == 1
@@ -84,22 +83,12 @@ def test_a_job_that_ran_without_a_recorded_push_counts_too(ledger, tally):
 
 def test_done_is_checked_before_stored(ledger, tally):
     # The worker was killed after the job's end and before the acknowledgement.
-    ledger.write("done", "a", "x", 1)
+    ledger.write("done", "a", 1)
     tally.read()
 
     account = tally.account(dead=set(), stored={"a"})
 
     assert (account.processed, account.left) == (1, 0)
-
-
-def test_a_second_success_is_reported_and_counts_as_one_job(ledger, tally):
-    ledger.write("done", "a", "x", 1)
-    ledger.write("done", "a", "x", 1)
-    tally.read()
-
-    account = tally.account(dead=set(), stored=set())
-
-    assert (account.processed, account.repeated) == (1, 1)
 
 
 def test_stored_jobs_without_a_line_are_dead_or_left(tally):

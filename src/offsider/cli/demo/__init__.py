@@ -17,24 +17,12 @@ __all__ = ["demo"]
 @click.command(short_help="Watch a small application at work, on its own server.")
 @click.option("--seconds", type=click.FloatRange(min=0.5), help="Stop after this many seconds.  [default: at Ctrl-C]")
 @click.option(
-    "--concurrency",
-    "-c",
-    type=click.IntRange(1, 200),
-    default=5,
-    show_default=True,
-    help="Jobs that each of the two workers runs at a time.",
-)
-@click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Keep server, ledger and logs here; jobs that an earlier demo left are run too.  "
-    "[default: a temporary folder]",
+    help="A new folder that keeps server, ledger and logs.  [default: a temporary one]",
 )
-@click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), hidden=True)
 @click.pass_context
-def demo(
-    context: click.Context, seconds: float | None, concurrency: int, folder: Path | None, picture: Path | None
-) -> None:
+def demo(context: click.Context, seconds: float | None, folder: Path | None) -> None:
     """Watch a small application at work, on its own server.
 
     Starts a Valkey server, two workers and the web UI, and pushes the orders of a small shop. Some jobs succeed,
@@ -47,8 +35,10 @@ def demo(
     # Importing the loop declares the jobs of the demo, which other commands must not see.
     from offsider.cli.demo.loop import run
 
+    if folder is not None and folder.exists():
+        raise click.UsageError(f"{folder} exists; choose a new folder for --folder")
     try:
-        account = run(folder, seconds=seconds, concurrency=concurrency, picture=picture)
+        account = run(folder, seconds=seconds)
     except OffsiderError as error:
         raise click.ClickException(str(error)) from error
     context.exit(1 if account.lost else 0)

@@ -13,10 +13,9 @@ failed  job       the run raised an exception
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 FILE = "ledger.txt"
 
@@ -31,8 +30,8 @@ class Ledger:
     def __init__(self, folder: Path) -> None:
         self._file = os.open(folder / FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
-    def write(self, word: str, jid: str, name: str = "-", attempt: int = 0) -> None:
-        os.write(self._file, f"{word} {jid} {name} {attempt} {os.getpid()}\n".encode())
+    def write(self, word: str, jid: str, attempt: int = 0) -> None:
+        os.write(self._file, f"{word} {jid} {attempt} {os.getpid()}\n".encode())
 
     def pushed(self, *jids: str | None) -> None:
         """Record acknowledged pushes. None is a push that middleware canceled."""
@@ -40,9 +39,8 @@ class Ledger:
             self.write("pushed", jid)
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
-    """What became of all jobs: processed, dead, left and lost count jobs; failed, retried and repeated count runs."""
+class Account(NamedTuple):
+    """What became of all jobs: processed, dead, left and lost count jobs; failed and retried count runs."""
 
     processed: int
     failed: int
@@ -50,13 +48,9 @@ class Account:
     dead: int
     left: int
     lost: int
-    repeated: int
 
     def __str__(self) -> str:
-        return (
-            f"processed {self.processed} failed {self.failed} retried {self.retried} "
-            f"dead {self.dead} left {self.left} lost {self.lost}"
-        )
+        return " ".join(f"{word} {number}" for word, number in self._asdict().items())
 
 
 class Tally:
@@ -66,9 +60,8 @@ class Tally:
         known: jids in the ledger.
         done: jids of successful jobs.
         running: jid -> pid of the process that began a run and has not recorded its outcome.
-        failures: job name -> failed runs.
+        failed: failed runs.
         retried: runs after the first attempt.
-        repeated: runs that succeeded after an earlier success.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -77,9 +70,7 @@ class Tally:
         self.known: set[str] = set()
         self.done: set[str] = set()
         self.running: dict[str, int] = {}
-        self.failures: Counter[str] = Counter()
-        self.retried = 0
-        self.repeated = 0
+        self.failed = self.retried = 0
 
     def read(self) -> None:
         """Add the lines since the last call; an incomplete line waits for the next call."""
@@ -88,20 +79,16 @@ class Tally:
             whole, newline, _ = file.read().rpartition(b"\n")
         self._offset += len(whole) + len(newline)
         for line in whole.decode().splitlines():
-            word, jid, name, attempt, pid = line.split(" ")
-            self._add(word, jid, name, int(attempt), int(pid))
-
-    def _add(self, word: str, jid: str, name: str, attempt: int, pid: int) -> None:
-        self.known.add(jid)
-        if word == "began":
-            self.running[jid] = pid
-        elif word in {"done", "failed"}:
-            self.running.pop(jid, None)
-            self.retried += attempt > 1
-        if word == "done":
-            self.repeated += jid in self.done
-            self.done.add(jid)
-        self.failures[name] += word == "failed"
+            word, jid, attempt, pid = line.split(" ")
+            self.known.add(jid)
+            if word == "began":
+                self.running[jid] = int(pid)
+            elif word != "pushed":
+                self.running.pop(jid, None)
+                self.retried += int(attempt) > 1
+            if word == "done":
+                self.done.add(jid)
+            self.failed += word == "failed"
 
     def running_in(self, pid: int) -> set[str]:
         return {jid for jid, process in self.running.items() if process == pid}
@@ -113,12 +100,5 @@ class Tally:
         """
         dead = dead - self.done
         left = stored - self.done - dead
-        return Account(
-            processed=len(self.done),
-            failed=self.failures.total(),
-            retried=self.retried,
-            dead=len(dead),
-            left=len(left),
-            lost=len(self.known - self.done - dead - left),
-            repeated=self.repeated,
-        )
+        lost = self.known - self.done - dead - left
+        return Account(len(self.done), self.failed, self.retried, len(dead), len(left), len(lost))
