@@ -94,7 +94,7 @@ def load(ground: Ground, *, wait_replicas: int = 0, backlog: bool = True) -> Gen
         pusher = Pusher(client, pause_seconds=0.002, ms=2, wait_replicas=wait_replicas, name="scoreboard.Timed")
         try:
             until(lambda: ground.ledger.size() > 100)
-            yield Load(ground, cluster, client, fleet, pusher, [jid for jid in pushed if jid is not None])
+            yield Load(ground, cluster, client, fleet, pusher, [jid for jid in pushed if jid])
         finally:
             pusher.stop()
             fleet.stop()

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from subprocess import TimeoutExpired
-from typing import Any, cast
+from typing import Any
 
 from bench.scoreboard import batches
 from bench.scoreboard.crash import VARIABLE, Point
@@ -192,7 +192,7 @@ def ran_although_cancelled(cancelled: Iterable[Sequence[str]], began: Iterable[S
 
 def push(client: Client, kind: str, *args: object, at: float | None = None, **options: object) -> JobId[Any]:
     job: dict[str, object] = {"class": f"scoreboard.{kind}", "args": [*args], "retry": 0 if kind == "Dying" else 5}
-    return cast("JobId[Any]", client.push(job | options | ({"at": at} if at else {})))
+    return client.push(job | options | ({"at": at} if at else {}))
 
 
 def push_due_jobs(client: Client, server: Server) -> list[str]:

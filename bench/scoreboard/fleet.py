@@ -144,7 +144,7 @@ class Load:
         self.ground.dice.shuffle(keys)
         answers = self.push("once", [(key,) for key in keys])
         firsts = {keys.index(key) for key in range(self.keys)}
-        stored = {place for place, jid in enumerate(answers) if jid is not None}
+        stored = {place for place, jid in enumerate(answers) if jid}
         return f"of {len(keys)} pushes of {self.keys} jobs {len(stored)} are stored: the first ones", stored == firsts
 
     def push_some(self) -> None:
@@ -158,10 +158,10 @@ class Load:
         delay = dice.uniform(0.5, 3) if name in SCHEDULED and dice.random() < 0.1 else None
         self.push(name, [(self.pushed + number, ms) for number in range(CHUNK)], delay)
 
-    def push(self, name: str, args: list[tuple[float, ...]], delay: float | None = None) -> Sequence[str | None]:
+    def push(self, name: str, args: list[tuple[float, ...]], delay: float | None = None) -> Sequence[str]:
         declared: JobFunction[..., None] = getattr(self.declared, name)
         answers = declared.via(self.client).enqueue_many([*map(list, args)], at=delay)
-        stored = [jid for jid in answers if jid is not None]
+        stored = [jid for jid in answers if jid]
         self.acked += stored
         self.pushed += len(args)
         self.dropped += len(args) - len(stored)

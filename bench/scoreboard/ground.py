@@ -122,7 +122,7 @@ class Ground:
     def push(self, client: Client, jobs: int, *, ms: float = 0, name: str = "scoreboard.Work") -> list[str]:
         """Push this number of jobs and return their jids."""
         pushed = client.push_bulk({"class": name, "args": [[number, ms] for number in range(jobs)]})
-        return [jid for jid in pushed if jid is not None]
+        return [jid for jid in pushed if jid]
 
     def settled(self, server: Server, *, seconds: float = 10.0) -> bool:
         """Wait until the private lists are empty; False if they are not after ``seconds``."""

@@ -44,9 +44,9 @@ def locks_and_limits(ground: Ground, report: Report) -> None:
     report.count("jobs of the deleted queue were locked", all(orphans) and len(list(Locks(config))) == len(orphans))
 
     keys = ground.pick(smoke=400, full=10_000)
-    firsts: list[str | None] = []
-    seconds: list[str | None] = []
-    others: list[str | None] = []
+    firsts: list[str] = []
+    seconds: list[str] = []
+    others: list[str] = []
     for start in range(0, keys, CHUNK):  # so that each kind is present from the beginning to the end
         numbers = [(number,) for number in range(start, start + CHUNK)]
         firsts += declared.once.via(client).enqueue_many(numbers)
@@ -56,7 +56,7 @@ def locks_and_limits(ground: Ground, report: Report) -> None:
         for dies in (False, True):
             declared.batch_jobs.push_batch(client, config, dies=dies)
     report.count("only the first of equal jobs is stored", all(firsts) and not any(seconds))
-    acked = [jid for jid in (*firsts, *others) if jid is not None]
+    acked = [jid for jid in (*firsts, *others) if jid]
     fleet = ground.workers(server.url)
     pair = [fleet.start("-c", str(THREADS), wait=False, app=APPLICATION) for _ in range(2)]
     kills, total = 0, len(acked)

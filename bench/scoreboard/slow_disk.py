@@ -112,7 +112,7 @@ class Played:
             except RedisFailure:
                 time.sleep(0.01)
                 continue
-            if jid is not None:
+            if jid:
                 self.acked[jid] = began, time.monotonic()
             time.sleep(0.001)
 

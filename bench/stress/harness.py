@@ -156,7 +156,7 @@ class Stress:
         dice = self._load_dice
         ((ms, ending, _),) = dice.choices(MIX, [weight for _, _, weight in MIX])
         item = {"class": "stress.Work", "args": [[ms, ending]] * count, "queue": dice.choice(QUEUES)}
-        self._kinds |= {jid: ms for jid in self._client.push_bulk(item) if jid is not None}
+        self._kinds |= {jid: ms for jid in self._client.push_bulk(item) if jid}
 
     def _make_due(self) -> None:
         """Make retries due at once; otherwise they would wait for seconds."""

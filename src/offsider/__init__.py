@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         OffsiderError,
         PayloadTooLarge,
         PoisonPill,
+        PushCanceled,
         QueueFull,
         RedisFailure,
         RedisRefused,
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from offsider.core.options import JobDeclaration, JobOptions
     from offsider.core.payload import JobPayload
     from offsider.jobs.base import Job
-    from offsider.jobs.function import JobFunction, job
+    from offsider.jobs.function import AsyncJobFunction, JobFunction, job
     from offsider.jobs.lookup import lookup
     from offsider.runtime.context import JobContext, current_job
     from offsider.runtime.middleware import ClientMiddleware, Middleware, Push, ServerMiddleware
@@ -68,6 +69,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AsyncClient",
+    "AsyncJobFunction",
     "BatchFinished",
     "BatchSpansServers",
     "Client",
@@ -106,6 +108,7 @@ __all__ = [
     "PoisonPill",
     "Progress",
     "Push",
+    "PushCanceled",
     "QueueFull",
     "RedisFailure",
     "RedisRefused",
@@ -130,6 +133,7 @@ __all__ = [
 
 _ELSEWHERE = {
     "AsyncClient": "client",
+    "AsyncJobFunction": "jobs.function",
     "Client": "client",
     "ClientMiddleware": "runtime.middleware",
     "Config": "config.config",

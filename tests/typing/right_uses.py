@@ -9,6 +9,7 @@ from fastapi import Depends
 
 from offsider import (
     AsyncClient,
+    AsyncJobFunction,
     Client,
     Config,
     Discard,
@@ -81,33 +82,33 @@ class Hook(Job):
 
 links = {"self": 1}
 assert_type(hook(self=1, cls=2), str)
-assert_type(hook.enqueue(self=1, cls=2), JobId[str] | None)
-assert_type(hook.enqueue(**links), JobId[str] | None)
-assert_type(Hook.enqueue(self=1, cls=2), JobId[str] | None)
+assert_type(hook.enqueue(self=1, cls=2), JobId[str])
+assert_type(hook.enqueue(**links), JobId[str])
+assert_type(Hook.enqueue(self=1, cls=2), JobId[str])
 Hook.enqueue_many([Hook.call(self=1)])
-assert_type(send.enqueue(1), JobId[str] | None)
-assert_type(send.enqueue(1, "hello", urgent=True), JobId[str] | None)
-assert_type(send.enqueue(user_id=1), JobId[str] | None)
-assert_type(send.enqueue_in(60, 1), JobId[str] | None)
-assert_type(send.enqueue_in(timedelta(minutes=1), 1, subject="x"), JobId[str] | None)
-assert_type(send.enqueue_at(datetime.now(UTC), 1), JobId[str] | None)
-assert_type(send.enqueue_many(send.call(number) for number in range(3)), list[JobId[str] | None])
-assert_type(send.enqueue_many([(1, "a"), (2, "x")], at=[60, datetime.now(UTC)], batch_size=10), list[JobId[str] | None])
-assert_type(send.enqueue_many([(1,), (2,)]), list[JobId[str] | None])
-assert_type(hard.enqueue_many((number,) for number in range(3)), list[JobId[None] | None])
-assert_type(resize.perform_bulk([["a.png"], ["b.png"]]), list[JobId[int] | None])
-assert_type(send.enqueue_many([send.call(1)], spread_interval=60), list[JobId[str] | None])
-assert_type(send.enqueue_many([(1,), (2, "x")]), list[JobId[str] | None])
+assert_type(send.enqueue(1), JobId[str])
+assert_type(send.enqueue(1, "hello", urgent=True), JobId[str])
+assert_type(send.enqueue(user_id=1), JobId[str])
+assert_type(send.enqueue_in(60, 1), JobId[str])
+assert_type(send.enqueue_in(timedelta(minutes=1), 1, subject="x"), JobId[str])
+assert_type(send.enqueue_at(datetime.now(UTC), 1), JobId[str])
+assert_type(send.enqueue_many(send.call(number) for number in range(3)), list[JobId[str]])
+assert_type(send.enqueue_many([(1, "a"), (2, "x")], at=[60, datetime.now(UTC)], batch_size=10), list[JobId[str]])
+assert_type(send.enqueue_many([(1,), (2,)]), list[JobId[str]])
+assert_type(hard.enqueue_many((number,) for number in range(3)), list[JobId[None]])
+assert_type(resize.perform_bulk([["a.png"], ["b.png"]]), list[JobId[int]])
+assert_type(send.enqueue_many([send.call(1)], spread_interval=60), list[JobId[str]])
+assert_type(send.enqueue_many([(1,), (2, "x")]), list[JobId[str]])
 send.enqueue_many(zip([1, 2], ["a", "b"], strict=True))
 send.using(queue="low").perform_bulk([(1,)])
 fetched: list[tuple[Any, ...]] = []  # rows of a database cursor
 send.enqueue_many(fetched)
 send.enqueue_many([])
-assert_type(send.using(queue="high", retry=False).enqueue(1), JobId[str] | None)
-assert_type(send.using(soft_timeout=60, hard_timeout=timedelta(minutes=2)).enqueue(1), JobId[str] | None)
-assert_type(send.using(unique_for=timedelta(hours=1), unique_until="start").enqueue(1), JobId[str] | None)
-assert_type(send.using(unique_for=False).using(unique_until="until_executed").enqueue(1), JobId[str] | None)
-assert_type(send.using(retry_for=60).using(wait_replicas=1).enqueue_in(1, 1), JobId[str] | None)
+assert_type(send.using(queue="high", retry=False).enqueue(1), JobId[str])
+assert_type(send.using(soft_timeout=60, hard_timeout=timedelta(minutes=2)).enqueue(1), JobId[str])
+assert_type(send.using(unique_for=timedelta(hours=1), unique_until="start").enqueue(1), JobId[str])
+assert_type(send.using(unique_for=False).using(unique_until="until_executed").enqueue(1), JobId[str])
+assert_type(send.using(retry_for=60).using(wait_replicas=1).enqueue_in(1, 1), JobId[str])
 assert_type(send.run_inline(1, urgent=True), str | None)
 assert_type(resize.run_inline("a.png"), int | None)
 hard.enqueue(1)
@@ -122,15 +123,15 @@ assert_type(
 
 async def asynchronously(client: AsyncClient) -> None:
     assert_type(await resize("a.png"), int)
-    assert_type(await resize.aenqueue("a.png", width=5), JobId[int] | None)
-    assert_type(await resize.aenqueue_in(5, "a.png"), JobId[int] | None)
-    assert_type(await resize.aenqueue_at(datetime.now(UTC), "a.png"), JobId[int] | None)
-    assert_type(await resize.via(client).aenqueue_many([resize.call("a.png")]), list[JobId[int] | None])
-    assert_type(await client.push({"class": "HardJob", "args": [1]}), JobId[Any] | None)
-    assert_type(await Report.aenqueue("x", pages=2), JobId[int] | None)
-    assert_type(await Report.aenqueue_many([Report.call("x")]), list[JobId[int] | None])
-    assert_type(await Report.aenqueue_many([("x",), ("y", 2)]), list[JobId[int] | None])
-    assert_type(await send.aenqueue_many([(1,), (2, "x")], batch_size=5), list[JobId[str] | None])
+    assert_type(await resize.aenqueue("a.png", width=5), JobId[int])
+    assert_type(await resize.aenqueue_in(5, "a.png"), JobId[int])
+    assert_type(await resize.aenqueue_at(datetime.now(UTC), "a.png"), JobId[int])
+    assert_type(await resize.via(client).aenqueue_many([resize.call("a.png")]), list[JobId[int]])
+    assert_type(await client.push({"class": "HardJob", "args": [1]}), JobId[Any])
+    assert_type(await Report.aenqueue("x", pages=2), JobId[int])
+    assert_type(await Report.aenqueue_many([Report.call("x")]), list[JobId[int]])
+    assert_type(await Report.aenqueue_many([("x",), ("y", 2)]), list[JobId[int]])
+    assert_type(await send.aenqueue_many([(1,), (2, "x")], batch_size=5), list[JobId[str]])
 
 
 def later(count: int, error: ValueError, payload: JobPayload) -> timedelta | None:
@@ -139,49 +140,6 @@ def later(count: int, error: ValueError, payload: JobPayload) -> timedelta | Non
 
 @job(retry_in=later, on_exhausted=lambda payload, error: "discard")
 def hooked() -> None: ...
-
-
-# Tuples for jobs of all kinds
-
-
-@job
-def shipped(  # noqa: PLR0917
-    order: int, day: str, weight: float, boxes: list[int], carrier: str, note: str = "", *, late: bool = False
-) -> None: ...
-
-
-@job
-def wide(a: int, b: int, c: int, d: int, e: int, f: int, g: int, h: int, i: int, j: str) -> None: ...  # noqa: PLR0917
-
-
-@job
-def wider(a: int, b: int, c: int, d: int, e: int, f: int, g: int, h: int, i: int = 0, j: str = "") -> None: ...  # noqa: PLR0917
-
-
-@job
-def notify(text: str, *user_ids: int, urgent: bool = False) -> None: ...
-
-
-@job
-def add(*numbers: int) -> int:
-    return sum(numbers)
-
-
-@job
-def clean(path: str | None = None, depth: int = 1, *, dry: bool = False) -> None: ...
-
-
-shipped.enqueue_many([(1, "mon", 2.5, [1], "post"), (2, "tue", 2, [], "post")])
-shipped.enqueue_many((number, "mon", 2.5, [number], "post", "fragile") for number in range(3))
-wide.enqueue_many([(1, 2, 3, 4, 5, 6, 7, 8, 9, "x")])
-wider.enqueue_many([(1, 2, 3, 4, 5, 6, 7, 8), (1, 2, 3, 4, 5, 6, 7, 9)])
-wider.enqueue_many([(1, 2, 3, 4, 5, 6, 7, 8, 9, "x")])
-notify.enqueue_many([("a", 1, 2), ("b", 3, 4)])
-notify.enqueue_many([("a",), ("b", 1), ("c", 1, 2)])
-add.enqueue_many([(1, 2, 3), (4,), ()])
-add.enqueue_many([numbers] for numbers in range(3))
-clean.enqueue_many([(), ("a",), (None, 2)])
-clean.enqueue_many([()])
 
 
 # Classes
@@ -207,40 +165,36 @@ class Fetch(Job):
     async def perform(self, url: str, *, depth: int = 1) -> None: ...
 
 
-assert_type(Report.enqueue("x"), JobId[int] | None)
-assert_type(Report.enqueue("x", pages=2), JobId[int] | None)
-assert_type(Report.enqueue_in(5, "x", 2), JobId[int] | None)
-assert_type(Report.enqueue_at(datetime.now(UTC), "x"), JobId[int] | None)
+assert_type(Report.enqueue("x"), JobId[int])
+assert_type(Report.enqueue("x", pages=2), JobId[int])
+assert_type(Report.enqueue_in(5, "x", 2), JobId[int])
+assert_type(Report.enqueue_at(datetime.now(UTC), "x"), JobId[int])
 assert_type(chord(group(resize.call("a.png")), Report.call(RESULT)).enqueue().result(timeout=5), int)
-assert_type(Report.enqueue_many([Report.call("x"), Report.call("y", 2)]), list[JobId[int] | None])
-assert_type(Report.enqueue_many([("x", 1), ("y", 2)]), list[JobId[int] | None])
-assert_type(Report.using(queue="high").enqueue("x", pages=2), JobId[int] | None)
-assert_type(Quarterly.enqueue("x"), JobId[int] | None)
-assert_type(Fetch.enqueue("https://example.org", depth=2), JobId[None] | None)
+assert_type(Report.enqueue_many([Report.call("x"), Report.call("y", 2)]), list[JobId[int]])
+assert_type(Report.enqueue_many([("x", 1), ("y", 2)]), list[JobId[int]])
+assert_type(Report.using(queue="high").enqueue("x", pages=2), JobId[int])
+assert_type(Quarterly.enqueue("x"), JobId[int])
+assert_type(Fetch.enqueue("https://example.org", depth=2), JobId[None])
 Report.run_inline("x")
 
 # Sidekiq's names
 
-assert_type(send.perform_async(1), JobId[str] | None)
-assert_type(send.set(queue="low").perform_in(60, 1), JobId[str] | None)
-assert_type(Report.perform_async("x", pages=2), JobId[int] | None)
-assert_type(Report.perform_at(datetime.now(UTC), "x"), JobId[int] | None)
-assert_type(Report.perform_bulk([("x",)]), list[JobId[int] | None])
-assert_type(Report.set(retry=3).perform_in(60, "x"), JobId[int] | None)
+assert_type(send.perform_async(1), JobId[str])
+assert_type(send.set(queue="low").perform_in(60, 1), JobId[str])
+assert_type(Report.perform_async("x", pages=2), JobId[int])
+assert_type(Report.perform_at(datetime.now(UTC), "x"), JobId[int])
+assert_type(Report.perform_bulk([("x",)]), list[JobId[int]])
+assert_type(Report.set(retry=3).perform_in(60, "x"), JobId[int])
 Report.perform_inline("x")
 
 # Clients, middleware, passing jobs around
 
 client = Client(Config())
-assert_type(
-    client.push({"class": send, "args": [1], "queue": "low", "own": {"a": 1}}, wait_replicas=1), JobId[Any] | None
-)
-assert_type(client.push_bulk({"class": "X", "args": [[1], [2]]}, spread_interval=60), list[JobId[Any] | None])
-assert_type(
-    client.push_bulk({"class": "X", "args": [[1]]}, spread_interval=timedelta(minutes=1)), list[JobId[Any] | None]
-)
-assert_type(send.via(client).enqueue(1), JobId[str] | None)
-assert_type(send.via(lambda: client).enqueue(1), JobId[str] | None)
+assert_type(client.push({"class": send, "args": [1], "queue": "low", "own": {"a": 1}}, wait_replicas=1), JobId[Any])
+assert_type(client.push_bulk({"class": "X", "args": [[1], [2]]}, spread_interval=60), list[JobId[Any]])
+assert_type(client.push_bulk({"class": "X", "args": [[1]]}, spread_interval=timedelta(minutes=1)), list[JobId[Any]])
+assert_type(send.via(client).enqueue(1), JobId[str])
+assert_type(send.via(lambda: client).enqueue(1), JobId[str])
 
 
 @job(client=client)
@@ -257,11 +211,15 @@ def plug_in(config: Config) -> None:
     config.client_middleware.add(stamp)
 
 
-def enqueue_twice(function: JobFunction[[int], None], number: int) -> list[str | None]:
+def enqueue_twice(function: JobFunction[[int], None], number: int) -> list[JobId[None]]:
     return [function.enqueue(number), function.using(queue="low").enqueue(number)]
 
 
 enqueue_twice(hard, 5)
+
+
+def resize_all(function: AsyncJobFunction[[str], int], paths: list[str]) -> list[JobId[int]]:
+    return function.enqueue_many([function.call(path) for path in paths])
 
 
 def enqueue_both(typed: JobFunction[[int], None], untyped: JobFunction[..., Any]) -> None:
@@ -273,7 +231,7 @@ def enqueue_both(typed: JobFunction[[int], None], untyped: JobFunction[..., Any]
 # What travels with jobs
 
 
-def place_order(user: str) -> str | None:
+def place_order(user: str) -> str:
     with context(user=user, shop=7, trial=None):
         bind_context(paying=True)
         return send.enqueue(1)
@@ -321,6 +279,9 @@ if jid:
         assert_type(jid.info(), JobInfo)
         assert_type(jid.info().failures, tuple[FailedRun, ...])
 assert_type(lookup("abc"), JobId[Any])
+assert_type(send.lookup("abc"), JobId[str])
+assert_type(resize.using(server="bulk").lookup("abc").result(), int)
+assert_type(Fetch.lookup("abc"), JobId[None])
 
 
 async def wait_for(fetched: JobId[int]) -> None:

@@ -22,20 +22,6 @@ async def resize(path: str) -> int:
     return 1
 
 
-@job
-def shipped(  # noqa: PLR0917
-    order: int, day: str, weight: float, boxes: list[int], carrier: str, note: str = "", *, late: bool = False
-) -> None: ...
-
-
-@job
-def wide(a: int, b: int, c: int, d: int, e: int, f: int, g: int, h: int) -> None: ...  # noqa: PLR0917
-
-
-@job
-def notify(text: str, *user_ids: int, urgent: bool = False) -> None: ...
-
-
 class Report(Job, queue="reports"):
     def perform(self, title: str, pages: int = 1) -> int:
         return pages
@@ -74,25 +60,6 @@ Workflow().step("one", send.call(1), after=[send])  # error
 send.enqueue_many([resize.call("x")])  # error
 send.enqueue_many([1, 2])  # error
 send.enqueue_many([(1, "x")], bath_size=5)  # error
-send.enqueue_many([("1", "x")])  # error
-send.enqueue_many([(1, 2)])  # error
-send.enqueue_many([(1, "x", 3)])  # error
-send.enqueue_many([()])  # error
-send.enqueue_many([(1,), (2, 3)])  # error
-send.enqueue_many([(1,), ("2", "x")])  # error
-send.enqueue_many((number, number) for number in range(3))  # error
-send.enqueue_many(zip([1, 2], [1, 2], strict=True))  # error
-resize.enqueue_many([(1,)])  # error
-resize.enqueue_many([("x",), ()])  # error
-shipped.enqueue_many([(1, "mon", 2.5, [1], "post", 7)])  # error
-shipped.enqueue_many([(1, "mon", 2.5, ["x"], "post")])  # error
-shipped.enqueue_many([(1, "mon", 2.5, [1])])  # error
-shipped.enqueue_many([(1, "mon", 2.5, [1], "post", "", True)])  # error
-wide.enqueue_many([(1, 2, 3, 4, 5, 6, 7, "8")])  # error
-notify.enqueue_many([(1, 2)])  # error
-notify.enqueue_many([("a", "b")])  # error
-notify.enqueue_many([("a",), ("b", "c")])  # error
-notify.enqueue_many([()])  # error
 charge.enqueue("1")  # error
 charge.enqueue()  # error
 charge.enqueue(1, color="red")  # error
@@ -115,9 +82,6 @@ Report.enqueue("x", 1, 2)  # error
 Report.enqueue("x", page=2)  # error
 Report.enqueue_in(5, 1)  # error
 Report.enqueue_many([send.call(1)])  # error
-Report.enqueue_many([(1, 2)])  # error
-Report.enqueue_many([("x",), ("y", "z")])  # error
-Report.enqueue_many([()])  # error
 Empty.enqueue_many([("x",)])  # error
 Report.run_inline("x").upper()  # error
 Report.using(que="low")  # error
@@ -132,15 +96,14 @@ async def asynchronously() -> None:
     await send.aenqueue_in(60)  # error
     await resize.aenqueue_at("later", "x")  # error
     await Report.aenqueue(1)  # error
-    await Report.aenqueue_many([(1,)])  # error
-    await send.aenqueue_many([("1",)])  # error
     await send.enqueue(1)  # error
-    (await resize.aenqueue("x")).result()  # error
 
 
 def results(jid: JobId[int]) -> str:
     jid.result(timeout="1")  # error
     jid.cancel(True)  # error
+    resize.lookup("abc").result().upper()  # error
+    Report.lookup("abc").result().upper()  # error
     return jid.result()  # error
 
 

@@ -47,7 +47,7 @@ class AsyncClient(BaseClient):
         # It connects at its first push.
         self._blocking = Client(config, middleware=middleware, timeout_seconds=timeout_seconds)
 
-    async def push(self, payload: Mapping[str, Any], *, wait_replicas: int = 0) -> JobId[Any] | None:
+    async def push(self, payload: Mapping[str, Any], *, wait_replicas: int = 0) -> JobId[Any]:
         """As `Client.push`.
 
         With ``config.after_commit`` set, the push happens in that callback, which cannot be awaited: it then
@@ -68,12 +68,12 @@ class AsyncClient(BaseClient):
         batch_size: int | None = None,
         spread_interval: float | timedelta | None = None,
         wait_replicas: int = 0,
-    ) -> list[JobId[Any] | None]:
+    ) -> list[JobId[Any]]:
         """As `Client.push_bulk`."""
         items, wait_replicas = take_replicas(items, wait_replicas)
         items, defer = self._take_hook(items, wait_replicas)
         planned = bulk.plan(self._preparer, items, batch_size, spread_interval)
-        jids: list[JobId[Any] | None] = []
+        jids: list[JobId[Any]] = []
         if defer is not None:
             for pushes in planned.pushes(self.config.clock.now()):
                 jids += await self._defer(defer, pushes, wait_replicas)
@@ -95,17 +95,15 @@ class AsyncClient(BaseClient):
         for redis in {self.redis, *self.installation.of_all_servers(AsyncRedis)}:
             await redis.close()
 
-    async def store(self, push: Push, wait_replicas: int = 0) -> JobId[Any] | None:
+    async def store(self, push: Push, wait_replicas: int = 0) -> JobId[Any]:
         """As `Client.store`."""
         prepared = self.prepare(push)
         if prepared is None:
-            return None
+            return JobId("")
         stopped = await self._store([prepared], wait_replicas)
-        return None if stopped else JobId.at(self._there(prepared.server), prepared.jid)
+        return JobId("") if stopped else JobId.at(self._there(prepared.server), prepared.jid)
 
-    async def _defer(
-        self, hook: AfterCommit | Collector, pushes: Pushes, wait_replicas: int
-    ) -> list[JobId[Any] | None]:
+    async def _defer(self, hook: AfterCommit | Collector, pushes: Pushes, wait_replicas: int) -> list[JobId[Any]]:
         deferred = self._deferred(self._blocking, pushes, wait_replicas)
         if not isinstance(hook, Collector):
             await call_hook(hook, deferred)

@@ -64,10 +64,10 @@ class BaseClient:
         """
         return self._preparer.reenqueue(payload, reason, job=job)
 
-    def _job_ids(self, jids: Iterable[str | None], server: str) -> list[JobId[Any] | None]:
-        """Return the ids of stored jobs of this server, or of the client's own; None for a canceled or refused push."""
+    def _job_ids(self, jids: Iterable[str], server: str) -> list[JobId[Any]]:
+        """Return the ids of jobs of this server, or of the client's own; falsy for a canceled or refused push."""
         there = self._there(server)
-        return [None if jid is None else JobId.at(there, jid) for jid in jids]
+        return [JobId.at(there, jid) for jid in jids]
 
     def _there(self, server: str) -> Installation:
         """Return this server, or the client's own if the name is empty."""

@@ -17,7 +17,7 @@ class StoresPushes(Protocol):
     installation: Installation
 
     def prepare_all(self, pushes: Pushes) -> Sequence[Prepared | None]: ...
-    def store_all(self, pushes: Pushes, wait_replicas: int = 0) -> Sequence[str | None]: ...
+    def store_all(self, pushes: Pushes, wait_replicas: int = 0) -> Sequence[str]: ...
 
 
 class Deferred:
@@ -31,11 +31,11 @@ class Deferred:
     Attributes:
         installation: the server of pushes that name none.
         pushes, wait_replicas: as given.
-        jids: the ids; once stored or prepared, with None for each canceled or refused push.
+        jids: the ids; once stored or prepared, empty for each canceled or refused push.
     """
 
     def __init__(self, client: StoresPushes, pushes: Pushes, wait_replicas: int = 0) -> None:
-        self.jids: Sequence[str | None] = jids_of(pushes)
+        self.jids = jids_of(pushes)
         self.installation = client.installation
         self.pushes = pushes
         self.wait_replicas = wait_replicas

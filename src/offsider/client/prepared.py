@@ -90,11 +90,11 @@ def passed(batch: Sequence[Prepared | None]) -> Sequence[Prepared]:
     return batch if isinstance(batch, PreparedAlike) else [job for job in batch if job is not None]
 
 
-def stored_jids(batch: Sequence[Prepared | None], stopped: Collection[str] = ()) -> Sequence[str | None]:
-    """Return the id of each job of a batch; None for those that middleware canceled or the push guard refused."""
+def stored_jids(batch: Sequence[Prepared | None], stopped: Collection[str] = ()) -> Sequence[str]:
+    """Return the id of each job of a batch; empty for those that middleware canceled or the push guard refused."""
     if isinstance(batch, PreparedAlike) and not stopped:
         return batch.jids
-    return [None if job is None or (stopped and job.jid in stopped) else job.jid for job in batch]
+    return ["" if job is None or (stopped and job.jid in stopped) else job.jid for job in batch]
 
 
 def filled(template: JobPayload, args: list[Any], jid: str) -> JobPayload:

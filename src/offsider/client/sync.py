@@ -43,8 +43,8 @@ class Client(BaseClient):
         super().__init__(config, middleware, timeout_seconds)
         self._redis = redis
 
-    def push(self, payload: Mapping[str, Any], *, wait_replicas: int = 0) -> JobId[Any] | None:
-        """Store one job and return its jid; None if client middleware canceled or the push guard refused it.
+    def push(self, payload: Mapping[str, Any], *, wait_replicas: int = 0) -> JobId[Any]:
+        """Store one job and return its jid, which is falsy if client middleware canceled or the push guard refused it.
 
         ::
 
@@ -81,8 +81,8 @@ class Client(BaseClient):
         batch_size: int | None = None,
         spread_interval: float | timedelta | None = None,
         wait_replicas: int = 0,
-    ) -> list[JobId[Any] | None]:
-        """Store many jobs of one class and return their jids in order; None for canceled and refused pushes.
+    ) -> list[JobId[Any]]:
+        """Store many jobs of one class and return their jids in order; falsy for canceled and refused pushes.
 
         ::
 
@@ -108,7 +108,7 @@ class Client(BaseClient):
         items, wait_replicas = take_replicas(items, wait_replicas)
         items, defer = self._take_hook(items, wait_replicas)
         planned = bulk.plan(self._preparer, items, batch_size, spread_interval)
-        jids: list[JobId[Any] | None] = []
+        jids: list[JobId[Any]] = []
         if defer is not None:
             for pushes in planned.pushes(self.config.clock.now()):
                 jids += self._defer(defer, pushes, wait_replicas)
@@ -131,20 +131,20 @@ class Client(BaseClient):
         self.redis.close()
         self.installation.close()
 
-    def store(self, push: Push, wait_replicas: int = 0) -> JobId[Any] | None:
+    def store(self, push: Push, wait_replicas: int = 0) -> JobId[Any]:
         """Run client middleware on a push from `build` and store it. Ignores ``after_commit``."""
         prepared = self.prepare(push)
         if prepared is None:
-            return None
+            return JobId("")
         stopped = self.store_prepared([prepared], wait_replicas)
-        return None if stopped else JobId.at(self._there(prepared.server), prepared.jid)
+        return JobId("") if stopped else JobId.at(self._there(prepared.server), prepared.jid)
 
-    def store_all(self, pushes: Pushes, wait_replicas: int = 0) -> Sequence[str | None]:
+    def store_all(self, pushes: Pushes, wait_replicas: int = 0) -> Sequence[str]:
         """As `store`, for the pushes of one job in one round trip; returns their jids."""
         batch = self.prepare_all(pushes)
         return stored_jids(batch, self.store_prepared(passed(batch), wait_replicas))
 
-    def _defer(self, hook: AfterCommit | Collector, pushes: Pushes, wait_replicas: int) -> list[JobId[Any] | None]:
+    def _defer(self, hook: AfterCommit | Collector, pushes: Pushes, wait_replicas: int) -> list[JobId[Any]]:
         deferred = self._deferred(self, pushes, wait_replicas)
         if not isinstance(hook, Collector):
             hook(deferred)

@@ -23,6 +23,7 @@
     ├── PoisonPill                          the job crashed processes; not raised, passed to death handlers
     ├── JobKilled                           an operator killed the job; not raised, passed to death handlers
     ├── JobFailed                           result() of a job that has ended without success
+    ├── PushCanceled                        a method of the falsy id of a job that was not stored
     ├── NoResult (LookupError)              result() of a job without a stored result
     ├── ResultTimeout (TimeoutError)        result() of a job that has not ended in time
     ├── JobCancelled                        raised in a running job by cancel(hard=True)
@@ -183,6 +184,10 @@ class JobFailed(OffsiderError):
 
     def __reduce__(self) -> tuple[type[JobFailed], tuple[str, str, str, str]]:
         return type(self), (self.jid, self.state, self.error_class, self.error_message)
+
+
+class PushCanceled(OffsiderError):
+    """The job of a falsy `JobId` was not stored: client middleware canceled its push, or it was a duplicate."""
 
 
 class NoResult(OffsiderError, LookupError):

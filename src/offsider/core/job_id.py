@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
-from offsider.core.errors import ConfigurationError
+from offsider.core.errors import ConfigurationError, PushCanceled
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -132,9 +132,10 @@ class JobId(str, Generic[R_co]):
         jid.status()                # "queued"
         jid.result(timeout=30)      # what the job returned
 
-    Type checkers know the type of the result. A pickled `JobId` is a plain string; `offsider.lookup` makes one from a
-    string. The methods need the extension ``Results``, and raise ConfigurationError without it; RedisUnavailable if the
-    server does not answer.
+    Type checkers know the type of the result. A pickled `JobId` is a plain string; ``report.lookup`` and
+    `offsider.lookup` make one from a string. The methods need the extension ``Results``, and raise ConfigurationError
+    without it; RedisUnavailable if the server does not answer. The id of a push that client middleware canceled, or
+    that was dropped as a duplicate, is falsy; its methods raise PushCanceled.
     """
 
     __slots__ = ("_here",)
@@ -216,6 +217,11 @@ class JobId(str, Generic[R_co]):
 
     @property
     def _results(self) -> JobResults:
+        if not self:
+            raise PushCanceled(
+                "this job was not stored: client middleware canceled its push, or it was dropped as a duplicate; "
+                "check `if jid:` first"
+            )
         try:
             here = self._here
         except AttributeError:

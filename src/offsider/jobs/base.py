@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import timedelta
-from typing import Any, ClassVar, Literal, ParamSpec, TypeVar, Unpack, cast, overload
+from typing import Any, ClassVar, Concatenate, Literal, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from offsider.core.errors import InvalidJob
 from offsider.core.job_id import JobId
@@ -13,10 +14,10 @@ from offsider.core.options import JobDeclaration, JobOptions
 from offsider.core.payload import JobPayload
 from offsider.core.suggestions import nearest
 from offsider.jobs import registry
-from offsider.jobs.call import BulkOptions, Call, Delay, Jids, Performs
+from offsider.jobs.call import BulkOptions, Call, Delay
 from offsider.jobs.clients import ClientSource
 from offsider.jobs.declared import Declared
-from offsider.jobs.enqueuer import Enqueuer, Moment, checks_tuples, checks_tuples_async
+from offsider.jobs.enqueuer import Enqueuer, Moment
 from offsider.runtime.context import JobContext, current_job
 
 P = ParamSpec("P")
@@ -25,6 +26,140 @@ T = TypeVar("T")
 
 _OWN = ("name", "aliases")  # not inherited: each job has its own names
 _HOOKS = ("retry_in", "on_exhausted")
+
+
+class _Performs(Protocol[P, R_co]):
+    """A class with ``perform``, whose signature types ``enqueue`` and the other methods."""
+
+    def perform(self, /, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+
+#: A job class, with the result of its ``perform``, and one whose ``perform`` is ``async def``.
+_Of = type[_Performs[P, T]]
+_AsyncOf = type[_Performs[P, Coroutine[Any, Any, T]]]
+_Pushed = Coroutine[Any, Any, JobId[T]]
+
+
+class _Pushes(Protocol[P, R_co]):
+    def __call__(
+        self, calls: Iterable[Call[P, Any] | tuple[Any, ...] | list[Any]], **how: Unpack[BulkOptions]
+    ) -> R_co: ...
+
+
+class _Options(Protocol[R_co]):
+    def __call__(self, **options: Unpack[JobOptions]) -> R_co: ...
+
+
+# Types of the methods of a job class: the coroutine of an ``async def`` job is unwrapped here.
+
+
+class _Using(Protocol):
+    @overload
+    def __get__(self, instance: Any, owner: _AsyncOf[P, T], /) -> _Options[Enqueuer[P, T]]: ...
+    @overload
+    def __get__(self, instance: Any, owner: _Of[P, T], /) -> _Options[Enqueuer[P, T]]: ...
+
+
+class _Via(Protocol):
+    @overload
+    def __get__(self, instance: Any, owner: _AsyncOf[P, T], /) -> Callable[[ClientSource], Enqueuer[P, T]]: ...
+    @overload
+    def __get__(self, instance: Any, owner: _Of[P, T], /) -> Callable[[ClientSource], Enqueuer[P, T]]: ...
+
+
+class _Now(Protocol):
+    @overload
+    def __get__(self, instance: Any, owner: _AsyncOf[P, T], /) -> Callable[P, JobId[T]]: ...
+    @overload
+    def __get__(self, instance: Any, owner: _Of[P, T], /) -> Callable[P, JobId[T]]: ...
+
+
+class _In(Protocol):
+    @overload
+    def __get__(self, instance: Any, owner: _AsyncOf[P, T], /) -> Callable[Concatenate[Delay, P], JobId[T]]: ...
+    @overload
+    def __get__(self, instance: Any, owner: _Of[P, T], /) -> Callable[Concatenate[Delay, P], JobId[T]]: ...
+
+
+class _At(Protocol):
+    @overload
+    def __get__(self, instance: Any, owner: _AsyncOf[P, T], /) -> Callable[Concatenate[Moment, P], JobId[T]]: ...
+    @overload
+    def __get__(self, instance: Any, owner: _Of[P, T], /) -> Callable[Concatenate[Moment, P], JobId[T]]: ...
+
+
+class _Many(Protocol):
+    @overload
+    def __get__(self, instance: Any, owner: _AsyncOf[P, T], /) -> _Pushes[P, list[JobId[T]]]: ...
+    @overload
+    def __get__(self, instance: Any, owner: _Of[P, T], /) -> _Pushes[P, list[JobId[T]]]: ...
+
+
+class _Calls(Protocol):
+    @overload
+    def __get__(self, instance: Any, owner: _AsyncOf[P, T], /) -> Callable[P, Call[P, T]]: ...
+    @overload
+    def __get__(self, instance: Any, owner: _Of[P, T], /) -> Callable[P, Call[P, T]]: ...
+
+
+class _Inline(Protocol):
+    @overload
+    def __get__(self, instance: Any, owner: _AsyncOf[P, T], /) -> Callable[P, T | None]: ...
+    @overload
+    def __get__(self, instance: Any, owner: _Of[P, T], /) -> Callable[P, T | None]: ...
+
+
+class _Lookup(Protocol):
+    @overload
+    def __get__(self, instance: Any, owner: _AsyncOf[P, T], /) -> Callable[[str], JobId[T]]: ...
+    @overload
+    def __get__(self, instance: Any, owner: _Of[P, T], /) -> Callable[[str], JobId[T]]: ...
+
+
+class _AsyncNow(Protocol):
+    @overload
+    def __get__(self, instance: Any, owner: _AsyncOf[P, T], /) -> Callable[P, _Pushed[T]]: ...
+    @overload
+    def __get__(self, instance: Any, owner: _Of[P, T], /) -> Callable[P, _Pushed[T]]: ...
+
+
+class _AsyncIn(Protocol):
+    @overload
+    def __get__(self, instance: Any, owner: _AsyncOf[P, T], /) -> Callable[Concatenate[Delay, P], _Pushed[T]]: ...
+    @overload
+    def __get__(self, instance: Any, owner: _Of[P, T], /) -> Callable[Concatenate[Delay, P], _Pushed[T]]: ...
+
+
+class _AsyncAt(Protocol):
+    @overload
+    def __get__(self, instance: Any, owner: _AsyncOf[P, T], /) -> Callable[Concatenate[Moment, P], _Pushed[T]]: ...
+    @overload
+    def __get__(self, instance: Any, owner: _Of[P, T], /) -> Callable[Concatenate[Moment, P], _Pushed[T]]: ...
+
+
+class _AsyncMany(Protocol):
+    @overload
+    def __get__(self, instance: Any, owner: _AsyncOf[P, T], /) -> _Pushes[P, Coroutine[Any, Any, list[JobId[T]]]]: ...
+    @overload
+    def __get__(self, instance: Any, owner: _Of[P, T], /) -> _Pushes[P, Coroutine[Any, Any, list[JobId[T]]]]: ...
+
+
+class _OfEnqueuer:
+    """A method of `Enqueuer`, for the job of a class."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.__doc__ = getattr(Enqueuer, name).__doc__
+
+    def __get__(self, instance: object, owner: type, /) -> Any:
+        declared = getattr(owner, "declared", None)
+        if declared is None:
+            return functools.partial(_refuse, owner)
+        return getattr(Enqueuer[..., Any](declared), self._name)
+
+
+def _refuse(owner: type, *_args: Any, **_kwargs: Any) -> NoReturn:
+    raise InvalidJob(f"{owner.__module__}.{owner.__qualname__} is not a job: define the method perform")
 
 
 class Job:
@@ -119,145 +254,21 @@ class Job:
         made._context = context
         return made
 
-    # Options first
+    # The methods of `Enqueuer`
 
-    @classmethod
-    def using(cls: type[Performs[P, R_co]], **options: Unpack[JobOptions]) -> Enqueuer[P, R_co]:
-        """Return the job with options for a push, which take precedence over the declared ones."""
-        return _enqueuer(cls).using(**options)
-
-    @classmethod
-    def via(cls: type[Performs[P, R_co]], client: ClientSource) -> Enqueuer[P, R_co]:
-        """Return the job with another client, for example for another server."""
-        return _enqueuer(cls).via(client)
-
-    # Now, later, many: as documented in Enqueuer
-
-    @overload
-    @classmethod
-    def enqueue(
-        cls: type[Performs[P, Coroutine[Any, Any, T]]], /, *args: P.args, **kwargs: P.kwargs
-    ) -> JobId[T] | None: ...
-    @overload
-    @classmethod
-    def enqueue(cls: type[Performs[P, R_co]], /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
-    @classmethod
-    def enqueue(cls: type[Performs[P, R_co]], /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Store the job to run as soon as a worker is free, and return its jid. See `Enqueuer`."""
-        return _enqueuer(cls).enqueue(*args, **kwargs)
-
-    @overload
-    @classmethod
-    def enqueue_in(
-        cls: type[Performs[P, Coroutine[Any, Any, T]]], delay: Delay, /, *args: P.args, **kwargs: P.kwargs
-    ) -> JobId[T] | None: ...
-    @overload
-    @classmethod
-    def enqueue_in(
-        cls: type[Performs[P, R_co]], delay: Delay, /, *args: P.args, **kwargs: P.kwargs
-    ) -> JobId[R_co] | None: ...
-    @classmethod
-    def enqueue_in(cls: type[Performs[P, R_co]], delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Store the job to run after ``delay``, seconds or a timedelta. See `Enqueuer`."""
-        return _enqueuer(cls).enqueue_in(delay, *args, **kwargs)
-
-    @overload
-    @classmethod
-    def enqueue_at(
-        cls: type[Performs[P, Coroutine[Any, Any, T]]], when: Moment, /, *args: P.args, **kwargs: P.kwargs
-    ) -> JobId[T] | None: ...
-    @overload
-    @classmethod
-    def enqueue_at(
-        cls: type[Performs[P, R_co]], when: Moment, /, *args: P.args, **kwargs: P.kwargs
-    ) -> JobId[R_co] | None: ...
-    @classmethod
-    def enqueue_at(cls: type[Performs[P, R_co]], when: Moment, /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Store the job to run at ``when``, an aware datetime or epoch seconds. See `Enqueuer`."""
-        return _enqueuer(cls).enqueue_at(when, *args, **kwargs)
-
-    @checks_tuples
-    @classmethod
-    def enqueue_many(cls: type[Performs[..., Any]], calls: Iterable[Any], **how: Unpack[BulkOptions]) -> Jids[Any]:
-        """Store many jobs in few round trips and return their jids. See `Enqueuer`."""
-        return _enqueuer(cls).enqueue_many(calls, **how)
-
-    @overload
-    @classmethod
-    def call(cls: type[Performs[P, Coroutine[Any, Any, T]]], /, *args: P.args, **kwargs: P.kwargs) -> Call[P, T]: ...
-    @overload
-    @classmethod
-    def call(cls: type[Performs[P, R_co]], /, *args: P.args, **kwargs: P.kwargs) -> Call[P, R_co]: ...
-    @classmethod
-    def call(cls: type[Performs[P, R_co]], /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Create an element for `enqueue_many`, or a step of a workflow. See `Enqueuer`."""
-        return _enqueuer(cls).call(*args, **kwargs)
-
-    @overload
-    @classmethod
-    def run_inline(
-        cls: type[Performs[P, Coroutine[Any, Any, T]]], /, *args: P.args, **kwargs: P.kwargs
-    ) -> T | None: ...
-    @overload
-    @classmethod
-    def run_inline(cls: type[Performs[P, R_co]], /, *args: P.args, **kwargs: P.kwargs) -> R_co | None: ...
-    @classmethod
-    def run_inline(cls: type[Performs[P, R_co]], /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Run the job immediately, without Redis, through JSON and middleware. See `Enqueuer`."""
-        return _enqueuer(cls).run_inline(*args, **kwargs)
-
-    # The same for code on an event loop
-
-    @overload
-    @classmethod
-    async def aenqueue(
-        cls: type[Performs[P, Coroutine[Any, Any, T]]], /, *args: P.args, **kwargs: P.kwargs
-    ) -> JobId[T] | None: ...
-    @overload
-    @classmethod
-    async def aenqueue(cls: type[Performs[P, R_co]], /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
-    @classmethod
-    async def aenqueue(cls: type[Performs[P, R_co]], /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """As `enqueue`, without blocking the event loop."""
-        return await _enqueuer(cls).aenqueue(*args, **kwargs)
-
-    @overload
-    @classmethod
-    async def aenqueue_in(
-        cls: type[Performs[P, Coroutine[Any, Any, T]]], delay: Delay, /, *args: P.args, **kwargs: P.kwargs
-    ) -> JobId[T] | None: ...
-    @overload
-    @classmethod
-    async def aenqueue_in(
-        cls: type[Performs[P, R_co]], delay: Delay, /, *args: P.args, **kwargs: P.kwargs
-    ) -> JobId[R_co] | None: ...
-    @classmethod
-    async def aenqueue_in(cls: type[Performs[P, R_co]], delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """As `enqueue_in`, without blocking the event loop."""
-        return await _enqueuer(cls).aenqueue_in(delay, *args, **kwargs)
-
-    @overload
-    @classmethod
-    async def aenqueue_at(
-        cls: type[Performs[P, Coroutine[Any, Any, T]]], when: Moment, /, *args: P.args, **kwargs: P.kwargs
-    ) -> JobId[T] | None: ...
-    @overload
-    @classmethod
-    async def aenqueue_at(
-        cls: type[Performs[P, R_co]], when: Moment, /, *args: P.args, **kwargs: P.kwargs
-    ) -> JobId[R_co] | None: ...
-    @classmethod
-    async def aenqueue_at(cls: type[Performs[P, R_co]], when: Moment, /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """As `enqueue_at`, without blocking the event loop."""
-        return await _enqueuer(cls).aenqueue_at(when, *args, **kwargs)
-
-    @checks_tuples_async
-    @classmethod
-    async def aenqueue_many(
-        cls: type[Performs[..., Any]], calls: Iterable[Any], **how: Unpack[BulkOptions]
-    ) -> Jids[Any]:
-        """As `enqueue_many`, without blocking the event loop."""
-        return await _enqueuer(cls).aenqueue_many(calls, **how)
+    using = cast("_Using", _OfEnqueuer("using"))
+    via = cast("_Via", _OfEnqueuer("via"))
+    enqueue = cast("_Now", _OfEnqueuer("enqueue"))
+    enqueue_in = cast("_In", _OfEnqueuer("enqueue_in"))
+    enqueue_at = cast("_At", _OfEnqueuer("enqueue_at"))
+    enqueue_many = cast("_Many", _OfEnqueuer("enqueue_many"))
+    call = cast("_Calls", _OfEnqueuer("call"))
+    run_inline = cast("_Inline", _OfEnqueuer("run_inline"))
+    lookup = cast("_Lookup", _OfEnqueuer("lookup"))
+    aenqueue = cast("_AsyncNow", _OfEnqueuer("aenqueue"))
+    aenqueue_in = cast("_AsyncIn", _OfEnqueuer("aenqueue_in"))
+    aenqueue_at = cast("_AsyncAt", _OfEnqueuer("aenqueue_at"))
+    aenqueue_many = cast("_AsyncMany", _OfEnqueuer("aenqueue_many"))
 
     # Sidekiq's names
 
@@ -268,13 +279,6 @@ class Job:
     perform_inline = run_inline
     perform_sync = run_inline
     set = using
-
-
-def _enqueuer(cls: type[Performs[P, R_co]]) -> Enqueuer[P, R_co]:
-    declared = getattr(cls, "declared", None)
-    if declared is None:
-        raise InvalidJob(f"{cls.__module__}.{cls.__qualname__} is not a job: define the method perform")
-    return Enqueuer(declared)
 
 
 def _refuse_misspelt(cls: type[Job]) -> None:

@@ -5,9 +5,9 @@ Options precede the call, as in ``job.using(queue="low").enqueue(1)``, so that t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from offsider.client import AsyncClient, Client
 from offsider.client.bulk import checked_calls
@@ -15,15 +15,14 @@ from offsider.client.times import expected_time
 from offsider.core.errors import InvalidArguments, InvalidOptions
 from offsider.core.job_id import JobId
 from offsider.core.options import JobOptions, merge_options, wire_options
-from offsider.jobs.call import AsyncJids, BulkPush, Call, Delay, Due, Jids, Performs
+from offsider.jobs.call import Call, Delay, Due
 from offsider.jobs.clients import ClientSource, async_client_for, client_for
 from offsider.jobs.declared import ONLY_DECLARED, Declared, check_all_options
 from offsider.jobs.inline import run_prepared
+from offsider.jobs.lookup import lookup
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
-R = TypeVar("R")
-T = TypeVar("T")
 
 Moment = datetime | float
 
@@ -42,64 +41,12 @@ OF_OTHERS = {
 }
 
 
-class BulkMethod(Protocol):
-    """The type of the methods that push many jobs."""
-
-    @overload
-    def __get__(
-        self, instance: Enqueuer[P, Coroutine[Any, Any, T]], owner: Any
-    ) -> BulkPush[P, Callable[P, Jids[T]], Callable[P, Jids[T]], Jids[T]]: ...
-    @overload
-    def __get__(
-        self, instance: Enqueuer[P, T], owner: Any
-    ) -> BulkPush[P, Callable[P, Jids[T]], Callable[P, Jids[T]], Jids[T]]: ...
-    @overload
-    def __get__(
-        self, instance: Any, owner: type[Performs[P, Coroutine[Any, Any, T]]]
-    ) -> BulkPush[P, Callable[P, Jids[T]], Callable[P, Jids[T]], Jids[T]]: ...
-    @overload
-    def __get__(
-        self, instance: Any, owner: type[Performs[P, T]]
-    ) -> BulkPush[P, Callable[P, Jids[T]], Callable[P, Jids[T]], Jids[T]]: ...
-
-
-class AsyncBulkMethod(Protocol):
-    """The type of their async twins."""
-
-    @overload
-    def __get__(
-        self, instance: Enqueuer[P, Coroutine[Any, Any, T]], owner: Any
-    ) -> BulkPush[P, Callable[P, AsyncJids[T]], Callable[P, AsyncJids[T]], AsyncJids[T]]: ...
-    @overload
-    def __get__(
-        self, instance: Enqueuer[P, T], owner: Any
-    ) -> BulkPush[P, Callable[P, AsyncJids[T]], Callable[P, AsyncJids[T]], AsyncJids[T]]: ...
-    @overload
-    def __get__(
-        self, instance: Any, owner: type[Performs[P, Coroutine[Any, Any, T]]]
-    ) -> BulkPush[P, Callable[P, AsyncJids[T]], Callable[P, AsyncJids[T]], AsyncJids[T]]: ...
-    @overload
-    def __get__(
-        self, instance: Any, owner: type[Performs[P, T]]
-    ) -> BulkPush[P, Callable[P, AsyncJids[T]], Callable[P, AsyncJids[T]], AsyncJids[T]]: ...
-
-
-def checks_tuples(method: Callable[..., Jids[Any]]) -> BulkMethod:
-    """Decorate a method that pushes many jobs, so that type checkers compare tuples with the job's signature."""
-    return cast("BulkMethod", method)
-
-
-def checks_tuples_async(method: Callable[..., AsyncJids[Any]]) -> AsyncBulkMethod:
-    """As `checks_tuples`, for a coroutine function."""
-    return cast("AsyncBulkMethod", method)
-
-
 class Enqueuer(Generic[P, R_co]):
     """A job with options. Immutable: ``using`` and ``via`` return a new one.
 
     Every method that stores a job raises InvalidJob (InvalidArguments, InvalidOptions) for an invalid push,
     RedisUnavailable and RedisRefused if the server does not store it, and NotReplicated if fewer replicas than
-    ``wait_replicas`` confirm it. Jids are None for pushes that client middleware canceled.
+    ``wait_replicas`` confirm it. The id of a push that client middleware canceled, or of a duplicate, is falsy.
 
     Attributes:
         declared: the declaration of the job.
@@ -145,50 +92,33 @@ class Enqueuer(Generic[P, R_co]):
 
     # Now, later, many
 
-    @overload
-    def enqueue(self: Enqueuer[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs) -> JobId[T] | None: ...
-    @overload
-    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
-    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co]:
         """Store the job to run as soon as a worker is free, and return its jid."""
         return self._push(self._now_item(args, kwargs))
 
-    @overload
-    def enqueue_in(
-        self: Enqueuer[P, Coroutine[Any, Any, T]], delay: Delay, /, *args: P.args, **kwargs: P.kwargs
-    ) -> JobId[T] | None: ...
-    @overload
-    def enqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
-    def enqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def enqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co]:
         """Store the job to run after ``delay``, seconds or a timedelta, and return its jid."""
         return self._push(self._later_item(delay, args, kwargs))
 
-    @overload
-    def enqueue_at(
-        self: Enqueuer[P, Coroutine[Any, Any, T]], when: Moment, /, *args: P.args, **kwargs: P.kwargs
-    ) -> JobId[T] | None: ...
-    @overload
-    def enqueue_at(self, when: Moment, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
-    def enqueue_at(self, when: Moment, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def enqueue_at(self, when: Moment, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co]:
         """Store the job to run at ``when``, an aware datetime or epoch seconds; immediately if it is in the past.
 
         A number below 1e9 counts as seconds from now, as in Sidekiq.
         """
         return self._push(self._later_item(when, args, kwargs))
 
-    @checks_tuples
     def enqueue_many(
         self,
-        calls: Iterable[Any],
+        calls: Iterable[Call[P, Any] | tuple[Any, ...] | list[Any]],
         *,
         at: Due | None = None,
         spread_interval: float | timedelta | None = None,
         batch_size: int | None = None,
-    ) -> Jids[Any]:
+    ) -> list[JobId[R_co]]:
         """Store many jobs in few round trips and return their jids, one for each call.
 
         Args:
-            calls: ``job.call(...)`` values, or tuples of arguments; may be lazy. Type checkers check both.
+            calls: ``job.call(...)`` values, which type checkers check, or tuples of arguments; may be lazy.
             at: one time for all, or one for each: seconds or a timedelta from now, an aware datetime.
             spread_interval: start the jobs at random times within this many seconds, or a timedelta (at least 5
                 seconds).
@@ -198,18 +128,13 @@ class Enqueuer(Generic[P, R_co]):
         item = self._bulk_item(client, calls, at)
         return client.push_bulk(item, spread_interval=spread_interval, batch_size=batch_size)
 
-    @overload
-    def call(self: Enqueuer[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs) -> Call[P, T]: ...
-    @overload
-    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[P, R_co]: ...
-    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[P, R_co]:
         """Create an element for `enqueue_many`, or a step of a workflow.
 
         Raises InvalidArguments if the arguments do not match.
         """
         self.declared.bind(args, kwargs)
-        made: Call[..., Any] = Call(self.declared, args, kwargs, self._options)
-        return made
+        return Call(self.declared, args, kwargs, self._options)
 
     def item(self, client: Client, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return what `Client.build` takes for a push with these arguments. Raises InvalidOptions."""
@@ -217,11 +142,7 @@ class Enqueuer(Generic[P, R_co]):
             self.declared.warn_once()
         return self._checked(client, self._now_item(args, kwargs))
 
-    @overload
-    def run_inline(self: Enqueuer[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs) -> T | None: ...
-    @overload
-    def run_inline(self, /, *args: P.args, **kwargs: P.kwargs) -> R_co | None: ...
-    def run_inline(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def run_inline(self, /, *args: P.args, **kwargs: P.kwargs) -> R_co | None:
         """Run the job immediately, without Redis, and return its result.
 
         Arguments are converted to JSON and back. Client and server middleware run as in a worker, and an ``async def``
@@ -233,49 +154,38 @@ class Enqueuer(Generic[P, R_co]):
         for option in ("after_commit", "outbox", "wait_replicas"):  # of a push, and not of the payload
             item.pop(option, None)
         prepared = client.prepare(client.build(item))
-        return None if prepared is None else run_prepared(client.config, prepared, self.declared)
+        result: R_co | None = None if prepared is None else run_prepared(client.config, prepared, self.declared)
+        return result
+
+    def lookup(self, jid: str) -> JobId[R_co]:
+        """Return the id of a stored job from a string, as `offsider.lookup` does, with the type of its result.
+
+        The job is on the server of ``using`` or of the declaration. Raises ConfigurationError for an unknown server.
+        """
+        return lookup(jid, self._options.get("server", self.declared.declared_server))
 
     # The same for code on an event loop
 
-    @overload
-    async def aenqueue(
-        self: Enqueuer[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
-    ) -> JobId[T] | None: ...
-    @overload
-    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
-    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co]:
         """As `enqueue`, without blocking the event loop."""
         return await self._apush(self._now_item(args, kwargs))
 
-    @overload
-    async def aenqueue_in(
-        self: Enqueuer[P, Coroutine[Any, Any, T]], delay: Delay, /, *args: P.args, **kwargs: P.kwargs
-    ) -> JobId[T] | None: ...
-    @overload
-    async def aenqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
-    async def aenqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+    async def aenqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co]:
         """As `enqueue_in`, without blocking the event loop."""
         return await self._apush(self._later_item(delay, args, kwargs))
 
-    @overload
-    async def aenqueue_at(
-        self: Enqueuer[P, Coroutine[Any, Any, T]], when: Moment, /, *args: P.args, **kwargs: P.kwargs
-    ) -> JobId[T] | None: ...
-    @overload
-    async def aenqueue_at(self, when: Moment, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co] | None: ...
-    async def aenqueue_at(self, when: Moment, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+    async def aenqueue_at(self, when: Moment, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co]:
         """As `enqueue_at`, without blocking the event loop."""
         return await self._apush(self._later_item(when, args, kwargs))
 
-    @checks_tuples_async
     async def aenqueue_many(
         self,
-        calls: Iterable[Any],
+        calls: Iterable[Call[P, Any] | tuple[Any, ...] | list[Any]],
         *,
         at: Due | None = None,
         spread_interval: float | timedelta | None = None,
         batch_size: int | None = None,
-    ) -> Jids[Any]:
+    ) -> list[JobId[R_co]]:
         """As `enqueue_many`, without blocking the event loop."""
         client = async_client_for(self.declared, self._client)
         item = self._bulk_item(client, calls, at)
@@ -293,13 +203,13 @@ class Enqueuer(Generic[P, R_co]):
 
     # How
 
-    def _push(self, item: dict[str, Any]) -> JobId[Any] | None:
+    def _push(self, item: dict[str, Any]) -> JobId[R_co]:
         if self.declared.obstacle:
             self.declared.warn_once()
         client = client_for(self.declared, self._client)
         return client.push(self._checked(client, item))
 
-    def _apush(self, item: dict[str, Any]) -> Awaitable[JobId[Any] | None]:
+    def _apush(self, item: dict[str, Any]) -> Awaitable[JobId[R_co]]:
         if self.declared.obstacle:
             self.declared.warn_once()
         client = async_client_for(self.declared, self._client)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Generic, ParamSpec, TypeVar, Unpack, overload
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from offsider.core.errors import InvalidJob
 from offsider.core.options import JobDeclaration
@@ -17,29 +18,52 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
-class JobFunction(Enqueuer[P, R_co], Generic[P, R_co]):
-    """A function declared as a job. Calling it calls the function; ``enqueue`` and the other methods store a job."""
-
-    def __init__(self, function: Callable[P, R_co], declared: Declared) -> None:
+class _DeclaredFunction(Enqueuer[P, R_co], Generic[P, R_co]):
+    def __init__(self, function: Callable[P, Any], declared: Declared) -> None:
         super().__init__(declared)
         self._function = function
-        functools.update_wrapper(self, function)
-
-    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Call the function directly."""
-        return self._function(*args, **kwargs)
+        functools.update_wrapper(cast("Callable[..., Any]", self), function)
 
     def __repr__(self) -> str:
         return f"<job {self.declared.name}>"
 
 
+class JobFunction(_DeclaredFunction[P, R_co], Generic[P, R_co]):
+    """A function declared as a job. Calling it calls the function; ``enqueue`` and the other methods store a job."""
+
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Call the function directly."""
+        result: R_co = self._function(*args, **kwargs)
+        return result
+
+
+class AsyncJobFunction(_DeclaredFunction[P, R_co], Generic[P, R_co]):
+    """A coroutine function declared as a job. Type checkers know what the coroutine returns as the job's result."""
+
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
+        """Call the function directly, and return its coroutine."""
+        coroutine: Coroutine[Any, Any, R_co] = self._function(*args, **kwargs)
+        return coroutine
+
+
+class _Declare(Protocol):
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # a coroutine is a result, too
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncJobFunction[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> JobFunction[P, R]: ...
+
+
+@overload
+def job(  # type: ignore[overload-overlap]
+    function: Callable[P, Coroutine[Any, Any, R]], /
+) -> AsyncJobFunction[P, R]: ...
 @overload
 def job(function: Callable[P, R], /) -> JobFunction[P, R]: ...
 @overload
-def job(**declaration: Unpack[JobDeclaration]) -> Callable[[Callable[P, R]], JobFunction[P, R]]: ...
-def job(
-    function: Callable[P, R] | None = None, /, **declaration: Unpack[JobDeclaration]
-) -> JobFunction[P, R] | Callable[[Callable[P, R]], JobFunction[P, R]]:
+def job(**declaration: Unpack[JobDeclaration]) -> _Declare: ...
+def job(function: Callable[..., Any] | None = None, /, **declaration: Unpack[JobDeclaration]) -> Any:
     """Declare a function, plain or ``async def``, as a job.
 
     ::
@@ -65,9 +89,10 @@ def job(
     if isinstance(function, str):
         raise InvalidJob(f"@job takes options by name, got {function!r}: write @job(queue={function!r})")
 
-    def declare(function: Callable[P, R]) -> JobFunction[P, R]:
+    def declare(function: Callable[..., Any]) -> JobFunction[..., Any] | AsyncJobFunction[..., Any]:
         declared = Declared(function, function, declaration)
         registry.register(declared)
-        return JobFunction(function, declared)
+        is_coroutine = inspect.iscoroutinefunction(function)
+        return AsyncJobFunction(function, declared) if is_coroutine else JobFunction(function, declared)
 
     return declare if function is None else declare(function)

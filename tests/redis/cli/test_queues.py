@@ -134,7 +134,7 @@ def push_again(locked, redis_url, tag):
 
     def push_again(server="main"):
         items = [{"class": module.sync, "args": [n], "server": server} for n in range(2)]
-        return [Client(config).push(item) is not None for item in items]
+        return [bool(Client(config).push(item)) for item in items]
 
     assert push_again("main") == push_again("bulk") == [True, True]
     yield push_again

@@ -112,8 +112,8 @@ def test_a_duplicate_that_the_push_guard_refuses_has_none(config, raw_redis):
     client = Client(config)
     unique = {**RED, "unique_for": 60}
     jid = client.push(unique)
-    assert client.push(unique) is None
-    assert client.push_bulk({**unique, "args": [[], [1]]})[0] is None
+    assert not client.push(unique)
+    assert not client.push_bulk({**unique, "args": [[], [1]]})[0]
     assert noted(raw_redis)[0] == jid
     assert len(noted(raw_redis)) == len(Queue("default", config)) == 2
 

@@ -122,10 +122,10 @@ def push(config, trace, text=TEXT):
 
 
 def test_a_push_passes_middleware_then_names_its_lock_then_compresses_then_acquires_it(config, trace):
-    assert push(config, trace) is not None
+    assert push(config, trace)
     assert trace.taken() == PUSHED
     # The lock is derived from the plain arguments, and a duplicate takes the same path.
-    assert push(config, trace) is None
+    assert not push(config, trace)
     assert trace.taken() == PUSHED
     assert len(Locks(config)) == 1
 

@@ -93,7 +93,7 @@ def test_an_expired_unique_job_frees_its_lock(config, ran, report, raw_redis):
     client = Client(config)
     push = {"class": "Report", "args": ["same"], "unique_for": 600, **PAST}
     assert client.push(push)
-    assert client.push(push) is None
+    assert not client.push(push)
     with RunningWorker(config):
         wait_for(lambda: raw_redis.hgetall("offsider:expired"))
         wait_for(lambda: not raw_redis.keys("offsider:unique:*"))

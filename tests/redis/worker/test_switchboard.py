@@ -193,7 +193,7 @@ def ran() -> list[object]:
 
 def push(config: Config, name: str, *args: object) -> str:
     jid = Client(config).push({"class": name, "args": list(args)})
-    assert jid is not None
+    assert jid
     return jid
 
 
@@ -304,12 +304,12 @@ def test_a_dropped_job_frees_its_lock_and_a_deferred_one_keeps_it(worker_config,
     assert client.push({"class": Once, "args": [1]})
     launcher = launch()
     wait_for(lambda: raw_redis.zcard("schedule") == 1)
-    assert client.push({"class": Once, "args": [1]}) is None, "its lock is kept"
+    assert not client.push({"class": Once, "args": [1]}), "its lock is kept"
     Wanted(worker_config).drop("Once")
     wait_for(lambda: _board(launcher).on["Once"].action == "drop")
     assert client.push({"class": Once, "args": [2]})
     wait_for(lambda: len(Quarantine(worker_config)) == 1)
-    wait_for(lambda: client.push({"class": Once, "args": [2]}) is not None, what="its lock is freed")
+    wait_for(lambda: client.push({"class": Once, "args": [2]}), what="its lock is freed")
 
 
 def _board(launcher: Launcher) -> Switchboard:

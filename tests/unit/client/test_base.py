@@ -48,7 +48,7 @@ class TestAfterCommit:
         callbacks, seen = [], []
         config.after_commit = callbacks.append
         config.client_middleware.add(lambda push: (yield) if seen.append(push.reason) else None)
-        assert client.push({"class": "X", "args": []}) is not None
+        assert client.push({"class": "X", "args": []})
         assert seen == []
         callbacks[0]()
         assert seen == ["push"]
@@ -112,9 +112,9 @@ class TestAfterCommit:
     def test_without_a_transaction_the_result_is_that_of_the_push(self, client, config, stored):
         config.after_commit = lambda callback: callback()
         config.client_middleware.add(lambda push: (yield) if push.payload["args"] != [2] else None)
-        assert client.push({"class": "X", "args": [2]}) is None
+        assert not client.push({"class": "X", "args": [2]})
         first, second, third = client.push_bulk({"class": "X", "args": [[1], [2], [3]]})
-        assert second is None
+        assert not second
         assert [job.jid for job in stored] == [first, third]
 
     def test_a_push_that_does_not_want_to_wait_is_stored_now(self, client, config, stored):
@@ -175,7 +175,7 @@ class TestOutbox:
 
     def test_middleware_that_stops_a_job_leaves_no_row(self, config):
         config.client_middleware.add(returning())
-        assert Client(config).push({"class": "X", "args": [1]}) is None
+        assert not Client(config).push({"class": "X", "args": [1]})
         assert config.outbox.jobs == []
 
     def test_a_hook_that_is_called_twice_prepares_once(self, config):

@@ -178,10 +178,10 @@ def test_large_arguments_of_one_job_are_reported(client, stored, caplog):
     assert stored[1].jid in caplog.text
 
 
-def test_stopped_jobs_return_none_in_their_position(client, config, stored):
+def test_stopped_jobs_return_an_empty_id_in_their_position(client, config, stored):
     config.client_middleware.add(lambda push: None if push.payload["args"] == [2] else (yield))
     jids = client.push_bulk({"class": "X", "args": [[1], [2], [3]]})
-    assert jids == [stored[0].jid, None, stored[1].jid]
+    assert jids == [stored[0].jid, "", stored[1].jid]
 
 
 def test_middleware_changes_the_tags_of_one_job_only(client, config, stored):

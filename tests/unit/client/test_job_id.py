@@ -11,10 +11,12 @@ from datetime import datetime
 import pytest
 
 import offsider
-from offsider import Config, ConfigurationError, JobFailed, JobId, JobInfo, lookup
+from offsider import Config, ConfigurationError, JobFailed, JobId, JobInfo, PushCanceled, job, lookup
 from offsider.client import Client
 from offsider.config.installation import Installation
 from offsider.core.arguments import are_plain, check_json
+from offsider.jobs import registry
+from tests.middleware import returning
 
 
 class Results:
@@ -80,6 +82,27 @@ def test_lookup_makes_one_from_a_string(monkeypatch, config):
     assert offsider.lookup is lookup
     with pytest.raises(ConfigurationError, match="no server"):
         lookup("abc", "nowhere")
+
+
+def test_a_job_looks_up_the_ids_of_its_server(monkeypatch, config):
+    monkeypatch.setattr("offsider.config.installation.default_config", lambda: config)
+    with registry.isolated():
+
+        @job(server="elsewhere")
+        def report() -> None: ...
+
+    assert report.using(server="main").lookup("abc").result() == ["abc", None]
+    with pytest.raises(ConfigurationError, match="no server"):
+        report.lookup("abc")
+
+
+def test_the_id_of_a_job_that_was_not_stored_is_falsy_and_says_why(config):
+    config.client_middleware.add(returning())
+    jid = Client(config).push({"class": "X", "args": []})
+    assert not jid
+    for use in (jid.status, jid.info, jid.result, jid.cancel):
+        with pytest.raises(PushCanceled, match="client middleware canceled its push, or it was dropped"):
+            use()
 
 
 def test_a_copy_keeps_the_server_and_a_pickle_is_a_plain_string(config):

@@ -48,10 +48,10 @@ def test_jobs_of_a_bulk_push_are_a_sequence(alike):
     assert [job.raw for job in alike] == [b"1", b"2", b"3"]
 
 
-def test_the_ids_of_refused_and_canceled_jobs_are_none(alike):
+def test_the_ids_of_refused_and_canceled_jobs_are_empty(alike):
     assert passed(alike) is alike
     assert stored_jids(alike) == ["a", "b", "c"]
-    assert stored_jids(alike, {"b"}) == ["a", None, "c"]
+    assert stored_jids(alike, {"b"}) == ["a", "", "c"]
     some = [alike[0], None, alike[2]]
     assert passed(some) == [alike[0], alike[2]]
-    assert stored_jids(some, {"c"}) == ["a", None, None]
+    assert stored_jids(some, {"c"}) == ["a", "", ""]

@@ -171,8 +171,8 @@ def test_middleware_may_change_a_job(client, config, stored):
 
 def test_middleware_may_stop_a_job(client, config, stored):
     config.client_middleware.add(returning())
-    assert client.push({"class": "X", "args": []}) is None
-    assert client.push_bulk({"class": "X", "args": [[1], [2]]}) == [None, None]
+    assert not client.push({"class": "X", "args": []})
+    assert client.push_bulk({"class": "X", "args": [[1], [2]]}) == ["", ""]
     assert stored == []
 
 
@@ -242,7 +242,7 @@ def test_an_odd_queue_of_the_resolver_is_refused(client, config):
 def test_the_chain_of_a_capsule_replaces_that_of_the_configuration(config, stored):
     chain = config.client_middleware.copy()
     chain.add(returning())
-    assert Client(config, middleware=chain).push({"class": "X", "args": []}) is None
+    assert not Client(config, middleware=chain).push({"class": "X", "args": []})
 
 
 def test_middleware_that_tags_a_job_tags_neither_the_defaults_nor_the_caller_s_list(client, config, stored):

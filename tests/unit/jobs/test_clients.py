@@ -43,8 +43,8 @@ class TestClients:
             declare().enqueue(1)
             asyncio.run(declare().aenqueue(1))
             capsule.client_middleware.add(returning())
-            assert declare().enqueue(1) is None
-            assert asyncio.run(declare().aenqueue(1)) is None
+            assert not declare().enqueue(1)
+            assert not asyncio.run(declare().aenqueue(1))
         assert [prepared.queue for prepared in stored] == ["worker", "worker"]
 
     def test_a_configuration_and_its_client_are_collected_together(self, declare, stored):

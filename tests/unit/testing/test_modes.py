@@ -34,7 +34,7 @@ def note(ran):
 def test_client_middleware_runs_in_fake_mode(config, note):
     config.client_middleware.add(returning())
     with fake() as enqueued:
-        assert note.enqueue("a") is None
+        assert not note.enqueue("a")
     assert enqueued.jobs == []
 
 
@@ -94,7 +94,7 @@ def test_inline_runs_immediately_with_arguments_passed_through_json(config, ran)
         ran.append(pair)
 
     with inline():
-        assert picky.enqueue((1, 2)) is not None
+        assert picky.enqueue((1, 2))
     assert ran == [[1, 2]]
 
 

@@ -33,8 +33,8 @@ class Ledger:
     def write(self, word: str, jid: str, attempt: int = 0) -> None:
         os.write(self._file, f"{word} {jid} {attempt} {os.getpid()}\n".encode())
 
-    def pushed(self, *jids: str | None) -> None:
-        """Record acknowledged pushes. None is a push that middleware canceled."""
+    def pushed(self, *jids: str) -> None:
+        """Record acknowledged pushes; ignore canceled ones, which are empty."""
         for jid in filter(None, jids):
             self.write("pushed", jid)
 

@@ -81,19 +81,19 @@ class PeriodicJob:
         """Resume with the next tick. Return False if it was not paused."""
         return self._store.resume(self.name)
 
-    def run(self, by: str = "") -> str | None:
+    def run(self, by: str = "") -> str:
         """Push its job now, even while it is paused. The schedule does not change.
 
         Args:
             by: the person or program, for the history.
 
         Returns:
-            The jid; None if client middleware canceled the push.
+            The jid; empty if client middleware canceled the push.
         """
         now = int(clocks.look(self._here.redis)[0])
         # An operator has no session of the outbox.
         jid = Client(self._here).push({**self.entry.item(now), "outbox": False})
-        self._store.note(self.name, Line("run", now, now, jid or "", by=by or f"{getpass.getuser()}@{claimer_id()}"))
+        self._store.note(self.name, Line("run", now, now, jid, by=by or f"{getpass.getuser()}@{claimer_id()}"))
         return jid
 
     def remove(self) -> None:

@@ -190,7 +190,7 @@ class Releases:
         payload |= {"jid": new_jid(), "created_at": now, AGAIN: job["jid"]}
         push = Push(payload=cast(JobPayload, payload), job=registry.peek(job["class"]))
         jid = Client(here).store(push)
-        if jid is not None:
+        if jid:
             message = f"{job['class']} JID-{jid}: pushed again, because duplicates of {job['jid']} were dropped"
             write_info(message, {"job_status": "rescheduled", **about_payload(payload), AGAIN: job["jid"]})
 

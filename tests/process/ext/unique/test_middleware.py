@@ -48,9 +48,9 @@ def test_a_job_of_a_killed_worker_keeps_its_lock_until_it_has_run(workers, url, 
     jid = client.push(item)
     doomed = workers.start("-c", "1", text=APP, environ=FAST)
     wait_for(lambda: ledger.notes("start"))
-    assert client.push(item) is None
+    assert not client.push(item)
     doomed.kill()
-    assert client.push(item) is None
+    assert not client.push(item)
     assert [lock.jid for lock in Locks(config)] == [jid]
     workers.start("-c", "1", app="app", environ=FAST)
     wait_for(lambda: ledger.notes("end"), 40)

@@ -120,9 +120,9 @@ def test_steps_after_a_debounced_step_that_is_replaced_count_as_dead(config, job
 
 
 def test_waiting_steps_outlive_a_scheduled_first_step(config, jobs, raw_redis):
-    flow = chain(jobs.load.using(debounce=400 * 86_400).call(1), jobs.clean.call(RESULT), config=config)
+    flow = chain(jobs.load.using(debounce=30 * 86_400).call(1), jobs.clean.call(RESULT), config=config)
     flow.enqueue()
-    assert raw_redis.ttl(f"b-{flow.batch.bid}-steps") > 500 * 86_400
+    assert raw_redis.ttl(f"b-{flow.batch.bid}-steps") > 130 * 86_400
 
 
 def test_a_codec_reads_the_result_by_the_annotation(config, jobs):

@@ -115,9 +115,9 @@ def test_middleware_and_the_check_of_arguments_run_at_the_call(config, source):
     with pytest.raises(InvalidArguments):
         client.push({"class": "Mail", "args": [object()]})
     config.client_middleware.add(lambda push: (yield) if push.payload["args"] != [2] else None)
-    assert client.push({"class": "Mail", "args": [2]}) is None
+    assert not client.push({"class": "Mail", "args": [2]})
     first, second = client.push_bulk({"class": "Mail", "args": [[2], [3]]})
-    assert (first, second) == (None, rows(source)[0].jid)
+    assert (first, second) == ("", rows(source)[0].jid)
 
 
 @pytest.mark.parametrize("step", ["before read", "after read", "before delete", "after delete"])

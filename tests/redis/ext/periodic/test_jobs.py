@@ -128,7 +128,7 @@ def test_a_run_that_middleware_stops_has_no_jid(make_config):
     config = make_config(periodic)
     config.client_middleware.add(returning())
     jobs = PeriodicJobs(config)
-    assert jobs["A"].run() is None
+    assert not jobs["A"].run()
     assert jobs["A"].history()[0].jid == ""
     assert "@" in jobs["A"].history()[0].by
 

@@ -94,7 +94,7 @@ def test_a_job_that_will_be_retried_keeps_its_lock(config, stage):
     jid = push(config, unique_for=600, retry=3)
     with RunningWorker(config):
         wait_for(lambda: len(RetrySet(config)))
-        assert Client(config).push({"class": "Act", "args": [], "unique_for": 600}) is None
+        assert not Client(config).push({"class": "Act", "args": [], "unique_for": 600})
         (entry,) = RetrySet(config)
         assert entry.jid == jid
         stage.does = lambda: None

@@ -39,10 +39,10 @@ def waiting(config):
 def test_a_throttled_job_is_dropped_until_the_time_is_over(config, client, jobs, redis):
     throttled, _, _ = jobs
     assert throttled.enqueue(1)
-    assert throttled.enqueue(1) is None
+    assert not throttled.enqueue(1)
     assert throttled.enqueue(2)  # other arguments
     assert throttled.using(throttle=False).enqueue(1)
-    assert client.push_bulk({"class": "Throttled", "args": [[3], [3]], "throttle": 60})[1] is None
+    assert not client.push_bulk({"class": "Throttled", "args": [[3], [3]], "throttle": 60})[1]
     locks = redis.call("KEYS", f"{redis.keys.prefix}offsider:throttle:*")
     assert len(locks) == 3
     for lock in locks:
@@ -58,7 +58,7 @@ def test_a_run_does_not_end_the_throttle(config, jobs):
     with RunningWorker(config) as running:
         running.wait()
     assert len(Queue("default", config)) == 0
-    assert throttled.enqueue(1) is None
+    assert not throttled.enqueue(1)
     assert list(Locks(config)) == []  # only locks that operators may free
 
 
@@ -66,7 +66,7 @@ def test_neither_does_its_deletion(config, jobs):
     throttled, _, _ = jobs
     throttled.enqueue(1)
     Queue("default", config).clear()
-    assert throttled.enqueue(1) is None
+    assert not throttled.enqueue(1)
     assert throttled.using(throttle=False).enqueue(1)
 
 
@@ -74,7 +74,7 @@ def test_the_last_of_several_pushes_runs_after_a_quiet_time(config, jobs, redis)
     _, debounced, _ = jobs
     first, second = debounced.enqueue("a"), debounced.enqueue("b")
     assert first != second
-    assert first is not None
+    assert first
     before = time.time()
 
     async def push():

@@ -151,7 +151,7 @@ def test_a_lost_reply_may_have_requested_one_more_run(config, client, raw_redis,
 
 def test_a_job_whose_duplicates_were_dropped_runs_once_more(config, client, raw_redis, caplog):
     first = client.push(AGAIN)
-    assert client.push(AGAIN) is None
+    assert not client.push(AGAIN)
     payload = decode(raw_redis.rpop("queue:default"))
     with caplog.at_level(logging.INFO, logger="offsider"):
         end(config, {**payload, "retry_count": 3, "error_class": "X"})
@@ -190,7 +190,7 @@ def test_the_second_run_is_the_last(config, client, raw_redis):
     client.push(AGAIN)
     client.push(AGAIN)
     end(config, decode(raw_redis.rpop("queue:default")))
-    assert client.push(AGAIN) is None
+    assert not client.push(AGAIN)
     end(config, decode(raw_redis.rpop("queue:default")))
     assert raw_redis.llen("queue:default") == 0
     assert len(Locks(config)) == 0
@@ -239,7 +239,7 @@ def test_a_large_job_that_runs_once_more_is_compressed_again(config, client, raw
         def export(text: str) -> None: ...
 
         first = client.push({"class": export, "args": ["x" * 200_000]})
-        assert client.push({"class": export, "args": ["x" * 200_000]}) is None
+        assert not client.push({"class": export, "args": ["x" * 200_000]})
         (raw,) = raw_redis.lrange("queue:default", 0, -1)
         raw_redis.delete("queue:default")
         end(config, decode_plain(raw))

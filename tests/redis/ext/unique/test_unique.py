@@ -56,9 +56,9 @@ def test_a_push_can_go_without_the_lock(client, declared):
 
     pushing = unique.via(client)
     assert pushing.enqueue(1)
-    assert pushing.enqueue(1) is None
+    assert not pushing.enqueue(1)
     assert pushing.using(unique_for=False).enqueue(1)
-    assert pushing.enqueue_many([[1], [2]])[0] is None
+    assert not pushing.enqueue_many([[1], [2]])[0]
 
 
 def test_options_can_be_passed_as_extra_too(client, declared):
@@ -66,7 +66,7 @@ def test_options_can_be_passed_as_extra_too(client, declared):
     def unique() -> None: ...
 
     assert unique.via(client).enqueue()
-    assert unique.via(client).enqueue() is None
+    assert not unique.via(client).enqueue()
 
 
 def test_the_extensions_ttl_is_the_default(redis_url):
@@ -75,7 +75,7 @@ def test_the_extensions_ttl_is_the_default(redis_url):
     config.use(Unique(ttl=timedelta(minutes=1), across_queues=True))
     client = Client(config)
     assert client.push({"class": "A", "args": [], "unique_until": "until_executed", "queue": "a"})
-    assert client.push({"class": "A", "args": [], "unique_until": "until_executed", "queue": "b"}) is None
+    assert not client.push({"class": "A", "args": [], "unique_until": "until_executed", "queue": "b"})
     assert [0 < lock.ttl_seconds <= 60 for lock in Locks(config)] == [True]
     Installation.of(config).close()
 
