@@ -26,7 +26,7 @@ from offsider.config import test_mode
 from offsider.config.default import default_config, set_default_config
 from offsider.inspector.doctor.server_checks import BOOT_CHECKS
 from offsider.jobs import registry
-from offsider.storage.server_info import ServerInfo
+from offsider.storage.server_info import ServerFacts
 from offsider.web.serving import listening
 from offsider.worker.boot_checks import check_boot
 from tests.docs.test_troubleshooting import PAGE
@@ -308,7 +308,7 @@ def _(monkeypatch, make_server):
 
 @mistake(27)
 def _():
-    for info in (ServerInfo("redis", (6, 2, 0)), ServerInfo("redis", (7, 2, 0), policy="allkeys-lru")):
+    for info in (ServerFacts("redis", (6, 2, 0)), ServerFacts("redis", (7, 2, 0), policy="allkeys-lru")):
         yield from (found.sentence for check_one in BOOT_CHECKS for found in check_one(info))
 
 

@@ -45,7 +45,7 @@ RELEASES = "Application whose extensions release what deleted jobs hold, such as
 
 
 @dataclass(frozen=True)
-class Connection:
+class ConnectionOptions:
     """The options ``-C``, ``-e``, ``--server`` and ``-r`` as typed. Its methods raise ConfigurationError."""
 
     config: str | None = None
@@ -99,7 +99,7 @@ CONNECTION = (
 
 
 def connected(server: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add ``-C`` and ``-e`` to a command, which receives their values and the value of ``-r`` as a `Connection`.
+    """Add ``-C`` and ``-e`` to a command, which receives their values and the value of ``-r`` as a `ConnectionOptions`.
 
     Args:
         server: the help of the option ``--server``; empty for a command without it.
@@ -114,7 +114,7 @@ def connected(server: str = "") -> Callable[[Callable[..., Any]], Callable[..., 
             require: tuple[str, ...] = (),
             **given: Any,
         ) -> Any:
-            return function(Connection(config, environment, server, require), **given)
+            return function(ConnectionOptions(config, environment, server, require), **given)
 
         options = [*CONNECTION, click.option("--server", metavar="NAME", help=server)]
         for option in reversed(options if server else CONNECTION):

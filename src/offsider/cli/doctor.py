@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from offsider import fleet
-from offsider.cli.command import JSON, MOST_LETTERS, SETTINGS, Connection, connected, require
+from offsider.cli.command import JSON, MOST_LETTERS, SETTINGS, ConnectionOptions, connected, require
 from offsider.cli.failure import give_up
 from offsider.cli.text import plain, say, say_json
 from offsider.config.installation import Installation
@@ -31,7 +31,7 @@ CANNOT_EXAMINE = 2
 @connected("Examine only this server of the configuration.")
 @require("Application, as for `offsider worker`; its extensions are examined too. Default: worker.require.")
 @JSON
-def doctor(connection: Connection, *, as_json: bool) -> int:
+def doctor(connection: ConnectionOptions, *, as_json: bool) -> int:
     """Examine the servers of the configuration, the workers and the stored data.
 
     Each finding explains why it matters and how to fix it. The command changes nothing. It takes a few seconds at

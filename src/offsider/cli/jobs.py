@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from offsider.cli.command import APPLICATION, MOST_LETTERS, SETTINGS, Connection, connected
+from offsider.cli.command import APPLICATION, MOST_LETTERS, SETTINGS, ConnectionOptions, connected
 from offsider.cli.failure import give_up
 from offsider.cli.jobs_diff import diff
 from offsider.cli.text import aligned, plain, say, say_json
@@ -38,7 +38,7 @@ jobs.add_command(diff)
 @jobs.command("list", context_settings=SETTINGS)
 @APPLICATION
 @connected()
-def list_jobs(connection: Connection) -> None:
+def list_jobs(connection: ConnectionOptions) -> None:
     """Show every job with its queue and characteristics, and warn of characteristics that contradict each other."""
     found = manifest_of(connection.load_declarations())
     say(*aligned([HEAD, *map(_row, found["jobs"])]))
@@ -61,7 +61,7 @@ def list_jobs(connection: Connection) -> None:
     "--check", "checked", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
     help="Compare with this file, show the differences, and exit with 1 if there are any.",
 )  # fmt: skip
-def manifest(connection: Connection, output: Path | None, checked: Path | None) -> int:
+def manifest(connection: ConnectionOptions, output: Path | None, checked: Path | None) -> int:
     """Write every job with its queue, arguments and characteristics, as JSON in a stable order.
 
     Commit the file with the code, and run this command with --check in CI.

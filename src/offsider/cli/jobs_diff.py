@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from offsider.cli.command import APPLICATION, MOST_LETTERS, SETTINGS, Connection, connected
+from offsider.cli.command import APPLICATION, MOST_LETTERS, SETTINGS, ConnectionOptions, connected
 from offsider.cli.text import plain, say
 from offsider.core.errors import ConfigurationError, OffsiderError
 from offsider.core.suggestions import suggest
@@ -46,7 +46,7 @@ UNSAFE, ALLOWED, SAFE = "UNSAFE", "allowed", "safe"
     is_flag=True,
     help="Count the stored jobs that each change affects; a change that affects none is safe.",
 )
-def diff(connection: Connection, *, old: str, new: str | None, allowed: tuple[str, ...], counting: bool) -> int:
+def diff(connection: ConnectionOptions, *, old: str, new: str | None, allowed: tuple[str, ...], counting: bool) -> int:
     """List the jobs of release OLD that release NEW could not run, and exit with 1 if there are any.
 
     OLD and NEW are files that `offsider jobs manifest` wrote, or git revisions whose application is loaded. NEW
@@ -70,7 +70,7 @@ def diff(connection: Connection, *, old: str, new: str | None, allowed: tuple[st
     return 1 if verdicts[UNSAFE] else 0
 
 
-def _manifest(name: str | None, connection: Connection) -> dict[str, Any]:
+def _manifest(name: str | None, connection: ConnectionOptions) -> dict[str, Any]:
     if name is None:
         return manifest(connection.load_declarations())
     if not Path(name).is_file():
@@ -87,7 +87,7 @@ def _check_allowed(allowed: Sequence[str], known: Collection[str]) -> None:
             raise ConfigurationError(f"--allow {name}: job not found in either release{suggest(name, known)}")
 
 
-def _count(changes: Sequence[Incompatible], connection: Connection) -> dict[str, StoredJobs]:
+def _count(changes: Sequence[Incompatible], connection: ConnectionOptions) -> dict[str, StoredJobs]:
     tests = {change.name: partial(_runs, change) for change in changes}
     return stored_jobs(connection.installation(), tests) if tests else {}
 
@@ -114,7 +114,7 @@ ANSWER = ".offsider-manifest.json"
 TIMEOUT_SECONDS = 120
 
 
-def manifest_of_revision(revision: str, connection: Connection) -> dict[str, Any]:
+def manifest_of_revision(revision: str, connection: ConnectionOptions) -> dict[str, Any]:
     """Load the application of the current folder as of a revision, with the same options in another process."""
     with tempfile.TemporaryDirectory(prefix="offsider-revision-", ignore_cleanup_errors=True) as folder:
         paths = [folder, f"{folder}/src", os.environ.get("PYTHONPATH", folder)]
@@ -141,7 +141,7 @@ def _run(*command: str, cwd: str = ".", env: dict[str, str] | None = None) -> by
 if __name__ == "__main__":
     here = Path.cwd()
     try:
-        config = Connection(**json.loads(sys.argv[1])).load_declarations()
+        config = ConnectionOptions(**json.loads(sys.argv[1])).load_declarations()
         for name in config.worker.require:
             path = Path(getattr(sys.modules.get(name), "__file__", None) or name).resolve()
             if not path.is_relative_to(here.resolve()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from offsider.cli.command import JSON, SETTINGS, Connection, connected, print_json, require
+from offsider.cli.command import JSON, SETTINGS, ConnectionOptions, connected, print_json, require
 from offsider.cli.text import aligned, grouped, say
 from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError
@@ -20,7 +20,7 @@ _COLUMNS = ("LIMITER", "KIND", "LIMIT", "USED", "ALLOWED", "WAITED", "REFUSED")
 @require("Application that names the server of its limiters. Default: worker.require.")
 @JSON
 @click.pass_context
-def limiters(context: click.Context, connection: Connection, *, as_json: bool) -> None:
+def limiters(context: click.Context, connection: ConnectionOptions, *, as_json: bool) -> None:
     """Show up to 1,000 limiters with their use and statistics, the most recently used first."""
     context.obj = connection
     if context.invoked_subcommand is not None:
@@ -36,14 +36,14 @@ def limiters(context: click.Context, connection: Connection, *, as_json: bool) -
 @click.argument("kind")
 @click.argument("name")
 @click.pass_obj
-def reset(connection: Connection, kind: str, name: str) -> None:
+def reset(connection: ConnectionOptions, kind: str, name: str) -> None:
     """Delete the uses and statistics of a limiter, for example: reset window stripe."""
     if not _found(connection).reset(kind, name):
         raise OffsiderError(f"there is no {kind} limiter {name!r}: see offsider limiters")
     say(f"{kind} limiter {name!r}: reset")
 
 
-def _found(connection: Connection) -> LimiterSet:
+def _found(connection: ConnectionOptions) -> LimiterSet:
     return LimiterSet(Installation.of(connection.load_application()), most=_MOST)
 
 

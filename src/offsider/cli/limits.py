@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from offsider.cli.command import JSON, ONE_SERVER, SETTINGS, YES, Connection, asks, connected, print_json, require
+from offsider.cli.command import (
+    JSON,
+    ONE_SERVER,
+    SETTINGS,
+    YES,
+    ConnectionOptions,
+    asks,
+    connected,
+    print_json,
+    require,
+)
 from offsider.cli.text import aligned, confirm, grouped, say
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure
@@ -26,7 +36,7 @@ if TYPE_CHECKING:
 @connected(ONE_SERVER)
 @JSON
 @click.pass_context
-def limits(context: click.Context, connection: Connection, *, as_json: bool) -> None:
+def limits(context: click.Context, connection: ConnectionOptions, *, as_json: bool) -> None:
     """Show the concurrency limits of classes, with their running and held jobs.
 
     The subcommands change limits for all workers: at once for classes that already have a limit, within a second for
@@ -46,7 +56,7 @@ NAMES = click.argument("names", metavar="CLASS...", nargs=-1, required=True)
 @NAME
 @click.argument("limit", metavar="NUMBER", type=click.IntRange(0))
 @click.pass_obj
-def set_(connection: Connection, name: str, limit: int) -> None:
+def set_(connection: ConnectionOptions, name: str, limit: int) -> None:
     """Cap how many jobs of a class run at the same time, overriding the code; 0 removes the limit."""
 
     def act(found: Limits, name: str) -> str:
@@ -59,7 +69,7 @@ def set_(connection: Connection, name: str, limit: int) -> None:
 @limits.command(context_settings=SETTINGS)
 @NAMES
 @click.pass_obj
-def unset(connection: Connection, names: tuple[str, ...]) -> None:
+def unset(connection: ConnectionOptions, names: tuple[str, ...]) -> None:
     """Remove a limit that was set at run time, so that the limit in the code applies."""
 
     def act(found: Limits, name: str) -> str:
@@ -73,7 +83,7 @@ def unset(connection: Connection, names: tuple[str, ...]) -> None:
 @limits.command(context_settings=SETTINGS)
 @NAMES
 @click.pass_obj
-def pause(connection: Connection, names: tuple[str, ...]) -> None:
+def pause(connection: ConnectionOptions, names: tuple[str, ...]) -> None:
     """Start no more jobs of these classes; workers hold the jobs that they claim. Running jobs continue."""
     _each(connection, names, lambda found, name: "paused" if found.pause(name) else "already paused")
 
@@ -81,7 +91,7 @@ def pause(connection: Connection, names: tuple[str, ...]) -> None:
 @limits.command(context_settings=SETTINGS)
 @NAMES
 @click.pass_obj
-def resume(connection: Connection, names: tuple[str, ...]) -> None:
+def resume(connection: ConnectionOptions, names: tuple[str, ...]) -> None:
     """Resume paused classes."""
     _each(connection, names, lambda found, name: "resumed" if found.resume(name) else "was not paused")
 
@@ -92,7 +102,7 @@ def resume(connection: Connection, names: tuple[str, ...]) -> None:
 @YES
 @require("Application whose extensions release resources of these jobs, such as locks. Default: worker.require.")
 @click.pass_obj
-def clear(connection: Connection, name: str, require: tuple[str, ...], *, delete: bool, yes: bool) -> None:
+def clear(connection: ConnectionOptions, name: str, require: tuple[str, ...], *, delete: bool, yes: bool) -> None:
     """Move the held jobs of a class to the quarantine, or delete them."""
     servers = _of_servers(replace(connection, require=require).load_application(), connection.server)
     held = counted(sum(found.find(name).held for found in servers), "held job")
@@ -112,7 +122,7 @@ def _of_servers(config: Config, server: str | None) -> list[Limits]:
     return [Limits(Installation.of(config, name)) for name in config.servers]
 
 
-def _each(connection: Connection, names: Sequence[str], act: Callable[[Limits, str], str]) -> None:
+def _each(connection: ConnectionOptions, names: Sequence[str], act: Callable[[Limits, str], str]) -> None:
     """Act on each class, even if an earlier one could not be changed on every server; then raise the first failure."""
     found = _of_servers(connection.load(), connection.server)[0]
     failures: list[RedisFailure] = []

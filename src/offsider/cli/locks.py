@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from offsider.cli.command import ONE_SERVER, SETTINGS, Connection, connected
+from offsider.cli.command import ONE_SERVER, SETTINGS, ConnectionOptions, connected
 from offsider.cli.text import say
 from offsider.core.errors import OffsiderError
 from offsider.ext.unique import Locks
@@ -13,7 +13,7 @@ from offsider.ext.unique import Locks
 @click.group(context_settings=SETTINGS)
 @connected(ONE_SERVER)
 @click.pass_context
-def locks(context: click.Context, connection: Connection) -> None:
+def locks(context: click.Context, connection: ConnectionOptions) -> None:
     """Release locks of unique jobs. The doctor finds locks whose job no longer exists."""
     context.obj = connection
 
@@ -21,7 +21,7 @@ def locks(context: click.Context, connection: Connection) -> None:
 @locks.command(context_settings=SETTINGS)
 @click.argument("jid")
 @click.pass_obj
-def release(connection: Connection, jid: str) -> None:
+def release(connection: ConnectionOptions, jid: str) -> None:
     """Release the lock of a job, so that the same job can be pushed again while this one may still exist."""
     released = [lock for lock in Locks(connection.installation()) if lock.jid == jid and lock.release()]
     if not released:

@@ -58,7 +58,7 @@ class MainLoop:
         self._launcher = launcher
         self._signals = signals
         self._set_title = title_setter()
-        self._watchdog = systemd.Watchdog()
+        self._watchdog = systemd.SystemdWatchdog()
         self._stop_requested = threading.Event()
         self._stopped = False
         self._deadline = 0.0

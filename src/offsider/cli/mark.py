@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from offsider.cli.command import SETTINGS, Connection, connected
+from offsider.cli.command import SETTINGS, ConnectionOptions, connected
 from offsider.cli.text import say
 from offsider.config.installation import Installation
 from offsider.inspector import Deploys
@@ -17,7 +17,7 @@ MARK_LOCK_SECONDS = 60
 @click.command(context_settings=SETTINGS)
 @click.argument("label", default="")
 @connected()
-def mark(connection: Connection, label: str) -> None:
+def mark(connection: ConnectionOptions, label: str) -> None:
     """Record a deploy. Run it from your deploy script.
 
     LABEL names the release; default: hash and subject of the last commit in the current folder. The deploy is recorded

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsider.cli.application import load_application
-from offsider.cli.command import JSON, SETTINGS, Connection, connected, print_json, report_failed_servers
+from offsider.cli.command import JSON, SETTINGS, ConnectionOptions, connected, print_json, report_failed_servers
 from offsider.cli.text import aligned, say
 from offsider.core.wording import counted
 from offsider.ext.periodic import PeriodicJobs
@@ -31,7 +31,7 @@ _TIME = "%Y-%m-%d %H:%M:%S %z"
 @click.group(context_settings=SETTINGS, invoke_without_command=True)
 @connected()
 @click.pass_context
-def periodic(context: click.Context, connection: Connection) -> object:
+def periodic(context: click.Context, connection: ConnectionOptions) -> object:
     """Show, check, run, pause, resume or remove periodic jobs. Without a subcommand it lists them.
 
     The list has the jobs of running workers, the jobs added at run time and, with -r, the jobs of an application, for
@@ -45,7 +45,7 @@ def periodic(context: click.Context, connection: Connection) -> object:
 @REQUIRE
 @JSON
 @click.pass_obj
-def list_(connection: Connection, require: tuple[str, ...], *, as_json: bool) -> int:
+def list_(connection: ConnectionOptions, require: tuple[str, ...], *, as_json: bool) -> int:
     """Show all periodic jobs with their next tick."""
     every, away = _jobs(connection, require).look()
     if as_json:
@@ -60,7 +60,7 @@ def list_(connection: Connection, require: tuple[str, ...], *, as_json: bool) ->
 @REQUIRE
 @JSON
 @click.pass_obj
-def show(connection: Connection, name: str, require: tuple[str, ...], *, as_json: bool) -> None:
+def show(connection: ConnectionOptions, name: str, require: tuple[str, ...], *, as_json: bool) -> None:
     """Show one periodic job: its schedule in words, its next ticks in its time zone, its history."""
     job = _jobs(connection, require)[name]
     if as_json:
@@ -73,7 +73,7 @@ def show(connection: Connection, name: str, require: tuple[str, ...], *, as_json
 @REQUIRE
 @click.option("--foreign", is_flag=True, help="Accept jobs that this application does not declare: they run elsewhere.")
 @click.pass_obj
-def check(connection: Connection, require: tuple[str, ...], *, foreign: bool) -> int:
+def check(connection: ConnectionOptions, require: tuple[str, ...], *, foreign: bool) -> int:
     """Check the periodic jobs in code and in the configuration file, without Redis. For CI."""
     examined = examine(replace(connection, require=require).load_application(), foreign=foreign)
     for entry, problem in examined:
@@ -89,7 +89,7 @@ def check(connection: Connection, require: tuple[str, ...], *, foreign: bool) ->
 @NAMES
 @REQUIRE
 @click.pass_obj
-def run(connection: Connection, names: tuple[str, ...], require: tuple[str, ...]) -> int:
+def run(connection: ConnectionOptions, names: tuple[str, ...], require: tuple[str, ...]) -> int:
     """Push these jobs now, outside their schedule."""
 
     def act(job: PeriodicJob) -> str:
@@ -102,7 +102,7 @@ def run(connection: Connection, names: tuple[str, ...], require: tuple[str, ...]
 @periodic.command(context_settings=SETTINGS)
 @NAMES
 @click.pass_obj
-def pause(connection: Connection, names: tuple[str, ...]) -> int:
+def pause(connection: ConnectionOptions, names: tuple[str, ...]) -> int:
     """Pause these jobs: their ticks push nothing until you resume them."""
     return _act(_jobs(connection), names, lambda job: "paused" if job.pause() else "already paused")
 
@@ -110,7 +110,7 @@ def pause(connection: Connection, names: tuple[str, ...]) -> int:
 @periodic.command(context_settings=SETTINGS)
 @NAMES
 @click.pass_obj
-def resume(connection: Connection, names: tuple[str, ...]) -> int:
+def resume(connection: ConnectionOptions, names: tuple[str, ...]) -> int:
     """Resume these jobs from their next tick."""
     return _act(_jobs(connection), names, lambda job: "resumed" if job.resume() else "was not paused")
 
@@ -118,7 +118,7 @@ def resume(connection: Connection, names: tuple[str, ...]) -> int:
 @periodic.command(context_settings=SETTINGS)
 @NAMES
 @click.pass_obj
-def remove(connection: Connection, names: tuple[str, ...]) -> int:
+def remove(connection: ConnectionOptions, names: tuple[str, ...]) -> int:
     """Remove jobs added at run time."""
 
     def act(job: PeriodicJob) -> str:
@@ -131,7 +131,7 @@ def remove(connection: Connection, names: tuple[str, ...]) -> int:
 # ------------------------------------------------------------------------------------------ running
 
 
-def _jobs(connection: Connection, require: Sequence[str] = ()) -> PeriodicJobs:
+def _jobs(connection: ConnectionOptions, require: Sequence[str] = ()) -> PeriodicJobs:
     config = connection.load()
     load_application(require, config)
     return PeriodicJobs(config)

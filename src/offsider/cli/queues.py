@@ -16,7 +16,7 @@ from offsider.cli.command import (
     RELEASES,
     SETTINGS,
     YES,
-    Connection,
+    ConnectionOptions,
     asks,
     connected,
     print_json,
@@ -49,7 +49,7 @@ class UnknownQueue(OffsiderError):
 @connected(ONE_SERVER)
 @JSON
 @click.pass_context
-def queues(context: click.Context, connection: Connection, *, as_json: bool) -> None:
+def queues(context: click.Context, connection: ConnectionOptions, *, as_json: bool) -> None:
     """Show the queues with size and latency; paused and unserved queues are marked.
 
     The subcommands pause, unpause, move and clear change queues.
@@ -96,7 +96,7 @@ def queue_table(summaries: Sequence[QueueSummary], served: Collection[str]) -> s
 def _complete(context: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
     """Return queue names for shell completion; none if the server is unreachable."""
     given = context.parent.params if context.parent else {}
-    connection = Connection(given.get("config"), given.get("environment"), given.get("server"))
+    connection = ConnectionOptions(given.get("config"), given.get("environment"), given.get("server"))
     try:
         known = Queue.all(connection.installation())
     except OffsiderError:
@@ -110,7 +110,7 @@ NAMES = click.argument("names", metavar="NAME...", nargs=-1, required=True, shel
 @queues.command(context_settings=SETTINGS)
 @NAMES
 @click.pass_obj
-def pause(connection: Connection, names: tuple[str, ...]) -> None:
+def pause(connection: ConnectionOptions, names: tuple[str, ...]) -> None:
     """Stop all workers from claiming jobs from these queues. Running jobs continue."""
     for queue in _chosen(connection.installation(), names, may_be_new=True):
         queue.pause()
@@ -120,7 +120,7 @@ def pause(connection: Connection, names: tuple[str, ...]) -> None:
 @queues.command(context_settings=SETTINGS)
 @NAMES
 @click.pass_obj
-def unpause(connection: Connection, names: tuple[str, ...]) -> None:
+def unpause(connection: ConnectionOptions, names: tuple[str, ...]) -> None:
     """Let workers claim jobs from these queues again."""
     for queue in _chosen(connection.installation(), names):
         queue.unpause()
@@ -132,7 +132,7 @@ def unpause(connection: Connection, names: tuple[str, ...]) -> None:
 @YES
 @require(RELEASES)
 @click.pass_obj
-def clear(connection: Connection, names: tuple[str, ...], require: tuple[str, ...], *, yes: bool) -> None:
+def clear(connection: ConnectionOptions, names: tuple[str, ...], require: tuple[str, ...], *, yes: bool) -> None:
     """Permanently delete these queues with all their jobs. Asks for confirmation."""
     config, broken = replace(connection, require=require).load_extensions()
     here = Installation.of(config, connection.server or "")
@@ -154,7 +154,7 @@ def clear(connection: Connection, names: tuple[str, ...], require: tuple[str, ..
 @click.option("--to-server", metavar="NAME", default="", help="Server of the queue TO. Default: the same server.")
 @YES
 @click.pass_obj
-def move(connection: Connection, source: str, target: str, to_server: str, *, yes: bool) -> None:
+def move(connection: ConnectionOptions, source: str, target: str, to_server: str, *, yes: bool) -> None:
     """Move the jobs that wait in the queue FROM to the tail of the queue TO.
 
     Workers may keep running. If the command is interrupted, no job is lost; run it again within a day.

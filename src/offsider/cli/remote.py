@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import click
 
-from offsider.cli.command import SETTINGS, Connection, connected, report_failed_servers
+from offsider.cli.command import SETTINGS, ConnectionOptions, connected, report_failed_servers
 from offsider.cli.failure import give_up
 from offsider.cli.text import aligned, say
 from offsider.core.errors import EmbeddedProcess, OffsiderError, RedisFailure
@@ -27,7 +27,7 @@ class NoTarget(OffsiderError):
 
 
 @dataclass(frozen=True)
-class Target:
+class SignalTarget:
     """The processes to signal, by identity, host or all; click.UsageError unless exactly one of them is given."""
 
     identity: str = ""
@@ -102,7 +102,7 @@ def show(processes: Sequence[Process], effect: str, refused: dict[str, str]) -> 
     say(*aligned(rows))
 
 
-def run(name: str, effect: str, target: Target, connection: Connection) -> int:
+def run(name: str, effect: str, target: SignalTarget, connection: ConnectionOptions) -> int:
     """Run one of the commands, and return the exit code."""
     registered, away = _registered(connection)
     report_failed_servers(away, "cannot reach the workers of")
@@ -121,7 +121,7 @@ def run(name: str, effect: str, target: Target, connection: Connection) -> int:
     return 1 if away else 0
 
 
-def _registered(connection: Connection) -> tuple[list[Process], Mapping[str, RedisFailure]]:
+def _registered(connection: ConnectionOptions) -> tuple[list[Process], Mapping[str, RedisFailure]]:
     """Return the processes, and the unreachable servers with the error. Raises RedisFailure if all are unreachable."""
     here = connection.installation()
     if connection.server:
@@ -138,8 +138,8 @@ def _command(name: str, signal: str, effect: str, what: str) -> click.Command:
     @click.option("--host", metavar="H", default="", help="Every worker on this host.")
     @click.option("--all", "everyone", is_flag=True, help="Every registered worker.")
     @connected("Only workers of this server of the configuration.")
-    def command(connection: Connection, identity: str, host: str, *, everyone: bool) -> int:
-        return run(signal, effect, Target(identity, host, everyone), connection)
+    def command(connection: ConnectionOptions, identity: str, host: str, *, everyone: bool) -> int:
+        return run(signal, effect, SignalTarget(identity, host, everyone), connection)
 
     return command
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from offsider.cli.command import APPLICATION, JSON, MOST_LETTERS, SETTINGS, Connection, connected, print_json
+from offsider.cli.command import APPLICATION, JSON, MOST_LETTERS, SETTINGS, ConnectionOptions, connected, print_json
 from offsider.cli.queues import served_queues
 from offsider.cli.text import plain, say
 from offsider.config.config import DEFAULT, Config
 from offsider.config.installation import Installation
 from offsider.config.queue_spec import parse_all
 from offsider.config.routing import route
-from offsider.config.shards import Destination, routes_of
+from offsider.config.shards import RoutedQueue, routes_of
 from offsider.core.errors import ConfigurationError, UnknownJob
 from offsider.core.suggestions import suggest
 from offsider.core.wording import counted
@@ -34,7 +34,7 @@ def routes() -> None:
 @click.argument("name")
 @APPLICATION
 @connected()
-def explain(connection: Connection, name: str) -> None:
+def explain(connection: ConnectionOptions, name: str) -> None:
     """Show the queue of the job NAME, and the rule that chose it."""
     config = connection.load_declarations()
     say(*(plain(line, MOST_LETTERS) for line in explained(_find(name), config)))
@@ -45,7 +45,7 @@ def explained(job: Declared, config: Config) -> list[str]:
     rules = config.routing.rules
     routed = route(job, rules, config.jobs)
     lines = [
-        f"{job.name} goes to {Destination(routed.server, routed.queue)}",
+        f"{job.name} goes to {RoutedQueue(routed.server, routed.queue)}",
         f"  because of {_reason(job, config, routed.rule)}",
     ]
     for number, rule in enumerate(rules[: (routed.rule or len(rules) + 1) - 1], start=1):
@@ -80,7 +80,7 @@ def _reason(job: Declared, config: Config, number: int) -> str:
     is_flag=True,
     help="Read from the servers which queues running workers serve, and which rules programs use.",
 )
-def check(connection: Connection, queue: tuple[str, ...], *, live: bool) -> int:
+def check(connection: ConnectionOptions, queue: tuple[str, ...], *, live: bool) -> int:
     """Find rules that never match first, values that no job has, and queues that no worker serves.
 
     If the configuration has shards, it also finds shards without queues, and shards on another server than the rules
@@ -139,7 +139,7 @@ NO_SHARDS = "the configuration has no shards: each is a table [shards.NAME] with
 @APPLICATION
 @connected()
 @JSON
-def shards(connection: Connection, *, as_json: bool) -> None:
+def shards(connection: ConnectionOptions, *, as_json: bool) -> None:
     """Show each shard: its server, its queues, and their declared jobs.
 
     `offsider routes check` finds errors in shards.

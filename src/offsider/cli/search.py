@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from offsider.cli.command import JSON, ONE_SERVER, SETTINGS, Connection, connected, print_json, require
+from offsider.cli.command import JSON, ONE_SERVER, SETTINGS, ConnectionOptions, connected, print_json, require
 from offsider.cli.text import aligned, listed_arguments, say
 from offsider.config.installation import Installation
 from offsider.inspector import find_tracked, search_everywhere
@@ -25,7 +25,7 @@ _COLUMNS = ("WHERE", "CLASS", "JID", "ARGUMENTS")
 @require("Application with the extension Results, to find jobs that have ended too. Default: worker.require.")
 @click.option("--most", type=click.IntRange(1), default=100, show_default=True, help="Stop after this many jobs.")
 @JSON
-def search(connection: Connection, text: str, *, most: int, as_json: bool) -> int:
+def search(connection: ConnectionOptions, text: str, *, most: int, as_json: bool) -> int:
     """Find the jobs whose stored form contains TEXT: a jid, a class, an argument, an error.
 
     Searches running jobs, retries, scheduled and dead jobs, all queues, and the held jobs of extensions. For the id of

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsider import __version__
-from offsider.cli.command import JSON, ONE_SERVER, SETTINGS, Connection, connected
+from offsider.cli.command import JSON, ONE_SERVER, SETTINGS, ConnectionOptions, connected
 from offsider.cli.queues import queue_data, queue_table, served_queues
 from offsider.cli.text import ago, aligned, duration, grouped, megabytes, plain, say
 from offsider.config.installation import Installation
@@ -39,7 +39,7 @@ VIEWS = ("all", "version", "overview", "processes", "queues")
 @click.option("--memory", is_flag=True, help="Show the memory of the server by family of keys instead, estimated.")
 @JSON
 @click.option("--watch", metavar="SECONDS", type=click.FloatRange(min=0.1), help="Refresh at this interval.")
-def stats(connection: Connection, view: str, *, memory: bool, as_json: bool, watch: float | None) -> None:
+def stats(connection: ConnectionOptions, view: str, *, memory: bool, as_json: bool, watch: float | None) -> None:
     """Show counters, processes and queues.
 
     VIEW is one of all (the default), version, overview, processes and queues.

@@ -15,7 +15,7 @@ from offsider.cli.command import (
     MOST_LETTERS,
     SETTINGS,
     YES,
-    Connection,
+    ConnectionOptions,
     connected,
     print_json,
     report_failed_servers,
@@ -40,7 +40,7 @@ class UnknownSwitch(OffsiderError):
 @connected()
 @JSON
 @click.pass_context
-def switches(context: click.Context, connection: Connection, *, as_json: bool) -> int:
+def switches(context: click.Context, connection: ConnectionOptions, *, as_json: bool) -> int:
     """Show the kill switches: the classes whose jobs all workers drop or defer instead of running them.
 
     Use drop or defer to set a switch and clear to remove it. Workers apply a change within two seconds; running
@@ -109,7 +109,7 @@ REASON = click.option("--reason", default="", metavar="TEXT", help="Reason, show
 @REASON
 @click.pass_obj
 def drop(
-    connection: Connection,
+    connection: ConnectionOptions,
     names: tuple[str, ...],
     lasting: float | None,
     reason: str,
@@ -138,7 +138,7 @@ def drop(
 @REASON
 @click.pass_obj
 def defer(
-    connection: Connection,
+    connection: ConnectionOptions,
     names: tuple[str, ...],
     delay: float,
     lasting: float | None,
@@ -155,12 +155,12 @@ def defer(
 @switches.command(context_settings=SETTINGS)
 @NAMES
 @click.pass_obj
-def clear(connection: Connection, names: tuple[str, ...]) -> int:
+def clear(connection: ConnectionOptions, names: tuple[str, ...]) -> int:
     """Let jobs of these classes run again. Deferred jobs run when their delay ends."""
     return _clear(connection, names)
 
 
-def _set(connection: Connection, names: Sequence[str], act: Callable[[Switches, str], None]) -> int:
+def _set(connection: ConnectionOptions, names: Sequence[str], act: Callable[[Switches, str], None]) -> int:
     def set_one(here: Installation, found: Switches, name: str) -> None:
         act(found, name)
         _report(here, found.find(name))
@@ -168,7 +168,9 @@ def _set(connection: Connection, names: Sequence[str], act: Callable[[Switches, 
     return _each(connection, names, set_one)
 
 
-def _each(connection: Connection, names: Sequence[str], act: Callable[[Installation, Switches, str], None]) -> int:
+def _each(
+    connection: ConnectionOptions, names: Sequence[str], act: Callable[[Installation, Switches, str], None]
+) -> int:
     """Act on each class, even if another one failed, and return the exit code."""
     code = 0
     here = connection.installation()
@@ -191,7 +193,7 @@ def _report(here: Installation, switch: SwitchInForce | None) -> None:
         say(f"no live worker declares this class{suggest(switch.name, known)}", err=True)
 
 
-def _clear(connection: Connection, names: Sequence[str]) -> int:
+def _clear(connection: ConnectionOptions, names: Sequence[str]) -> int:
     def clear_one(_here: Installation, found: Switches, name: str) -> None:
         if not found.clear(name):
             others = [switch.name for switch in found]

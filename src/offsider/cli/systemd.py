@@ -43,7 +43,7 @@ def watchdog_seconds(environ: Mapping[str, str] = os.environ) -> float | None:
     return limit_seconds / 2
 
 
-class Watchdog:
+class SystemdWatchdog:
     """Sends ``WATCHDOG=1`` in time, if systemd watches this process.
 
     Attributes:

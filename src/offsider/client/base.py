@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 from offsider.client.alike import Pushes
 from offsider.client.client_registry import ClientRegistry
 from offsider.client.collecting import Collector, collector
-from offsider.client.deferred import Deferred, StoresPushes
+from offsider.client.deferred import DeferredCallback, StoresPushes
 from offsider.client.delivery import WAIT_TIMEOUT_MS
 from offsider.client.prepared import Prepared, declared_of
 from offsider.client.preparer import Preparer
@@ -131,10 +131,10 @@ class BaseClient:
         limit = self._timeout_seconds or self.config.client.push_timeout_seconds
         return limit + (WAIT_TIMEOUT_MS / 1000 if wait_replicas else 0)
 
-    def _deferred(self, client: StoresPushes, pushes: Pushes, wait_replicas: int) -> Deferred:
+    def _deferred(self, client: StoresPushes, pushes: Pushes, wait_replicas: int) -> DeferredCallback:
         """Return pushes for later: after the commit, for the outbox or a collector. Invalid arguments raise now."""
         self._preparer.check_for_later(pushes)
-        deferred = Deferred(client, pushes, wait_replicas)
+        deferred = DeferredCallback(client, pushes, wait_replicas)
         if test_mode.current() is not None:
             test_mode.waiting.add(deferred)
         return deferred

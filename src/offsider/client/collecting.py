@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from offsider.client.deferred import Deferred
+    from offsider.client.deferred import DeferredCallback
 
 _collector: ContextVar[Collector | None] = ContextVar("offsider_collector", default=None)
 
@@ -18,7 +18,7 @@ class Collector(ABC):
     """Takes the pushes of the current thread or task instead of the server."""
 
     @abstractmethod
-    def add(self, pushes: Deferred) -> bool:
+    def add(self, pushes: DeferredCallback) -> bool:
         """Take pushes; return whether the client should call `flush` now. Raises what the pushes should raise."""
 
     @abstractmethod

@@ -20,7 +20,7 @@ class StoresPushes(Protocol):
     def store_all(self, pushes: Pushes, wait_replicas: int = 0) -> Sequence[str]: ...
 
 
-class Deferred:
+class DeferredCallback:
     """The callback of pushes that wait for a commit; the outbox and collectors take their jobs instead.
 
     Args:

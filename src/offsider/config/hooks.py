@@ -19,7 +19,14 @@ from offsider.core.payload import JobPayload
 from offsider.core.suggestions import suggest
 from offsider.logs.setup import logger
 from offsider.runtime.events import Events
-from offsider.runtime.middleware import Chain, ClientChain, Push, ServerChain, ServerMiddleware, check_middleware
+from offsider.runtime.middleware import (
+    ClientChain,
+    MiddlewareChain,
+    Push,
+    ServerChain,
+    ServerMiddleware,
+    check_middleware,
+)
 from offsider.runtime.service import Service
 
 if TYPE_CHECKING:
@@ -31,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class PendingPushes(Protocol):
-    """Pushes that a client gives to the outbox; `client.base.Deferred` implements it."""
+    """Pushes that a client gives to the outbox; `client.deferred.DeferredCallback` implements it."""
 
     def prepare(self) -> Sequence[Any]:
         """Run client middleware and return a `client.Prepared` for each push that it did not cancel, with its server.
@@ -41,7 +48,7 @@ class PendingPushes(Protocol):
         ...
 
 
-class Outbox(Protocol):
+class OutboxWriter(Protocol):
     """The interface of ``config.outbox``. Must be thread-safe.
 
     Attributes:
@@ -58,7 +65,7 @@ class Outbox(Protocol):
         ...
 
 
-def check_installed(options: Mapping[str, Any], outbox: Outbox | None, *, job_name: str) -> None:
+def check_installed(options: Mapping[str, Any], outbox: OutboxWriter | None, *, job_name: str) -> None:
     """Raise InvalidOptions for ``outbox=True`` without an outbox."""
     if options.get("outbox") and outbox is None:
         raise InvalidOptions(
@@ -119,7 +126,7 @@ class Hooks:
         events: the handlers of events; see `on`.
         info_fields, metric_labels, metric_families, doctor_checks, web_tabs: what extensions add to the process info,
             the metrics, `offsider doctor` and the web UI. Each has a method that adds one.
-        queue_sources: return a `shards.Destination` for each queue that no declaration names, such as those of
+        queue_sources: return a `shards.RoutedQueue` for each queue that no declaration names, such as those of
             Django's tasks.
         queue_resolver: returns the queue of a push, or None to keep it; runs before client middleware.
         push_effects: scripts that run in the script that stores a job; see `offsider.config.push_effects`.
@@ -135,7 +142,7 @@ class Hooks:
 
     reloader: ServerMiddleware | None
     after_commit: Callable[[Callable[[], None]], None] | None
-    outbox: Outbox | None
+    outbox: OutboxWriter | None
     queue_resolver: Callable[[Push], str | None] | None
     push_guard: PushGuard | None
     results: Callable[[Installation], JobResults] | None
@@ -146,8 +153,8 @@ class Hooks:
         self._open = True
         self._frozen = False
         self._job_options: dict[str, Callable[[object], None]] = {}
-        self.client_middleware: ClientChain = Chain(what="config.client_middleware")
-        self.server_middleware: ServerChain = Chain(what="config.server_middleware")
+        self.client_middleware: ClientChain = MiddlewareChain(what="config.client_middleware")
+        self.server_middleware: ServerChain = MiddlewareChain(what="config.server_middleware")
         self.events = Events(self.handle_error)
         self.error_handlers: Listing[ErrorHandler] = Listing("config.error_handlers")
         self.death_handlers: Listing[DeathHandler] = Listing("config.death_handlers")
@@ -156,7 +163,7 @@ class Hooks:
         self.push_effects: Listing[PushEffects] = Listing("config.push_effects")
         self.removal_effects: Listing[RemovalEffects] = Listing("config.removal_effects")
         self.move_effects: Listing[MoveEffects] = Listing("config.move_effects")
-        self.admissions: ServerChain = Chain(what="config.admissions")
+        self.admissions: ServerChain = MiddlewareChain(what="config.admissions")
         self.web_tabs: Listing[WebTab] = Listing("config.web_tabs")
         self.metric_labels: Listing[MetricLabels] = Listing("config.metric_labels")
         self.metric_families: Listing[MetricFamilies] = Listing("config.metric_families")
@@ -257,14 +264,14 @@ class Hooks:
     def freeze(self) -> None:
         """Refuse further changes."""
         for part in vars(self).values():
-            if isinstance(part, Chain | Events | Listing):
+            if isinstance(part, MiddlewareChain | Events | Listing):
                 part.freeze()
         vars(self)["_frozen"] = True
 
     def thaw(self) -> None:
         """Accept changes again."""
         for part in vars(self).values():
-            if isinstance(part, Chain | Events | Listing):
+            if isinstance(part, MiddlewareChain | Events | Listing):
                 vars(part)["_frozen"] = False
         vars(self)["_frozen"] = False
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Destination:
+class RoutedQueue:
     """A queue that declared jobs go to.
 
     Attributes:
@@ -57,8 +57,8 @@ class Selection(NamedTuple):
     """
 
     queues: tuple[str, ...]
-    mixed: tuple[Destination, ...]
-    elsewhere: tuple[Destination, ...]
+    mixed: tuple[RoutedQueue, ...]
+    elsewhere: tuple[RoutedQueue, ...]
 
 
 class Routes:
@@ -76,7 +76,7 @@ class Routes:
         jobs: Sequence[Routable],
         rules: Rules,
         defaults: Mapping[str, object],
-        further: Sequence[Destination] = (),
+        further: Sequence[RoutedQueue] = (),
     ) -> None:
         self._jobs, self._rules, self._defaults, self._further = tuple(jobs), rules, defaults, further
         self._routed: list[tuple[str, Attributes, Routed]] = []
@@ -93,20 +93,20 @@ class Routes:
         alike = rules is self._rules and defaults is self._defaults and len(jobs) == len(self._jobs)
         return alike and all(map(is_, jobs, self._jobs))
 
-    def destinations(self, queries: Sequence[Query] = ()) -> list[Destination]:
+    def destinations(self, queries: Sequence[Query] = ()) -> list[RoutedQueue]:
         """Return every queue of declared jobs, in the order of the rules. Without queries, all jobs are selected."""
-        found: dict[tuple[str, str], Destination] = {}
+        found: dict[tuple[str, str], RoutedQueue] = {}
         order: dict[tuple[str, str], int] = {}
         last = len(self._rules) + 1
         for name, attributes, routed in self._routed:
             place = routed.server, routed.queue
-            at = found.setdefault(place, Destination(*place))
+            at = found.setdefault(place, RoutedQueue(*place))
             order[place] = min(order.get(place, last), routed.rule or last)
             is_chosen = not queries or any(query.matches(attributes) for query in queries)
             (at.chosen if is_chosen else at.others).append(name)
         for each in self._further:  # no query selects them
             place = each.server, each.queue
-            at = found.setdefault(place, Destination(*place))
+            at = found.setdefault(place, RoutedQueue(*place))
             order.setdefault(place, last)
             (at.others if queries else at.chosen).extend(each.chosen)
         return [found[place] for place in sorted(found, key=lambda place: (order[place], place[1], place[0]))]
@@ -160,7 +160,7 @@ class KeptRoutes:
         return routes
 
 
-def unserved(found: Iterable[Destination], served: Mapping[str, Collection[str]]) -> list[Destination]:
+def unserved(found: Iterable[RoutedQueue], served: Mapping[str, Collection[str]]) -> list[RoutedQueue]:
     """Return the queues that no worker serves, sorted by name.
 
     Args:

@@ -16,7 +16,7 @@ from django.utils.asyncio import async_unsafe
 from offsider.core.errors import ConfigurationError
 from offsider.django.models import TABLE, OutboxRow
 from offsider.django.transactions import after_commit, is_open
-from offsider.ext.outbox.source import CHANNEL, Row, can_listen, identity_of, wait_for_notification
+from offsider.ext.outbox.source import CHANNEL, StoredPush, can_listen, identity_of, wait_for_notification
 
 _async_unsafe: Any = async_unsafe
 FIELDS = ("id", "jid", "server", "place", "score", "payload", "guarded", "created_at")
@@ -54,7 +54,7 @@ class DjangoSource:
         "In async code, use `await job.aenqueue(...)`: a push through the outbox must run in the thread of its "
         "transaction."
     )
-    def add(self, rows: Sequence[Row]) -> None:
+    def add(self, rows: Sequence[StoredPush]) -> None:
         """Insert rows. In transactions of other databases only, this waits for their commits."""
         own = connections[self._alias]
         others = (other for other in connections.all(initialized_only=True) if other.alias != self._alias)
@@ -63,7 +63,7 @@ class DjangoSource:
         else:
             self._insert(rows)
 
-    def _insert(self, rows: Sequence[Row]) -> None:
+    def _insert(self, rows: Sequence[StoredPush]) -> None:
         own, block = connections[self._alias], cast("Any", transaction.atomic(using=self._alias, savepoint=False))
         with block:
             self._rows.bulk_create(
@@ -77,9 +77,9 @@ class DjangoSource:
     def _rows(self) -> Any:
         return OutboxRow._default_manager.using(self._alias)  # noqa: SLF001
 
-    def read(self, server: str, after_id: int, limit: int) -> list[Row]:
+    def read(self, server: str, after_id: int, limit: int) -> list[StoredPush]:
         found = self._rows.filter(server=server, id__gt=after_id).order_by("id").values(*FIELDS)[:limit]
-        return [Row(**{**row, "payload": bytes(row["payload"])}) for row in found]
+        return [StoredPush(**{**row, "payload": bytes(row["payload"])}) for row in found]
 
     def delete(self, ids: Sequence[int]) -> None:
         self._rows.filter(id__in=ids).delete()

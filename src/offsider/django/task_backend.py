@@ -32,7 +32,7 @@ from offsider.config.config import Config
 from offsider.config.default import default_config
 from offsider.config.installation import Installation
 from offsider.config.routing import MAIN
-from offsider.config.shards import Destination
+from offsider.config.shards import RoutedQueue
 from offsider.core.arguments import encode_result
 from offsider.core.errors import ConfigurationError, InvalidOptions, OffsiderError, UnknownJob
 from offsider.core.options import check_queue_name, wire_options
@@ -140,7 +140,7 @@ class TaskBackend(_BaseTaskBackend):
             hint = f"OPTIONS has the options of a push, {PRIORITIES!r} and {RESULT_SECONDS!r}."
             yield Error(str(error), hint=hint, id="offsider.E005")
 
-    def destinations(self) -> Iterator[Destination]:
+    def destinations(self) -> Iterator[RoutedQueue]:
         """Return the queues of the tasks of this alias."""
         named = self.queues or {  # without QUEUES, a task may name any queue
             task.queue_name
@@ -150,7 +150,7 @@ class TaskBackend(_BaseTaskBackend):
         }
         further = {self.options.get("retry_queue", ""), *(queue for _, queue in self._queues)} - {""}
         for queue in sorted(named | further):
-            yield Destination(self.options.get("server", MAIN), queue, [f"TASKS[{self.alias!r}]"])
+            yield RoutedQueue(self.options.get("server", MAIN), queue, [f"TASKS[{self.alias!r}]"])
 
     @property
     def _what(self) -> str:
@@ -213,7 +213,7 @@ class TaskBackend(_BaseTaskBackend):
         }
 
 
-def destinations(_config: Config) -> Iterator[Destination]:
+def destinations(_config: Config) -> Iterator[RoutedQueue]:
     """Return the queues of the tasks of all aliases, for `Hooks.queue_sources`."""
     for backend in _tasks.task_backends.all():
         if isinstance(backend, TaskBackend):

@@ -14,7 +14,7 @@ from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.config.queue_spec import EVERY
 from offsider.config.settings import ShardSection
-from offsider.config.shards import Destination, Routes, routes_of
+from offsider.config.shards import RoutedQueue, Routes, routes_of
 from offsider.core.errors import RedisFailure
 from offsider.core.wording import listed
 from offsider.inspector.all_servers import query_all
@@ -172,7 +172,7 @@ def plan_shards(shards: Mapping[str, ShardSection], routes: Routes) -> list[Shar
     return [_plan(name, shard, routes.queues_of(shard), found) for name, shard in shards.items()]
 
 
-def _plan(name: str, shard: ShardSection, queues: Sequence[str], found: Sequence[Destination]) -> ShardPlan:
+def _plan(name: str, shard: ShardSection, queues: Sequence[str], found: Sequence[RoutedQueue]) -> ShardPlan:
     here = {each.queue: each.chosen for each in found if each.server == shard.server}
     jobs = {queue: sorted(here.get(queue, ())) for queue in queues}
     if EVERY in queues:
@@ -193,7 +193,7 @@ def served_by(plans: Sequence[ShardPlan], beside: Collection[str] = ()) -> dict[
     return served
 
 
-def wrong_with(plans: Sequence[ShardPlan], found: Sequence[Destination]) -> Iterator[str]:
+def wrong_with(plans: Sequence[ShardPlan], found: Sequence[RoutedQueue]) -> Iterator[str]:
     """Return a sentence for each shard without work, or on another server than its jobs.
 
     Args:
@@ -214,13 +214,13 @@ def wrong_with(plans: Sequence[ShardPlan], found: Sequence[Destination]) -> Iter
                 )
 
 
-def _unused(plan: ShardPlan, found: Sequence[Destination]) -> list[str]:
+def _unused(plan: ShardPlan, found: Sequence[RoutedQueue]) -> list[str]:
     """Return the queues of the shard to which no declared job goes, on its server."""
     used = {each.queue for each in found if each.server == plan.section.server}
     return [queue for queue in plan.queues if queue != EVERY and queue not in used]
 
 
-def worth_knowing(plans: Sequence[ShardPlan], found: Sequence[Destination]) -> Iterator[str]:
+def worth_knowing(plans: Sequence[ShardPlan], found: Sequence[RoutedQueue]) -> Iterator[str]:
     """Return a sentence for each note that may be intended: queues of two shards, and queues without declared jobs."""
     serving: dict[tuple[str, str], list[str]] = {}
     for plan in plans:
@@ -228,7 +228,7 @@ def worth_knowing(plans: Sequence[ShardPlan], found: Sequence[Destination]) -> I
             serving.setdefault((plan.section.server, queue), []).append(plan.name)
     for (server, queue), names in sorted(serving.items()):
         if len(names) > 1:
-            yield f"{Destination(server, queue)} is served by {len(names)} shards: {listed(sorted(names), len(names))}"
+            yield f"{RoutedQueue(server, queue)} is served by {len(names)} shards: {listed(sorted(names), len(names))}"
     anywhere = {each.queue for each in found}
     for plan in plans:
         unused = [queue for queue in _unused(plan, found) if queue not in anywhere]

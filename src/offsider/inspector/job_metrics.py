@@ -19,7 +19,7 @@ from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
 from offsider.core.series import ReleaseRuns, Series
 from offsider.storage import execution_metrics, run_counts, stats
-from offsider.storage.execution_metrics import Counts
+from offsider.storage.execution_metrics import ClassCounts
 
 PERIODS: Mapping[str, int] = {"1h": 60, "2h": 120, "4h": 240, "8h": 480, "24h": 1440, "48h": 2880, "72h": 4320}
 """Period -> minutes."""
@@ -70,7 +70,7 @@ class JobTotals:
         """Average execution time of successful runs; 0 if there are none."""
         return self.ms / self.success if self.success else 0.0
 
-    def add(self, at: float, counts: Counts) -> None:
+    def add(self, at: float, counts: ClassCounts) -> None:
         """Add the stored counts of one interval."""
         self.processed += counts.processed
         self.failed += counts.failed
@@ -190,7 +190,7 @@ class JobMetrics:
         stored = execution_metrics.minutes_of(here.redis, name, starts)
         for start, (counts, counted) in zip(starts, stored, strict=True):
             at = start.timestamp()
-            if counts != Counts():
+            if counts != ClassCounts():
                 totals.add(at, counts)
             if any(counted):
                 buckets[at] = counted

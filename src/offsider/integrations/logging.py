@@ -1,7 +1,7 @@
-"""For the application's own log handlers: the filter `JobFilter` adds the running job to each record."""
+"""For the application's own log handlers: the filter `JobFieldsFilter` adds the running job to each record."""
 
 from __future__ import annotations
 
-from offsider.logs.setup import JobFilter
+from offsider.logs.setup import JobFieldsFilter
 
-__all__ = ["JobFilter"]
+__all__ = ["JobFieldsFilter"]

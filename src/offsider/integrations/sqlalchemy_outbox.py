@@ -28,7 +28,7 @@ from weakref import ref
 from offsider.core.errors import ConfigurationError
 from offsider.core.once import first_time
 from offsider.ext.outbox import Outbox
-from offsider.ext.outbox.source import CHANNEL, Row, can_listen, identity_of, wait_for_notification
+from offsider.ext.outbox.source import CHANNEL, StoredPush, can_listen, identity_of, wait_for_notification
 from offsider.integrations import missing
 
 try:
@@ -164,7 +164,7 @@ class SQLAlchemySource:
         self._engine = engine
         self._table = table
         self._session = session
-        self._row: Any = type("OutboxRow", (), {})
+        self._row: Any = type("StoredPush", (), {})
         registry(metadata=table.metadata).map_imperatively(self._row, table)
         event.listen(self._row, "after_insert", _notify)
         self._connection: _Connection | None = None
@@ -177,7 +177,7 @@ class SQLAlchemySource:
     def is_open(self) -> bool:
         return self._session() is not None
 
-    def add(self, rows: Sequence[Row]) -> None:
+    def add(self, rows: Sequence[StoredPush]) -> None:
         session = self._session()
         assert session is not None  # noqa: S101  # `is_open` was asked
         for row in rows:
@@ -186,11 +186,11 @@ class SQLAlchemySource:
                 setattr(made, name, getattr(row, name))
             session.add(made)
 
-    def read(self, server: str, after_id: int, limit: int) -> list[Row]:
+    def read(self, server: str, after_id: int, limit: int) -> list[StoredPush]:
         columns = self._table.c
         query = select(self._table).where(columns.server == server, columns.id > after_id)
         found = self._run(lambda connection: connection.execute(query.order_by(columns.id).limit(limit)).all())
-        return [Row(**row._mapping) for row in found]  # noqa: SLF001  # SQLAlchemy's public name
+        return [StoredPush(**row._mapping) for row in found]  # noqa: SLF001  # SQLAlchemy's public name
 
     def delete(self, ids: Sequence[int]) -> None:
         query = self._table.delete().where(self._table.c.id.in_(ids))

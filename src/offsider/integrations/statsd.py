@@ -98,7 +98,7 @@ _LEASE = "history"
 _MISSED_INTERVALS = 3
 
 
-class History:
+class HistorySender:
     """Sends gauges: ``processed``, ``failures``, ``enqueued``, ``retries``, ``dead``, ``scheduled``, ``busy``, each
     queue's ``queue.size`` and ``queue.latency`` (seconds, tag ``queue:``), and ``leader`` (1, tag ``process:``).
 
@@ -199,7 +199,9 @@ class Statsd:
         config.on("job_removed", self._removed)
         seconds = self._history_seconds
         if seconds is not None:
-            config.add_service(lambda config: History(config, self._client(), seconds, self._more_history).service())
+            config.add_service(
+                lambda config: HistorySender(config, self._client(), seconds, self._more_history).service()
+            )
 
     def _start(self) -> None:
         self._client()

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from offsider.config.capsule import DEFAULT_QUEUE
 from offsider.config.config import Config
 from offsider.config.queue_spec import QueueSpec
-from offsider.config.shards import Destination, Selection, routes_of, unserved
+from offsider.config.shards import RoutedQueue, Selection, routes_of, unserved
 from offsider.core.errors import ConfigurationError
 from offsider.core.routing_grammar import Query
 from offsider.core.wording import counted, listed
@@ -54,7 +54,7 @@ def serve_selected(config: Config, queries: Sequence[Query] = (), *, negate: boo
     return _warnings(what, selection, config, negate=negate)
 
 
-def unserved_here(config: Config) -> list[Destination]:
+def unserved_here(config: Config) -> list[RoutedQueue]:
     """Return the queues of this server to which declared jobs go, and which nothing in the configuration serves."""
     routes = routes_of(config)
     served = {spec.name for capsule in config.capsules.values() for spec in capsule.specs}

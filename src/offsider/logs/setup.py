@@ -227,7 +227,7 @@ class LineFormatter(logging.Formatter):
         raise NotImplementedError
 
 
-class Text(LineFormatter):
+class TextFormatter(LineFormatter):
     """``LEVEL time pid=… tid=… field=value: message``, with an indented traceback below.
 
     Args:
@@ -271,7 +271,7 @@ class _LastResort(logging.StreamHandler[TextIO]):
 
 
 _last_resort = _LastResort()
-_last_resort.setFormatter(Text())
+_last_resort.setFormatter(TextFormatter())
 
 
 class OffsiderHandler(QueueHandler):
@@ -426,7 +426,9 @@ def setup_logging(settings: LogSection, stream: TextIO | None = None) -> Offside
     if not earlier and any(not isinstance(own, logging.NullHandler) for own in logger.handlers):
         return None
     target = stream if stream is not None else sys.stdout
-    handler = OffsiderHandler(target, Json() if settings.format == "json" else Text(colored=_wants_color(target)))
+    handler = OffsiderHandler(
+        target, Json() if settings.format == "json" else TextFormatter(colored=_wants_color(target))
+    )
     for old in earlier:
         if old.is_formatted_by_application:
             handler.setFormatter(old.formatter)
@@ -534,7 +536,7 @@ def _escape(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode("ascii")
 
 
-class JobFilter(logging.Filter):
+class JobFieldsFilter(logging.Filter):
     """Add the running job's fields to each record, with the field names of the structured log.
 
     A worker adds it to all handlers of its application. Formats can contain ``%(jid)s``, ``%(class)s`` and
@@ -560,8 +562,10 @@ def filter_handlers() -> None:
     """
     named = [each for each in list(logging.root.manager.loggerDict.values()) if isinstance(each, logging.Logger)]
     for handler in {handler for each in (logging.root, *named) for handler in each.handlers}:
-        if not isinstance(handler, OffsiderHandler) and not any(isinstance(one, JobFilter) for one in handler.filters):
-            handler.addFilter(JobFilter())
+        if not isinstance(handler, OffsiderHandler) and not any(
+            isinstance(one, JobFieldsFilter) for one in handler.filters
+        ):
+            handler.addFilter(JobFieldsFilter())
 
 
 def show_application_log(handler: logging.Handler) -> None:

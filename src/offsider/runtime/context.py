@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from offsider.core.errors import InvalidArguments, InvalidOptions, NoCurrentJob, OffsiderError
 from offsider.core.payload import JobPayload, shown_class
-from offsider.storage.working import Entry, Owner
+from offsider.storage.working import Owner, PrivateListEntry
 
 if TYPE_CHECKING:
     from offsider.storage.effects import Effect
@@ -167,9 +167,9 @@ class JobContext:
         return self.payload.get("tags") or ()
 
     @property
-    def entry(self) -> Entry | None:
+    def entry(self) -> PrivateListEntry | None:
         """Its entry in a private list while it runs, or None. Middleware can move it from there with a script."""
-        return None if self.owner is None else Entry(self.owner, self.queue, self.raw)
+        return None if self.owner is None else PrivateListEntry(self.owner, self.queue, self.raw)
 
     @property
     def process(self) -> str:

@@ -8,7 +8,8 @@ before its ``yield`` runs before the inner entries, the code after it when they 
 * A value other than None that is returned after ``yield`` replaces the result. Middleware that catches the error and
   returns ends it.
 
-`Chain.run` enters and leaves all entries in a loop; tracebacks have no frames of entries that passed an error on.
+`MiddlewareChain.run` enters and leaves all entries in a loop; tracebacks have no frames of entries that passed an error
+on.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class InvalidMiddleware(ConfigurationError, TypeError):
     """A value was added to a chain that is not a generator function."""
 
 
-class Chain(Generic[T]):
+class MiddlewareChain(Generic[T]):
     """Middleware in order; the first one is the outermost.
 
     An entry is a generator function, or an object whose ``__call__`` is one. If the object has a method ``concerns``,
@@ -118,9 +119,9 @@ class Chain(Generic[T]):
         self._check_open()
         self._set([])
 
-    def copy(self, *, what: str = "") -> Chain[T]:
+    def copy(self, *, what: str = "") -> MiddlewareChain[T]:
         """Return a chain with the same entries that is not frozen."""
-        return Chain(self._entries, what=what or self._what)
+        return MiddlewareChain(self._entries, what=what or self._what)
 
     def freeze(self) -> None:
         self._frozen = True
@@ -181,8 +182,8 @@ class Chain(Generic[T]):
             raise frozen_error(self._what)
 
 
-ClientChain: TypeAlias = Chain[Push]
-ServerChain: TypeAlias = Chain[JobContext]
+ClientChain: TypeAlias = MiddlewareChain[Push]
+ServerChain: TypeAlias = MiddlewareChain[JobContext]
 
 
 def _leave(entered: list[Middleware], result: Any, error: BaseException | None) -> Any:

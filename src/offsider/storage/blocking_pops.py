@@ -20,7 +20,7 @@ from typing import Any
 from offsider.core.errors import RedisFailure, RedisRefused
 from offsider.storage.redis import Redis, Wire
 from offsider.storage.scripts import Command
-from offsider.storage.working import Entry, Owner
+from offsider.storage.working import Owner, PrivateListEntry
 
 #: The server replies shortly after the timeout of a pop. After this extra time the reply is considered lost.
 GRACE_SECONDS = 2.0
@@ -102,7 +102,7 @@ class BlockingPops:
         #: Replaced, never mutated: other threads read `waiting`.
         self._pops: Mapping[str, BlockingPop] = {}
         self._called: list[BlockingPop] = []
-        self.brought: list[Entry] = []
+        self.brought: list[PrivateListEntry] = []
         self.doubtful = False
         self.failure: RedisFailure | None = None
 
@@ -162,7 +162,7 @@ class BlockingPops:
             self.failure = reply
             pop.close(self._selector)
         elif reply is not None:
-            self.brought.append(Entry(pop.owner, pop.queue, reply))
+            self.brought.append(PrivateListEntry(pop.owner, pop.queue, reply))
 
     def drop_overdue(self) -> None:
         """Close the pops whose reply is overdue."""
@@ -206,7 +206,7 @@ class BlockingPops:
             self.failure = error
         self._lose(pop)
 
-    def take(self) -> list[Entry]:
+    def take(self) -> list[PrivateListEntry]:
         """Return and clear the jobs that pops have moved."""
         brought, self.brought = self.brought, []
         return brought

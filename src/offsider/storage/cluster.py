@@ -376,7 +376,7 @@ def async_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is importe
     """See `sync_kind`, for redis-py's asynchronous classes."""
     from redis.exceptions import ConnectionError as NoConnection, ResponseError, TimeoutError as TooLate
 
-    class Connection(base):  # type: ignore[misc]
+    class AsyncConnection(base):  # type: ignore[misc]
         asked: Address | None = None
         _next: Address | None = None
 
@@ -447,4 +447,4 @@ def async_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is importe
                 return self._nodes.learn_from_key(address, error)
             return self._nodes.learn_from_key(address, None)
 
-    return Connection
+    return AsyncConnection

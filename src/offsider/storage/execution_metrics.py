@@ -54,7 +54,7 @@ class JobCounts(NamedTuple):
     failed_histogram: Sequence[int] = (0,) * BUCKETS
 
 
-class Counts(NamedTuple):
+class ClassCounts(NamedTuple):
     """Stored counts of a class in one time bucket."""
 
     processed: int = 0
@@ -83,7 +83,7 @@ def commands_of(keys: Keys, counted: Iterable[JobCounts], at: datetime, *, wire_
     return commands
 
 
-def minutes(redis: Redis, starts: Sequence[datetime]) -> list[dict[str, Counts]]:
+def minutes(redis: Redis, starts: Sequence[datetime]) -> list[dict[str, ClassCounts]]:
     """Read the counts of each minute, by class, in the formats of Sidekiq 7 and 8."""
     forms = [redis.keys.job_minute(at, version) for at in starts for version in (8, 7)]
     read = _hashes(redis, forms)
@@ -95,12 +95,12 @@ def has_minutes_of_7(redis: Redis, starts: Sequence[datetime]) -> bool:
     return bool(redis.call("EXISTS", *(redis.keys.job_minute(at, 7) for at in starts)))
 
 
-def ten_minutes(redis: Redis, starts: Sequence[datetime]) -> list[dict[str, Counts]]:
+def ten_minutes(redis: Redis, starts: Sequence[datetime]) -> list[dict[str, ClassCounts]]:
     """Read the counts of each ten minutes, by class."""
     return _hashes(redis, [redis.keys.job_ten_minutes(at) for at in starts])
 
 
-def minutes_of(redis: Redis, name: str, starts: Sequence[datetime]) -> list[tuple[Counts, list[int]]]:
+def minutes_of(redis: Redis, name: str, starts: Sequence[datetime]) -> list[tuple[ClassCounts, list[int]]]:
     """Read the counts and histogram of one class for each minute."""
     fields = (f"{name}|ms", f"{name}|p", f"{name}|f")
     commands: list[Command] = []
@@ -147,26 +147,28 @@ def _minute(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:00Z")
 
 
-def _hashes(redis: Redis, keys: Sequence[str]) -> list[dict[str, Counts]]:
+def _hashes(redis: Redis, keys: Sequence[str]) -> list[dict[str, ClassCounts]]:
     replies = redis.pipeline([("HGETALL", key) for key in keys], raise_errors=False) if keys else []
     return [_by_class(reply) for reply in replies]
 
 
-def _by_class(reply: object) -> dict[str, Counts]:
+def _by_class(reply: object) -> dict[str, ClassCounts]:
     fields: dict[str, dict[str, int]] = {}
     for field, value in hashes.texts(reply):
         name, _, kind = field.rpartition("|")
         fields.setdefault(name, {})[kind] = _whole(value)
     return {
-        name: Counts(kinds.get("p", 0), kinds.get("f", 0), kinds.get("ms", 0)) for name, kinds in fields.items() if name
+        name: ClassCounts(kinds.get("p", 0), kinds.get("f", 0), kinds.get("ms", 0))
+        for name, kinds in fields.items()
+        if name
     }
 
 
-def _counts_of(reply: object) -> Counts:
+def _counts_of(reply: object) -> ClassCounts:
     if not isinstance(reply, list):
-        return Counts()
+        return ClassCounts()
     milliseconds, processed, failed = (_whole(value) for value in cast("list[bytes | None]", reply))
-    return Counts(processed, failed, milliseconds)
+    return ClassCounts(processed, failed, milliseconds)
 
 
 def _buckets(stored: object) -> list[int]:
@@ -183,11 +185,11 @@ def _whole(value: bytes | str | None) -> int:
         return 0
 
 
-def _merged(first: Mapping[str, Counts], second: Mapping[str, Counts]) -> dict[str, Counts]:
-    return {name: _sum(first.get(name, Counts()), second.get(name, Counts())) for name in {**first, **second}}
+def _merged(first: Mapping[str, ClassCounts], second: Mapping[str, ClassCounts]) -> dict[str, ClassCounts]:
+    return {name: _sum(first.get(name, ClassCounts()), second.get(name, ClassCounts())) for name in {**first, **second}}
 
 
-def _sum(first: Counts, second: Counts) -> Counts:
-    return Counts(
+def _sum(first: ClassCounts, second: ClassCounts) -> ClassCounts:
+    return ClassCounts(
         first.processed + second.processed, first.failed + second.failed, first.milliseconds + second.milliseconds
     )

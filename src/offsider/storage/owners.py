@@ -15,7 +15,7 @@ from offsider.storage import leases
 from offsider.storage.keys import FENCE_SECONDS
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Script
-from offsider.storage.working import Entry, Owner
+from offsider.storage.working import Owner, PrivateListEntry
 
 BEAT = Script("beat")
 LOOK = Script("look")
@@ -148,7 +148,7 @@ def forget(redis: Redis, lists: Lists, *, leaving: bool) -> bool:
     )
 
 
-def newest(redis: Redis, lists: Lists, limit: int) -> list[Entry]:
+def newest(redis: Redis, lists: Lists, limit: int) -> list[PrivateListEntry]:
     """Return up to ``limit`` jobs of each private list, latest claim first.
 
     Requeued in this order at the head of a queue, batch by batch, the oldest job runs first.
@@ -156,7 +156,9 @@ def newest(redis: Redis, lists: Lists, limit: int) -> list[Entry]:
     owned = [(owner, queue) for owner, queues in lists.owners() for queue in queues]
     commands = [("LRANGE", redis.keys.working(o.identity, o.capsule, queue), 0, limit - 1) for o, queue in owned]
     replies = redis.pipeline(commands)
-    return [Entry(owner, queue, raw) for (owner, queue), raws in zip(owned, replies, strict=True) for raw in raws]
+    return [
+        PrivateListEntry(owner, queue, raw) for (owner, queue), raws in zip(owned, replies, strict=True) for raw in raws
+    ]
 
 
 def held(redis: Redis, lists: Lists) -> int:

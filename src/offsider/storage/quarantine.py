@@ -15,7 +15,7 @@ from typing import NamedTuple
 from offsider.storage.hashes import json_object
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, RunsScripts, Script
-from offsider.storage.working import Entry, own_keys
+from offsider.storage.working import PrivateListEntry, own_keys
 
 QUARANTINE = Script("quarantine")
 PLUCK = Script("pluck")
@@ -106,7 +106,7 @@ def take_from_queue(
     return [bool(reply) for reply in replies]
 
 
-def put_from_run(redis: RunsScripts, entry: Entry, *, days: float, most: int, at: float, how: str) -> bool:
+def put_from_run(redis: RunsScripts, entry: PrivateListEntry, *, days: float, most: int, at: float, how: str) -> bool:
     """Move a claimed job from its private list into quarantine. False if it is gone: another process owns it.
 
     Frequent callers should call `trim` regularly.

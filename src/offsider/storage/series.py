@@ -30,7 +30,7 @@ _HOUR_SECONDS = 3600
 _DAY_SECONDS = 24 * _HOUR_SECONDS
 
 
-class Step(NamedTuple):
+class Resolution(NamedTuple):
     """The resolution of a series.
 
     Attributes:
@@ -55,11 +55,11 @@ class Step(NamedTuple):
         return range(first, last + 1)
 
 
-MINUTE = Step("1m", 60, 60, 8 * _HOUR_SECONDS)
-TEN_MINUTES = Step("10m", 600, 144, 14 * _DAY_SECONDS)
-TOTAL = Step("total", math.inf, 1, 30 * _DAY_SECONDS)
+MINUTE = Resolution("1m", 60, 60, 8 * _HOUR_SECONDS)
+TEN_MINUTES = Resolution("10m", 600, 144, 14 * _DAY_SECONDS)
+TOTAL = Resolution("total", math.inf, 1, 30 * _DAY_SECONDS)
 #: For label sets that each release adds: those of former releases disappear soon.
-RECENT_TOTAL = Step("recent", math.inf, 1, 8 * _HOUR_SECONDS)
+RECENT_TOTAL = Resolution("recent", math.inf, 1, 8 * _HOUR_SECONDS)
 
 
 class Metric(NamedTuple):
@@ -75,7 +75,7 @@ class Metric(NamedTuple):
 
     name: str
     cells: int
-    steps: tuple[Step, ...]
+    steps: tuple[Resolution, ...]
     bits: Literal[32, 64] = 64
     max_label_sets: int = 5_000
 
@@ -151,7 +151,13 @@ def trim(redis: Redis, metrics: Sequence[Metric], now: float) -> None:
 
 
 def read(
-    redis: Redis, metric: Metric, step: Step, since: float = 0.0, until: float = 0.0, *, where: Labels | None = None
+    redis: Redis,
+    metric: Metric,
+    step: Resolution,
+    since: float = 0.0,
+    until: float = 0.0,
+    *,
+    where: Labels | None = None,
 ) -> list[Buckets]:
     """Return the label sets with counts between two times, in order of their labels.
 

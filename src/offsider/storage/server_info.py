@@ -18,7 +18,7 @@ _SAVES = {"rdb": "rdb_last_bgsave_status", "aof": "aof_last_write_status", "aof 
 
 
 @dataclass(frozen=True)
-class ServerInfo:
+class ServerFacts:
     """A snapshot of the server. Facts that the server does not report are None, or empty if they are several.
 
     Attributes:
@@ -72,7 +72,7 @@ class ServerInfo:
         return ".".join(map(str, self.version or ()))
 
 
-def server_info(redis: Redis) -> ServerInfo:
+def server_info(redis: Redis) -> ServerFacts:
     """Read the server's information in one round trip.
 
     Every user may run HELLO, which returns version, mode and role. INFO and CONFIG are ``@dangerous``: an ACL can
@@ -90,7 +90,7 @@ def server_info(redis: Redis) -> ServerInfo:
     hello, info, *configured = replies
     fields = hello_fields(hello) | info_fields(info)
     save, fsync, least_replicas = map(_setting, configured)
-    return ServerInfo(
+    return ServerFacts(
         kind=kind_of(fields),
         version=version_of(fields),
         mode=fields.get("redis_mode") or fields.get("mode"),

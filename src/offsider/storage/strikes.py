@@ -15,7 +15,7 @@ from offsider.core.payload import decode, encode
 from offsider.storage.keys import STRIKE_SECONDS
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, RunsScripts, Script
-from offsider.storage.working import DeadSetLimits, Entry
+from offsider.storage.working import DeadSetLimits, PrivateListEntry
 
 RECLAIM = Script("reclaim")
 POISON = Script("poison")
@@ -23,7 +23,7 @@ POISON = Script("poison")
 _ALONE = b"1 1"
 
 
-def reclaim(redis: Redis, entries: Sequence[tuple[Entry, bytes]]) -> list[bool]:
+def reclaim(redis: Redis, entries: Sequence[tuple[PrivateListEntry, bytes]]) -> list[bool]:
     """Move jobs of one fenced owner to the head of their queues, each with the payload to store.
 
     If the owner was not stopping, each job gets a strike.
@@ -46,7 +46,7 @@ def reclaim(redis: Redis, entries: Sequence[tuple[Entry, bytes]]) -> list[bool]:
     return [reply == 1 for reply in redis.run(RECLAIM, keys, arguments)]
 
 
-def bury(redis: RunsScripts, entry: Entry, payload: bytes, limits: DeadSetLimits) -> bool:
+def bury(redis: RunsScripts, entry: PrivateListEntry, payload: bytes, limits: DeadSetLimits) -> bool:
     """Move the job that killed its owner into the dead set. False if another process took it.
 
     Raises:
@@ -72,7 +72,7 @@ def died_alone(redis: Redis, identity: str) -> bool:
     return bool(redis.call("GET", redis.keys.fenced(identity)) == _ALONE)
 
 
-def _list(redis: RunsScripts, entry: Entry) -> str:
+def _list(redis: RunsScripts, entry: PrivateListEntry) -> str:
     return redis.keys.working(entry.owner.identity, entry.owner.capsule, entry.queue)
 
 

@@ -48,7 +48,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PrivateListEntry:
     """One job in a private list."""
 
     owner: Owner
@@ -172,7 +172,7 @@ def parse_reply(reply: Any, queues: Sequence[str], effects: EffectCalls | None =
     )
 
 
-def claim(redis: Redis, owner: Owner, queues: Sequence[str], limit: int) -> list[Entry]:
+def claim(redis: Redis, owner: Owner, queues: Sequence[str], limit: int) -> list[PrivateListEntry]:
     """Claim up to ``limit`` jobs, in the order of the queues.
 
     Raises:
@@ -182,7 +182,7 @@ def claim(redis: Redis, owner: Owner, queues: Sequence[str], limit: int) -> list
     result = ack_and_claim(redis, owner, queues, limit)
     if result.refused and not result.claimed:
         raise refusal(result.refused)
-    return [Entry(owner, queue, raw) for queue, raw in result.claimed]
+    return [PrivateListEntry(owner, queue, raw) for queue, raw in result.claimed]
 
 
 def refusal(reason: str) -> RedisRefused:
@@ -190,25 +190,27 @@ def refusal(reason: str) -> RedisRefused:
     return RedisRefused(f"the server refused a command: {reason}", code=reason.partition(" ")[0])
 
 
-def acknowledge(redis: RunsScripts, entry: Entry) -> bool:
+def acknowledge(redis: RunsScripts, entry: PrivateListEntry) -> bool:
     """Remove a finished job."""
     reply = redis.run(*ack_and_claim_call(redis.keys, entry.owner, (), 0, [(entry.queue, entry.raw)]))
     return not parse_reply(reply, ()).gone
 
 
-def postpone(redis: RunsScripts, entry: Entry, sorted_set: str, payload: bytes, delay_seconds: float) -> bool:
+def postpone(
+    redis: RunsScripts, entry: PrivateListEntry, sorted_set: str, payload: bytes, delay_seconds: float
+) -> bool:
     """Move the job to ``sorted_set`` (key of the retry set or the schedule), due after a delay."""
     keys = [*own_keys(redis, entry), sorted_set]
     return bool(redis.run(POSTPONE, keys, [entry.raw, payload, repr(delay_seconds)]))
 
 
-def bury(redis: RunsScripts, entry: Entry, payload: bytes, limits: DeadSetLimits) -> bool:
+def bury(redis: RunsScripts, entry: PrivateListEntry, payload: bytes, limits: DeadSetLimits) -> bool:
     """Move the job to the dead set."""
     keys = [*own_keys(redis, entry), redis.keys.dead]
     return bool(redis.run(BURY, keys, [entry.raw, payload, limits.timeout_seconds, limits.max_jobs]))
 
 
-def put_back(redis: RunsScripts, entries: Sequence[tuple[Entry, bytes]]) -> list[bool]:
+def put_back(redis: RunsScripts, entries: Sequence[tuple[PrivateListEntry, bytes]]) -> list[bool]:
     """Requeue jobs at the head of their queues, each with the payload to store.
 
     Args:
@@ -235,7 +237,7 @@ def put_back(redis: RunsScripts, entries: Sequence[tuple[Entry, bytes]]) -> list
     return [reply == 1 for reply in replies]
 
 
-def put_last(redis: RunsScripts, entry: Entry) -> bool:
+def put_last(redis: RunsScripts, entry: PrivateListEntry) -> bool:
     """Move the job to the tail of its queue, unchanged.
 
     Raises:
@@ -245,7 +247,7 @@ def put_last(redis: RunsScripts, entry: Entry) -> bool:
     return bool(redis.run(PUT_LAST, keys, [entry.raw, entry.queue]))
 
 
-def owns(redis: Redis, entry: Entry) -> bool:
+def owns(redis: Redis, entry: PrivateListEntry) -> bool:
     """Whether the job is in the private list, and its owner was not declared dead."""
     fenced, found = redis.pipeline(
         [
@@ -256,7 +258,7 @@ def owns(redis: Redis, entry: Entry) -> bool:
     return not fenced and found is not None
 
 
-def copies(redis: Redis, entry: Entry) -> int:
+def copies(redis: Redis, entry: PrivateListEntry) -> int:
     """Count the entries with exactly these bytes in the private list of ``entry``.
 
     Raises:
@@ -284,16 +286,20 @@ def count_waiting(redis: Redis, queues: Sequence[str]) -> int:
     return int(redis.run(COUNT, [redis.keys.queue(queue) for queue in queues]))
 
 
-def contents(redis: Redis, owner: Owner, queues: Sequence[str]) -> list[Entry]:
+def contents(redis: Redis, owner: Owner, queues: Sequence[str]) -> list[PrivateListEntry]:
     """Return all jobs in the private lists, oldest claim first."""
     replies = redis.pipeline([("LRANGE", _list(redis, owner, queue), 0, -1) for queue in queues])
-    return [Entry(owner, queue, raw) for queue, raws in zip(queues, replies, strict=True) for raw in reversed(raws)]
+    return [
+        PrivateListEntry(owner, queue, raw)
+        for queue, raws in zip(queues, replies, strict=True)
+        for raw in reversed(raws)
+    ]
 
 
 def _list(redis: RunsScripts, owner: Owner, queue: str) -> str:
     return redis.keys.working(owner.identity, owner.capsule, queue)
 
 
-def own_keys(redis: RunsScripts, entry: Entry) -> list[str]:
+def own_keys(redis: RunsScripts, entry: PrivateListEntry) -> list[str]:
     """Return the keys that every script on an entry starts with: the owner's fenced mark, and the private list."""
     return [redis.keys.fenced(entry.owner.identity), _list(redis, entry.owner, entry.queue)]

@@ -3,12 +3,12 @@
 from offsider.web.mounting import asgi, wsgi
 from offsider.web.page_request import PageRequest
 from offsider.web.request import Request
-from offsider.web.results import Answer, BadRequest, Done, Forbidden, NotFound, Page, Text
+from offsider.web.results import ActionResult, Answer, BadRequest, Forbidden, NotFound, Page, Text
 
 __all__ = [
+    "ActionResult",
     "Answer",
     "BadRequest",
-    "Done",
     "Forbidden",
     "NotFound",
     "Page",

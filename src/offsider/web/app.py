@@ -31,10 +31,10 @@ from offsider.web.page_request import AUTO, QUESTION, THEME_COOKIE, THEMES, Page
 from offsider.web.pages import routes
 from offsider.web.request import ALWAYS, FOR_EVER, Fields, Request, Response, form_fields, query_fields
 from offsider.web.results import (
+    ActionResult,
     Answer,
     BadRequest,
     Crowded,
-    Done,
     Forbidden,
     Message,
     NotAllowed,
@@ -193,7 +193,7 @@ class WebApp:
         except Exception as error:
             audit.note(page_request, found.route.action, f"failed: {describe(error)}")
             raise
-        if isinstance(answer, Done):
+        if isinstance(answer, ActionResult):
             audit.note(page_request, found.route.action, str(answer.message))
             counters.forget(page_request.installation)
             return replace(answer, headers=(*answer.headers, flash.cookie(page_request, answer.message)))

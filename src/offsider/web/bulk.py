@@ -21,7 +21,7 @@ from offsider.inspector import Counted, JobFilter, JobSet, Quarantine, Queue
 from offsider.web.csrf import is_foreign
 from offsider.web.filters import FIELDS, address, fields_of, filter_data, labels, wanted
 from offsider.web.page_request import EVERY, SELECTED, PageRequest
-from offsider.web.results import BadRequest, Done, Forbidden, Message, NotFound, Page, with_gone
+from offsider.web.results import ActionResult, BadRequest, Forbidden, Message, NotFound, Page, with_gone
 from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import moment
 
@@ -48,7 +48,7 @@ class Verb:
 
 
 @dataclass(frozen=True)
-class Bulk:
+class BulkActions:
     """The actions on several jobs of a job set, a queue or the quarantine.
 
     Attributes:
@@ -110,7 +110,7 @@ class Bulk:
         }
         return Page("bulk", self.title, data, subject=self.subject, tab=self.tab, live=False)
 
-    def act(self, request: PageRequest, verb: str) -> Done:
+    def act(self, request: PageRequest, verb: str) -> ActionResult:
         """Change the counted jobs; without a count, count the matching jobs first."""
         asked, name = self._wanted(request), request.text("counted", most=_NAME_LETTERS)
         if asked.empty and not name:
@@ -126,7 +126,7 @@ class Bulk:
         data: dict[str, Any] = {"done_to": counted.done, "refused": counted.refused, "finished": counted.finished}
         if not counted.finished:
             to = address(f"{self.path}/all", **fields_of(asked), verb=verb, counted=name)
-            return Done(to, message, data | {"counted": name})
+            return ActionResult(to, message, data | {"counted": name})
         if counted.refused:
             message += Message("done.refused", count=counted.refused)
         if counted.changed:
@@ -135,9 +135,9 @@ class Bulk:
         if isinstance(self.jobs, Queue) and verb == "delete" and asked.empty:  # all jobs: the queue itself, too
             self.jobs.forget()
             to = self.tab
-        return Done(to, message, data | {"changed": counted.changed})
+        return ActionResult(to, message, data | {"changed": counted.changed})
 
-    def act_on_selected(self, request: PageRequest, verb: str) -> Done:
+    def act_on_selected(self, request: PageRequest, verb: str) -> ActionResult:
         """Change the selected jobs."""
         done = gone = 0
         refused: list[str] = []
@@ -156,7 +156,7 @@ class Bulk:
         data: dict[str, Any] = {"done_to": done, "gone": gone}
         if isinstance(self.jobs, JobSet):
             data["refused"] = refused
-        return Done(address(self.path, **fields_of(self._wanted(request))), message, data)
+        return ActionResult(address(self.path, **fields_of(self._wanted(request))), message, data)
 
     def question(self, request: PageRequest) -> Message:
         """Return the question before selected jobs are deleted."""
@@ -181,7 +181,7 @@ class Bulk:
 
 def bulk_routes(
     path: str,
-    bulk: Callable[[PageRequest], Bulk],
+    bulk: Callable[[PageRequest], BulkActions],
     verbs: Iterable[str],
     actions: Mapping[str, str] = MappingProxyType({}),
     fields: Collection[str] = FIELDS,
@@ -192,7 +192,7 @@ def bulk_routes(
         path: path of the page.
         bulk: returns the actions for a request.
         verbs: names of the actions.
-        actions: as in `Bulk`.
+        actions: as in `BulkActions`.
         fields: of the filter.
     """
     yield Route("GET", f"{path}/all", LOOK, lambda request: bulk(request).ask(request))
@@ -208,13 +208,13 @@ def _action(verb: str, actions: Mapping[str, str]) -> str:
     return actions.get(verb, f"jobs.{verb}")
 
 
-def _act(bulk: Callable[[PageRequest], Bulk], verb: str, request: PageRequest) -> Done:
+def _act(bulk: Callable[[PageRequest], BulkActions], verb: str, request: PageRequest) -> ActionResult:
     return bulk(request).act(request, verb)
 
 
-def _act_on_selected(bulk: Callable[[PageRequest], Bulk], verb: str, request: PageRequest) -> Done:
+def _act_on_selected(bulk: Callable[[PageRequest], BulkActions], verb: str, request: PageRequest) -> ActionResult:
     return bulk(request).act_on_selected(request, verb)
 
 
-def _question(bulk: Callable[[PageRequest], Bulk], request: PageRequest) -> Message:
+def _question(bulk: Callable[[PageRequest], BulkActions], request: PageRequest) -> Message:
     return bulk(request).question(request)

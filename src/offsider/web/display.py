@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from markupsafe import Markup, escape
 
 from offsider.core.clock import END_OF_TIME
-from offsider.web.translation import Locale
+from offsider.web.translation import Language
 
 #: Maximum characters of a text in lists.
 LINE_LETTERS = 100
@@ -30,7 +30,7 @@ def is_finite(value: float) -> bool:
         return False
 
 
-def moment(locale: Locale, at: float | None) -> Markup:
+def moment(locale: Language, at: float | None) -> Markup:
     """Return a relative time as ``<time>`` with the exact time as title; a dash for None."""
     stamp = iso(at)
     if at is None or not stamp:
@@ -51,7 +51,7 @@ def iso(at: float | None) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def relative(locale: Locale, at: float, now: float | None = None) -> str:
+def relative(locale: Language, at: float, now: float | None = None) -> str:
     """Return a relative time: ``5 min ago`` or ``in 5 min``."""
     difference = at - (time.time() if now is None else now)
     seconds = abs(difference)
@@ -61,7 +61,7 @@ def relative(locale: Locale, at: float, now: float | None = None) -> str:
     return locale.translate("time.in" if difference > 0 else "time.ago", time=amount)
 
 
-def span(locale: Locale, seconds: float | None) -> str:
+def span(locale: Language, seconds: float | None) -> str:
     """Return a duration in its largest unit: ``250 ms``, ``2.5 s``, ``12 s``, ``3 min``, ``2 h``, ``4 d``."""
     if seconds is None or not is_finite(seconds):
         return NONE
@@ -76,7 +76,7 @@ def span(locale: Locale, seconds: float | None) -> str:
     return locale.translate(message, value=int(seconds // length))
 
 
-def size(locale: Locale, count: float | None) -> str:
+def size(locale: Language, count: float | None) -> str:
     """Return a number of bytes with a suitable unit."""
     if count is None or not is_finite(count):
         return NONE
@@ -92,7 +92,7 @@ def cut(text: str, most: int = LINE_LETTERS) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def long_text(locale: Locale, text: str, most: int = LINE_LETTERS) -> Markup:
+def long_text(locale: Language, text: str, most: int = LINE_LETTERS) -> Markup:
     """Return a text; a long one is cut and can be expanded."""
     if len(text) <= most:
         return escape(text)

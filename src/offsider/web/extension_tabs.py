@@ -41,7 +41,7 @@ from offsider.web.assets import Assets
 from offsider.web.display import is_finite
 from offsider.web.filters import address, pager, progress
 from offsider.web.page_request import PageRequest
-from offsider.web.results import BadRequest, Done, Message, NotFound, Page, Text
+from offsider.web.results import ActionResult, BadRequest, Message, NotFound, Page, Text
 from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import moment
 
@@ -224,8 +224,8 @@ def _json(values: WebJson, request: PageRequest) -> Text:
     return Text(json.dumps(found), "application/json")
 
 
-def _done(tab: WebTab, action: WebAction, request: PageRequest) -> Done:
+def _done(tab: WebTab, action: WebAction, request: PageRequest) -> ActionResult:
     try:
-        return Done(tab.path, Message(str(action(request) or tab.title)))
+        return ActionResult(tab.path, Message(str(action(request) or tab.title)))
     except InvalidOptions as error:
         raise BadRequest(str(error)) from error

@@ -41,7 +41,7 @@ _BUDGET_MS = 30
 
 
 @dataclass(frozen=True)
-class Place:
+class JobLocation:
     """A stored job and its location.
 
     Attributes:
@@ -70,25 +70,25 @@ def jid_of(where: str, key: str) -> str:
     return name.rpartition("|")[0] or name if where in SETS else name
 
 
-def find(here: Installation, where: str, key: str) -> Place | None:
+def find(here: Installation, where: str, key: str) -> JobLocation | None:
     """Return the job at a location and key; None if it is not there, or the location is unknown."""
     if where in SETS:
         entry = SETS[where](here).entry(key)
-        return None if entry is None else Place(where, entry.key, entry, at=entry.at)
+        return None if entry is None else JobLocation(where, entry.key, entry, at=entry.at)
     if where.startswith((QUEUE, HELD)):
         kind = Queue if where.startswith(QUEUE) else HeldList
         record = find_in_list(kind(where.partition(":")[2], here), key)
-        return None if record is None else Place(where, queue_key(record), record)
+        return None if record is None else JobLocation(where, queue_key(record), record)
     if where == BUSY:
         work = WorkSet(here).find_work(key)
-        return None if work is None else Place(where, work.jid, work.record, work=work)
+        return None if work is None else JobLocation(where, work.jid, work.record, work=work)
     if where == QUARANTINE:
         job = Quarantine(here).find(key)
-        return None if job is None else Place(where, job.id, job.record, at=job.at)
+        return None if job is None else JobLocation(where, job.id, job.record, at=job.at)
     return None
 
 
-def find_by_jid(here: Installation, jid: str, budget_ms: float) -> tuple[Place | None, Chunk[Found]]:
+def find_by_jid(here: Installation, jid: str, budget_ms: float) -> tuple[JobLocation | None, Chunk[Found]]:
     """Return a job by its id, wherever it is, and the step of the search for it."""
     chunk = search_everywhere(jid, budget_ms=budget_ms, config=here)
     for found in chunk.entries:

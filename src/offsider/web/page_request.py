@@ -15,7 +15,7 @@ from offsider.web.redaction import HIDDEN
 from offsider.web.request import Fields, Request
 from offsider.web.results import BadRequest
 from offsider.web.segments import segment
-from offsider.web.translation import Locale
+from offsider.web.translation import Language
 
 _WHOLE = re.compile(r"-?[0-9]{1,15}", re.ASCII)
 #: Field that must be ``yes`` in a change of everything.
@@ -56,7 +56,7 @@ class PageRequest:
     location: str
     query: Fields
     form: Fields
-    locale: Locale
+    locale: Language
     who: str = ""
     theme: str = AUTO
     parts: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -97,7 +97,7 @@ class PageRequest:
         return replace(self, parts=parts)
 
     def t(self, message: str, count: int | None = None, **values: object) -> str:
-        """Translate a message into the user's language; see `Locale.translate`."""
+        """Translate a message into the user's language; see `Language.translate`."""
         return self.locale.translate(message, count, **values)
 
     def path(self, name: str) -> str:

@@ -16,7 +16,7 @@ from offsider.web import audit, flash
 from offsider.web.counters import counters
 from offsider.web.layout import layout_of
 from offsider.web.request import NO_STORE, Request, Response
-from offsider.web.results import Answer, Done, Message, NotAllowed, Page, Text, WebError
+from offsider.web.results import ActionResult, Answer, Message, NotAllowed, Page, Text, WebError
 from offsider.web.templates import render
 
 if TYPE_CHECKING:
@@ -96,9 +96,9 @@ def _written(page_request: PageRequest, answer: Answer) -> Response:
     match answer:
         case Text():
             return Response(answer.status, answer.body.encode(), (("content-type", answer.media_type), NO_STORE))
-        case Done() if page_request.wants_json:
+        case ActionResult() if page_request.wants_json:
             return _json(200, {"done": str(answer.message), **answer.data}, page_request.base)
-        case Done():
+        case ActionResult():
             return Response(303, b"", (("location", _address(page_request.url(answer.to))), NO_STORE, *answer.headers))
         case Page() if page_request.wants_json:
             return _json(answer.status, answer.data, page_request.base)

@@ -41,7 +41,7 @@ class Page:
 
 
 @dataclass(frozen=True)
-class Done:
+class ActionResult:
     """The result of an action: browsers are redirected, programs get JSON.
 
     Attributes:
@@ -72,7 +72,7 @@ class Text:
     status: int = 200
 
 
-Answer: TypeAlias = Page | Done | Text
+Answer: TypeAlias = Page | ActionResult | Text
 """The result of a page or an action: a page, a redirect with a message, or text."""
 
 

@@ -24,7 +24,7 @@ _MO_MAGIC, _MO_HEADER_BYTES = 0x950412DE, 28
 
 
 @dataclass(frozen=True)
-class Locale:
+class Language:
     """A language.
 
     Attributes:
@@ -83,9 +83,9 @@ class Locale:
 
 
 @cache
-def english() -> Locale:
+def english() -> Language:
     """Return the only language so far."""
-    return Locale("en", read_catalog(FOLDER.joinpath("en.po").read_text("utf-8")))
+    return Language("en", read_catalog(FOLDER.joinpath("en.po").read_text("utf-8")))
 
 
 def read_catalog(text: str) -> GNUTranslations:

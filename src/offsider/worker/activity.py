@@ -14,7 +14,7 @@ from offsider.worker.run_account import Ended
 
 if TYPE_CHECKING:
     from offsider.storage.redis import Redis
-    from offsider.worker.work_state import Work, WorkState
+    from offsider.worker.work_state import RunningUnit, WorkState
 
 #: Averaging window of rates, so that a page does not flicker with each batch of acknowledgements.
 WINDOW_SECONDS = 5.0
@@ -72,7 +72,7 @@ class ActivityReport:
         """Forget the last report after the server has lost it, so that the next call writes one."""
         self._last = None
 
-    def shown(self, works: Mapping[str, Work]) -> None:
+    def shown(self, works: Mapping[str, RunningUnit]) -> None:
         """Note that a heartbeat has written the running jobs."""
         self._shown = _keys_of(works)
 
@@ -103,7 +103,7 @@ class ActivityReport:
         ):
             self._last, self._shown = news, keys
 
-    def _running(self, works: dict[str, Work]) -> dict[str, RunningJob] | None:
+    def _running(self, works: dict[str, RunningUnit]) -> dict[str, RunningJob] | None:
         now = self._clock()
         running: dict[str, RunningJob] = {}
         for tid, work in works.items():
@@ -115,5 +115,5 @@ class ActivityReport:
         return running
 
 
-def _keys_of(works: Mapping[str, Work]) -> dict[str, object]:
+def _keys_of(works: Mapping[str, RunningUnit]) -> dict[str, object]:
     return {tid: (id(work.unit), work.run_at) for tid, work in works.items()}

@@ -30,7 +30,7 @@ from offsider.worker.heartbeat import Heartbeat
 from offsider.worker.manager import Manager
 from offsider.worker.parts import Lifecycle, WorkerParts
 from offsider.worker.run.seats import Seats
-from offsider.worker.run.stranded import StrandedJobs
+from offsider.worker.run.stranded import StrandedCheck
 from offsider.worker.run.switchboard import Switchboard, Switches
 from offsider.worker.run.time_limits import TimeLimits
 from offsider.worker.run_writer import target_of
@@ -107,7 +107,7 @@ class Assembly:
         self._fetchers: dict[str, Fetcher] = {}
         self._controls = Controls()
 
-        stranded = StrandedJobs(config, redis)
+        stranded = StrandedCheck(config, redis)
         switchboard = Switchboard()
         rescue = StrandedRescue(config, redis, quiet=lambda: lifecycle.quieted)
         time_limits = TimeLimits(config)

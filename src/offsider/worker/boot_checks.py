@@ -26,7 +26,7 @@ from offsider.inspector.process import version_of
 from offsider.jobs import registry
 from offsider.storage import processes
 from offsider.storage.sample import sample_jobs
-from offsider.storage.server_info import ServerInfo, server_info
+from offsider.storage.server_info import ServerFacts, server_info
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -76,7 +76,7 @@ def _check_server(config: Config, redis: Redis) -> Iterator[Finding]:
     yield from check_scripts(redis)
 
 
-def _info(config: Config, redis: Redis) -> ServerInfo:
+def _info(config: Config, redis: Redis) -> ServerFacts:
     try:
         return server_info(redis)
     except RedisRefused as error:

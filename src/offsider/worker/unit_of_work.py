@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from offsider.storage.working import Entry, Owner
+from offsider.storage.working import Owner, PrivateListEntry
 
 if TYPE_CHECKING:
     from offsider.core.outcome import Outcome
@@ -63,7 +63,7 @@ class UnitOfWork:
         return "" if self.run is None or self.run.job is None else self.run.job.jid
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> PrivateListEntry:
         """The job's entry in its private list.
 
         Raises:
@@ -72,4 +72,4 @@ class UnitOfWork:
         if self.owner is None:
             msg = "this job is in no private list: its fetcher does not keep any"
             raise TypeError(msg)
-        return Entry(self.owner, self.queue, self.raw)
+        return PrivateListEntry(self.owner, self.queue, self.raw)

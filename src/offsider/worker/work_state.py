@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class RunningUnit:
     """A running job and its start time in epoch seconds."""
 
     unit: UnitOfWork
@@ -56,8 +56,8 @@ class WorkState:
     def busy(self) -> int:
         return len(self._running)
 
-    def running(self) -> dict[str, Work]:
-        return {tid: Work(*running) for tid, running in self._running.copy().items()}
+    def running(self) -> dict[str, RunningUnit]:
+        return {tid: RunningUnit(*running) for tid, running in self._running.copy().items()}
 
     def under_way_seconds(self, now: float) -> float:
         """Return the total elapsed time of the running jobs at ``now``, in epoch seconds."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from offsider.cli import jobs_diff as revision
-from offsider.cli.command import Connection
+from offsider.cli.command import ConnectionOptions
 from offsider.core.errors import ConfigurationError
 from offsider.core.payload import encode
 from offsider.fleet.manifest import GUIDE
@@ -198,4 +198,4 @@ def test_an_application_that_hangs_while_loading_is_a_message(repository, monkey
     monkeypatch.chdir(repository)
     monkeypatch.setattr(revision, "TIMEOUT_SECONDS", 0.001)
     with pytest.raises(ConfigurationError, match=r"timed out after 0\.001 seconds"):
-        revision.manifest_of_revision("1", Connection(require=("shop",)))
+        revision.manifest_of_revision("1", ConnectionOptions(require=("shop",)))

@@ -12,7 +12,7 @@ from offsider import Config
 from offsider.cli.main import main
 from offsider.config.installation import Installation
 from offsider.ext.periodic.entry import make
-from offsider.ext.periodic.store import Line, PeriodicStore
+from offsider.ext.periodic.store import HistoryLine, PeriodicStore
 from offsider.jobs import registry
 from tests.redis.ext.periodic.live_processes import publish
 
@@ -77,7 +77,7 @@ def test_the_list_for_programs(store):
 
 
 def test_one_is_shown_with_its_words_and_history(store):
-    store.note("hourly", Line("skipped", 1e9, 1e9, count=4, by="me"))
+    store.note("hourly", HistoryLine("skipped", 1e9, 1e9, count=4, by="me"))
     store.pause("hourly")
     output = call("show", "hourly").output
     assert "Every hour" in output or "At 0 minutes" in output or "@hourly UTC:" in output

@@ -12,7 +12,7 @@ from offsider.inspector.doctor import server_checks
 from offsider.inspector.doctor.finding import Severity
 from offsider.inspector.doctor.server_checks import CLOCK_CHECKS, SERVER_CHECKS, check_scripts, check_wire_version
 from offsider.storage.clocks import Comparison
-from offsider.storage.server_info import ServerInfo
+from offsider.storage.server_info import ServerFacts
 from tests.redis.inspector.examined import examined, severity
 from tests.waiting import wait_for
 
@@ -26,7 +26,7 @@ def test_a_healthy_server_has_no_fault(redis_url):
 
 
 def test_a_server_that_is_too_old():
-    [finding] = server_checks.check_version(ServerInfo(kind="redis", version=(6, 2, 1)))
+    [finding] = server_checks.check_version(ServerFacts(kind="redis", version=(6, 2, 1)))
     assert finding.severity is Severity.ERROR
     assert "redis 6.2.1 is too old" in finding.what
 
@@ -119,7 +119,7 @@ def test_a_server_whose_memory_is_full(make_server, room, expected):
 
 
 def test_a_server_with_next_to_no_memory():
-    [finding] = server_checks.check_full(ServerInfo(used_memory=3_482_232, max_memory=1))
+    [finding] = server_checks.check_full(ServerFacts(used_memory=3_482_232, max_memory=1))
     assert (finding.severity, finding.what) == (Severity.ERROR, "out of memory (3 MB of 1 byte used)")
 
 

@@ -7,7 +7,7 @@ import pytest
 from offsider.client import Client
 from offsider.config.config import Config
 from offsider.config.installation import Installation
-from offsider.integrations.statsd import History
+from offsider.integrations.statsd import HistorySender
 from tests.waiting import wait_for
 
 
@@ -37,7 +37,7 @@ def test_it_sends_all_sizes(config, raw_redis):
     raw_redis.mset({"stat:processed": 5, "stat:failed": 2})
     raw_redis.zadd("dead", {"{}": 1})
     gauges = Gauges()
-    assert History(config, gauges, 30, None).send() == 30
+    assert HistorySender(config, gauges, 30, None).send() == 30
     (leader,) = (name for name in gauges.sent if name[0] == "leader")
     assert leader[1].startswith("process:")
     assert gauges.sent.pop(leader) == 1
@@ -58,7 +58,7 @@ def test_it_sends_all_sizes(config, raw_redis):
 
 def test_one_of_many_processes_sends_it(config):
     first, second = Gauges(), Gauges()
-    histories = [History(config, first, 30, None), History(config, second, 30, None)]
+    histories = [HistorySender(config, first, 30, None), HistorySender(config, second, 30, None)]
     for _ in range(2):
         for history in histories:
             history.send()
@@ -68,7 +68,7 @@ def test_one_of_many_processes_sends_it(config):
 
 def test_custom_gauges_can_be_sent(config):
     gauges = Gauges()
-    History(config, gauges, 30, lambda client, stats: client.gauge("shop.waiting", stats.enqueued)).send()
+    HistorySender(config, gauges, 30, lambda client, stats: client.gauge("shop.waiting", stats.enqueued)).send()
     assert gauges.sent[("shop.waiting",)] == 0
 
 
@@ -76,13 +76,13 @@ def test_an_unresponsive_server_is_queried_again_later(tmp_path):
     config = Config()
     config.redis.url = f"unix://{tmp_path}/none.sock"
     gauges = Gauges()
-    assert History(config, gauges, 30, None).send() == 30
+    assert HistorySender(config, gauges, 30, None).send() == 30
     assert not gauges.sent
 
 
 def test_it_is_sent_repeatedly(config):
     gauges = Gauges()
-    service = History(config, gauges, 0.02, None).service()
+    service = HistorySender(config, gauges, 0.02, None).service()
     service.start()
     try:
         assert service.wait_for_tick(3, 20)

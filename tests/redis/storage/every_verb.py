@@ -36,7 +36,7 @@ from offsider.storage.places import Destination
 from offsider.storage.quarantine import Seen
 from offsider.storage.redis import Redis
 from offsider.storage.switches import Switch
-from offsider.storage.working import DeadSetLimits, Entry, Owner
+from offsider.storage.working import DeadSetLimits, Owner, PrivateListEntry
 
 OWNER = Owner("host:1:aaaaaaaaaaaa", "default")
 LISTS = Lists(OWNER.identity, {"default": ("high", "low")})
@@ -184,8 +184,8 @@ def _reclaim(redis: Redis) -> None:
     assert not owners.fence(redis, LISTS)
     assert owners.fence(redis, DEAD_LISTS)
     assert owners.look(redis, [DEAD.identity, OWNER.identity], 45_000) == [DEAD.identity]
-    orphan = Entry(DEAD, "low", b"orphan")
-    pill = Entry(DEAD, "low", b"pill")
+    orphan = PrivateListEntry(DEAD, "low", b"orphan")
+    pill = PrivateListEntry(DEAD, "low", b"pill")
     assert owners.held(redis, DEAD_LISTS) == 2
     assert owners.newest(redis, DEAD_LISTS, 10) == [pill, orphan]
     assert strikes.bury(redis, pill, b"poison", LIMITS)

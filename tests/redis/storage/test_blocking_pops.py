@@ -13,7 +13,7 @@ from offsider.core.errors import RedisRefused, RedisUnavailable
 from offsider.storage import blocking_pops, redis as redis_module, working
 from offsider.storage.blocking_pops import BlockingPops
 from offsider.storage.redis import Redis, RedisSettings, Wire
-from offsider.storage.working import Entry, Owner
+from offsider.storage.working import Owner, PrivateListEntry
 from tests.snapshot import snapshot
 from tests.threads import hammering
 from tests.waiting import wait_for
@@ -84,7 +84,7 @@ def test_a_push_of_any_client_moves_its_job_into_the_private_list(consumer, raw_
     wait_for(lambda: blocked(raw_redis) == 2)
     raw_redis.lpush("queue:low", "job", "another")
     consumer.heard()
-    assert consumer.pops.take() == [Entry(OWNER, "low", b"job")]
+    assert consumer.pops.take() == [PrivateListEntry(OWNER, "low", b"job")]
     assert consumer.pops.take() == []
     assert snapshot(raw_redis) == {
         "queue:low": [b"another"],
@@ -101,7 +101,7 @@ def test_exactly_one_of_several_owners_is_woken(pool, raw_redis):
     raw_redis.lpush("queue:low", "job")
     wait_for(lambda: blocked(raw_redis) == 2)
     scenes[0].heard()  # the first that waits is the first to be served
-    assert [scene.pops.take() for scene in scenes] == [[Entry(OWNER, "low", b"job")], [], []]
+    assert [scene.pops.take() for scene in scenes] == [[PrivateListEntry(OWNER, "low", b"job")], [], []]
     for scene in scenes:
         scene.close()
 
@@ -127,7 +127,7 @@ def test_the_oldest_job_is_popped_first(consumer, raw_redis):
     raw_redis.lpush("queue:low", "old", "young")
     consumer.block("low")
     consumer.heard()
-    assert consumer.pops.take() == [Entry(OWNER, "low", b"old")]
+    assert consumer.pops.take() == [PrivateListEntry(OWNER, "low", b"old")]
 
 
 # ------------------------------------------------------------------------------------- canceling
@@ -153,7 +153,7 @@ def test_a_job_in_transit_when_its_pop_is_canceled_is_read(consumer, raw_redis):
     wait_for(lambda: blocked(raw_redis) == 1)
     raw_redis.lpush("queue:low", "job")  # moved, and the leader has not looked yet
     consumer.ack_and_claim("low")
-    assert consumer.pops.take() == [Entry(OWNER, "low", b"job")]
+    assert consumer.pops.take() == [PrivateListEntry(OWNER, "low", b"job")]
     assert raw_redis.lrange(consumer.private("low"), 0, -1) == [b"job"]
 
 
@@ -177,7 +177,7 @@ def test_a_canceled_pop_can_block_again(consumer, raw_redis):
         consumer.block("low")
         raw_redis.lpush("queue:low", job)
         consumer.heard()
-        assert consumer.pops.take() == [Entry(OWNER, "low", job)]
+        assert consumer.pops.take() == [PrivateListEntry(OWNER, "low", job)]
 
 
 def test_may_call_back_asks_the_server_about_this_user(consumer, redis_url, raw_redis):
@@ -210,7 +210,7 @@ def test_a_broken_connection_makes_the_pop_doubtful(faulty, proxy, raw_redis, ho
     faulty.block("low")
     raw_redis.lpush("queue:low", "job")
     faulty.heard()
-    assert faulty.pops.take() == [Entry(OWNER, "low", b"job")]
+    assert faulty.pops.take() == [PrivateListEntry(OWNER, "low", b"job")]
 
 
 def test_a_killed_client_makes_the_pop_doubtful(consumer, raw_redis):
@@ -232,7 +232,7 @@ def test_a_connection_closed_between_two_waits_is_replaced(consumer, raw_redis, 
     wait_for(lambda: blocked(raw_redis) == 1)
     raw_redis.lpush("queue:low", "job")
     consumer.heard()
-    assert consumer.pops.take() == [Entry(OWNER, "low", b"job")]
+    assert consumer.pops.take() == [PrivateListEntry(OWNER, "low", b"job")]
     consumer.block("low")
     wait_for(lambda: blocked(raw_redis) == 1)
     consumer.ack_and_claim("low")
@@ -265,7 +265,7 @@ def test_a_pop_that_cannot_be_sent_leaves_the_others_blocking(faulty, proxy, raw
     proxy.accept()
     raw_redis.lpush("queue:high", "job")
     faulty.heard()
-    assert faulty.pops.take() == [Entry(OWNER, "high", b"job")]
+    assert faulty.pops.take() == [PrivateListEntry(OWNER, "high", b"job")]
 
 
 def test_a_refused_client_id_is_raised(redis_url, raw_redis):
@@ -344,7 +344,7 @@ def test_pops_block_again_on_a_restarted_server(make_server):
     with redis_py.Redis.from_url(server.url) as client:
         client.lpush("queue:low", "job")
     scene.heard()
-    assert scene.pops.take() == [Entry(OWNER, "low", b"job")]
+    assert scene.pops.take() == [PrivateListEntry(OWNER, "low", b"job")]
     scene.close()
     pool.close()
 

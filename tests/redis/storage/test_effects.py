@@ -11,7 +11,7 @@ from offsider.storage.effects import Effect, EffectCalls, Together, run_alone
 from offsider.storage.pipelined import Pipelined
 from offsider.storage.redis import Redis, RedisSettings
 from offsider.storage.scripts import Script
-from offsider.storage.working import DeadSetLimits, Entry, Owner
+from offsider.storage.working import DeadSetLimits, Owner, PrivateListEntry
 
 OWNER = Owner("host:1:a", "default")
 #: Adds a number to a counter, and returns the sum.
@@ -31,7 +31,7 @@ def claimed(pool, raw_redis):
 
     def claimed(*raws):
         raw_redis.lpush(pool.keys.working(OWNER.identity, OWNER.capsule, "q"), *raws)
-        return [Entry(OWNER, "q", raw) for raw in raws]
+        return [PrivateListEntry(OWNER, "q", raw) for raw in raws]
 
     return claimed
 
@@ -59,7 +59,7 @@ def test_every_outcome_runs_its_effects_with_it(pool, raw_redis, claimed, verb):
 @pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
 def test_a_missing_job_has_no_effects(pool, raw_redis, verb):
     together = Together(pool, [add()])
-    assert not verb(together, Entry(OWNER, "q", b"gone"))
+    assert not verb(together, PrivateListEntry(OWNER, "q", b"gone"))
     assert together.replies == [None]
     assert raw_redis.get(COUNTER) is None
 
@@ -189,7 +189,7 @@ def test_effects_run_when_the_server_is_full(make_server):
     full.call("LPUSH", full.keys.working(OWNER.identity, OWNER.capsule, "q"), b"job")
     full.call("CONFIG", "SET", "maxmemory", 1)
     together = Together(full, [add()])
-    assert working.acknowledge(together, Entry(OWNER, "q", b"job"))
+    assert working.acknowledge(together, PrivateListEntry(OWNER, "q", b"job"))
     assert together.replies == [1]
     full.close()
 

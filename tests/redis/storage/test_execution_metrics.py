@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from offsider.storage import execution_metrics, run_counts
-from offsider.storage.execution_metrics import BUCKETS, Counts, JobCounts
+from offsider.storage.execution_metrics import BUCKETS, ClassCounts, JobCounts
 
 AT = datetime(2026, 11, 20, 9, 5, 30, tzinfo=UTC)
 
@@ -27,20 +27,20 @@ def write(pool, *jobs: JobCounts, at: datetime = AT, wire_version: int = 8) -> N
 def test_metrics_of_every_wire_version_are_read(pool, wire_version):
     write(pool, counts("A"), counts("B|odd", 1, 0, 7), wire_version=wire_version)
     write(pool, counts("A", 3, 0, 12, (25, 25)), wire_version=wire_version)
-    both = {"A": Counts(5, 1, 42), "B|odd": Counts(1, 0, 7)}
+    both = {"A": ClassCounts(5, 1, 42), "B|odd": ClassCounts(1, 0, 7)}
     assert execution_metrics.minutes(pool, [AT, AT + timedelta(minutes=1)]) == [both, {}]
     assert execution_metrics.ten_minutes(pool, [AT]) == [both]
-    assert execution_metrics.minutes_of(pool, "A", [AT]) == [(Counts(5, 1, 42), [1, *[0] * 24, 2])]
+    assert execution_metrics.minutes_of(pool, "A", [AT]) == [(ClassCounts(5, 1, 42), [1, *[0] * 24, 2])]
 
 
 def test_versions_are_added_up(pool):
     write(pool, counts("A"), wire_version=7)
     write(pool, counts("A"), wire_version=8)
-    assert execution_metrics.minutes(pool, [AT]) == [{"A": Counts(4, 2, 60)}]
+    assert execution_metrics.minutes(pool, [AT]) == [{"A": ClassCounts(4, 2, 60)}]
 
 
 def test_a_class_that_did_nothing_is_zero(pool):
-    assert execution_metrics.minutes_of(pool, "Nobody", [AT]) == [(Counts(), [0] * BUCKETS)]
+    assert execution_metrics.minutes_of(pool, "Nobody", [AT]) == [(ClassCounts(), [0] * BUCKETS)]
     assert execution_metrics.minutes(pool, []) == []
 
 
@@ -50,11 +50,11 @@ def test_keys_that_others_have_spoilt_are_read_as_nothing(pool, raw_redis):
     raw_redis.set("j|261120|9:06", "a string")
     raw_redis.rpush("h|A-20-9:6", "a list")
     read = execution_metrics.minutes(pool, [AT, AT + timedelta(minutes=1)])
-    assert (read[0]["A"], read[1]) == (Counts(2, 1, 0), {})
+    assert (read[0]["A"], read[1]) == (ClassCounts(2, 1, 0), {})
     raw_redis.hset("j|261120|9:05", "A|p", "9" * 400)
-    assert execution_metrics.minutes(pool, [AT])[0]["A"] == Counts(0, 1, 0)
+    assert execution_metrics.minutes(pool, [AT])[0]["A"] == ClassCounts(0, 1, 0)
     (counted,) = execution_metrics.minutes_of(pool, "A", [AT + timedelta(minutes=1)])
-    assert counted == (Counts(), [0] * BUCKETS)
+    assert counted == (ClassCounts(), [0] * BUCKETS)
 
 
 def test_nothing_is_written_of_nothing(pool, raw_redis):

@@ -8,7 +8,7 @@ from offsider.core.errors import Fenced
 from offsider.storage import owners
 from offsider.storage.owners import Lists
 from offsider.storage.redis import Redis, RedisSettings
-from offsider.storage.working import Entry, Owner
+from offsider.storage.working import Owner, PrivateListEntry
 from tests.snapshot import snapshot
 
 IDENTITY = "host:1:aaaaaaaaaaaa"
@@ -295,7 +295,10 @@ def test_a_list_filled_between_the_checks_restarts_the_minute(pool, raw_redis, r
 def test_the_newest_jobs_are_first_in_a_batch(pool, raw_redis):
     raw_redis.lpush(WORKING, "first", "second", "third")
     owner = Owner(IDENTITY, "default")
-    assert owners.newest(pool, LISTS, 2) == [Entry(owner, "low", b"third"), Entry(owner, "low", b"second")]
+    assert owners.newest(pool, LISTS, 2) == [
+        PrivateListEntry(owner, "low", b"third"),
+        PrivateListEntry(owner, "low", b"second"),
+    ]
 
 
 def test_a_stray_list_is_found_among_many_keys(redis_url, raw_redis):

@@ -9,7 +9,7 @@ import pytest
 from offsider.core.errors import Fenced, RedisRefused
 from offsider.storage import quarantine
 from offsider.storage.quarantine import Seen
-from offsider.storage.working import Entry, Owner
+from offsider.storage.working import Owner, PrivateListEntry
 from tests.snapshot import snapshot
 
 DAY = 86_400
@@ -183,7 +183,7 @@ def test_foreign_entries_break_no_page(pool, raw_redis):
 
 # ---------------------------------------------------------------------------------- from a run
 
-ENTRY = Entry(Owner("host:1:aaaaaaaaaaaa", "default"), "low", b"job")
+ENTRY = PrivateListEntry(Owner("host:1:aaaaaaaaaaaa", "default"), "low", b"job")
 LIST = "offsider:working:host:1:aaaaaaaaaaaa:default:low"
 
 

@@ -8,7 +8,7 @@ from offsider.core.errors import Fenced, RedisRefused
 from offsider.core.payload import decode, encode, interrupted
 from offsider.storage import owners, strikes
 from offsider.storage.owners import Lists
-from offsider.storage.working import DeadSetLimits, Entry, Owner
+from offsider.storage.working import DeadSetLimits, Owner, PrivateListEntry
 from tests.snapshot import snapshot
 
 JID = "a" * 24
@@ -34,8 +34,8 @@ class Corpse:
     def fence(self) -> None:
         assert owners.fence(self.pool, Lists(self.identity, {"default": ("low",)}))
 
-    def entry(self, raw: bytes) -> Entry:
-        return Entry(self.owner, "low", raw)
+    def entry(self, raw: bytes) -> PrivateListEntry:
+        return PrivateListEntry(self.owner, "low", raw)
 
     def reclaim(self, *raws: bytes) -> list[bool]:
         return strikes.reclaim(self.pool, [(self.entry(raw), raw + b" ") for raw in raws])
@@ -112,7 +112,7 @@ def test_a_job_that_cannot_move_stays_without_a_strike_and_blocks_no_other(pool,
     raw_redis.lpush(pool.keys.working(corpse.identity, "default", "high"), OTHER)
     corpse.fence()
     raw_redis.set("queue:low", "wrong")
-    other = Entry(corpse.owner, "high", OTHER)
+    other = PrivateListEntry(corpse.owner, "high", OTHER)
     assert strikes.reclaim(pool, [(corpse.entry(RAW), RAW), (other, OTHER)]) == [False, True]
     assert raw_redis.lrange(corpse.list, 0, -1) == [RAW]
     assert strikes.died_with(pool, RAW) == []

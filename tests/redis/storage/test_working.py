@@ -4,12 +4,12 @@ import pytest
 
 from offsider.core.errors import Fenced, RedisRefused
 from offsider.storage import working
-from offsider.storage.working import DeadSetLimits, Entry, Owner
+from offsider.storage.working import DeadSetLimits, Owner, PrivateListEntry
 from tests.snapshot import snapshot
 
 ME = Owner("host:1:aaaaaaaaaaaa", "default")
 LIST = "offsider:working:host:1:aaaaaaaaaaaa:default:low"
-ENTRY = Entry(ME, "low", b"job")
+ENTRY = PrivateListEntry(ME, "low", b"job")
 FENCED = {"offsider:fenced:host:1:aaaaaaaaaaaa": b"1"}
 
 
@@ -137,7 +137,7 @@ def test_configured_limits_of_the_dead_set_apply(pool, raw_redis, claimed):
 def test_requeued_jobs_run_next(pool, raw_redis):
     raw_redis.lpush("queue:low", "waiting")
     raw_redis.lpush(LIST, "a", "b")
-    entries = [(Entry(ME, "low", b"b"), b"b again"), (Entry(ME, "low", b"a"), b"a")]
+    entries = [(PrivateListEntry(ME, "low", b"b"), b"b again"), (PrivateListEntry(ME, "low", b"a"), b"a")]
     assert working.put_back(pool, entries) == [True, True]
     assert snapshot(raw_redis) == {"queues": {b"low"}, "queue:low": [b"waiting", b"b again", b"a"]}
 
@@ -145,7 +145,7 @@ def test_requeued_jobs_run_next(pool, raw_redis):
 def test_more_jobs_than_a_batch_are_requeued(pool, raw_redis):
     raws = [f"job {n}".encode() for n in range(working.BATCH * 2 + 7)]
     raw_redis.lpush(LIST, *raws)
-    assert all(working.put_back(pool, [(Entry(ME, "low", raw), raw) for raw in reversed(raws)]))
+    assert all(working.put_back(pool, [(PrivateListEntry(ME, "low", raw), raw) for raw in reversed(raws)]))
     assert list(reversed(raw_redis.lrange("queue:low", 0, -1))) == raws
 
 
@@ -191,7 +191,7 @@ def test_nothing_is_lost_when_the_destination_is_of_the_wrong_type(pool, raw_red
 
 
 def test_a_queue_that_refuses_its_job_does_not_block_other_requeues(pool, raw_redis):
-    high, low = Entry(ME, "high", b"h"), Entry(ME, "low", b"l")
+    high, low = PrivateListEntry(ME, "high", b"h"), PrivateListEntry(ME, "low", b"l")
     raw_redis.lpush("offsider:working:host:1:aaaaaaaaaaaa:default:high", "h")
     raw_redis.lpush(LIST, "l")
     raw_redis.set("queue:high", "wrong")
@@ -225,7 +225,7 @@ def test_two_jobs_of_equal_bytes_are_two_jobs(pool, raw_redis, outcome):
 
 def test_the_owner_of_a_job(pool, raw_redis, claimed):
     assert working.owns(pool, ENTRY)
-    assert not working.owns(pool, Entry(ME, "low", b"another"))
+    assert not working.owns(pool, PrivateListEntry(ME, "low", b"another"))
     raw_redis.set("offsider:fenced:host:1:aaaaaaaaaaaa", 1)
     assert not working.owns(pool, ENTRY)
 
@@ -240,8 +240,8 @@ def test_lists_are_counted_and_read(pool, raw_redis):
         ("low", b"a"),
         ("high", b"c"),
     ]
-    assert working.copies(pool, Entry(ME, "low", b"a")) == 2
-    assert working.copies(pool, Entry(ME, "low", b"z")) == 0
+    assert working.copies(pool, PrivateListEntry(ME, "low", b"a")) == 2
+    assert working.copies(pool, PrivateListEntry(ME, "low", b"z")) == 0
 
 
 def test_a_queue_of_the_wrong_type_is_named(pool, raw_redis):

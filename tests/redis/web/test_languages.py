@@ -13,7 +13,7 @@ from offsider.storage import error_groups
 from offsider.storage.error_groups import Noted
 from offsider.web.pages import routes
 from offsider.web.segments import segment
-from offsider.web.translation import FOLDER, Locale
+from offsider.web.translation import FOLDER, Language
 from tests.redis.web.stored import failed, job, push
 
 ENGLISH = set(re.findall(r'^msgid "(.*)"$', (FOLDER / "en.po").read_text("utf-8"), re.MULTILINE))
@@ -23,13 +23,13 @@ ENGLISH = set(re.findall(r'^msgid "(.*)"$', (FOLDER / "en.po").read_text("utf-8"
 def requested(monkeypatch):
     """Every id that was looked up in a catalog."""
     ids = set()
-    real = Locale.translate
+    real = Language.translate
 
     def translate(self, message, count=None, **values):
         ids.add(message)
         return real(self, message, count, **values)
 
-    monkeypatch.setattr(Locale, "translate", translate)
+    monkeypatch.setattr(Language, "translate", translate)
     return ids
 
 

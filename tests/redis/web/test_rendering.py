@@ -13,7 +13,7 @@ from offsider.web import rendering
 from offsider.web.options import WebOptions
 from offsider.web.page_request import PageRequest
 from offsider.web.request import Fields, Request
-from offsider.web.results import BadRequest, Done, Message, NotFound, Page, Text
+from offsider.web.results import ActionResult, BadRequest, Message, NotFound, Page, Text
 from offsider.web.translation import english
 
 
@@ -49,7 +49,7 @@ def test_a_page_is_html_for_browsers_and_json_for_programs(answered):
 
 
 def test_done_redirects_browsers_and_is_json_for_programs(answered):
-    done = Done("/queues/ä?a=b c\r\nx", Message("done.deleted", count=1), {"count": 1})
+    done = ActionResult("/queues/ä?a=b c\r\nx", Message("done.deleted", count=1), {"count": 1})
     assert dict(answered(lambda: done).headers)["location"] == "/jobs/queues/%C3%A4?a=b%20c%0D%0Ax"
     assert json.loads(answered(lambda: done, "application/json").body) == {"done": "Deleted 1 job.", "count": 1}
 

@@ -27,7 +27,7 @@ from offsider.core.errors import RedisFailure
 from offsider.core.payload import decode, encode
 from offsider.jobs import registry
 from offsider.storage import strikes, working
-from offsider.storage.working import Entry, Owner
+from offsider.storage.working import Owner, PrivateListEntry
 from offsider.worker import outage
 from offsider.worker.fetch import line, prefetch_size, requests
 from tests.faults import FaultProxy
@@ -167,7 +167,7 @@ class Machine(RuleBasedStateMachine):
         for identity, queue in itertools.product(self.fenced, QUEUES):
             owner = Owner(identity, "default")
             for raw in self.client.lrange(self.sweeper.keys.working(identity, "default", queue), 0, -1):
-                strikes.reclaim(self.sweeper, [(Entry(owner, queue, raw), raw)])
+                strikes.reclaim(self.sweeper, [(PrivateListEntry(owner, queue, raw), raw)])
 
     def _left(self) -> list[bytes]:
         """What still waits or is under way. One script, because a job that moves between two reads is in neither."""

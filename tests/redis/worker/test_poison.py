@@ -13,7 +13,7 @@ from offsider.core.malformed import unwrap
 from offsider.core.payload import decode, encode
 from offsider.storage import owners, strikes
 from offsider.storage.owners import Lists
-from offsider.storage.working import Entry, Owner
+from offsider.storage.working import Owner, PrivateListEntry
 from offsider.worker.alive.poison import PoisonPills
 
 IDENTITIES = [f"host:{number}:dddddddddddd" for number in (1, 2, 3)]
@@ -41,10 +41,10 @@ def reported(parts) -> Listeners:
 def dies(parts, raw_redis):
     """Let an owner die with one job; returns the job's entry."""
 
-    def die(raw: bytes) -> Entry:
+    def die(raw: bytes) -> PrivateListEntry:
         raw_redis.lpush(parts.redis.keys.working(LAST, "default", "low"), raw)
         assert owners.fence(parts.redis, Lists(LAST, {"default": ("low",)}))
-        return Entry(Owner(LAST, "default"), "low", raw)
+        return PrivateListEntry(Owner(LAST, "default"), "low", raw)
 
     return die
 

@@ -76,7 +76,7 @@ def test_a_reply_lost_during_a_comparison_causes_another_one(books, monkeypatch)
     books.reconciler.doubt(60)
     during = iter([books.reconciler])
 
-    def contents(*_) -> list[working.Entry]:
+    def contents(*_) -> list[working.PrivateListEntry]:
         for reconciler in during:
             reconciler.doubt(60)
         return []

@@ -18,7 +18,7 @@ from offsider.core.payload import decode, encode, not_stranded
 from offsider.jobs import registry
 from offsider.storage import processes, stranded
 from offsider.worker.run import stranded as module
-from offsider.worker.run.stranded import StrandedJobs
+from offsider.worker.run.stranded import StrandedCheck
 
 DAY = 86_400
 NOW_MS = 1_795_216_780_000
@@ -55,9 +55,9 @@ def clock(worker_config, monkeypatch) -> Clock:
 
 
 @pytest.fixture
-def jobs(worker_config, clock) -> Iterator[StrandedJobs]:
+def jobs(worker_config, clock) -> Iterator[StrandedCheck]:
     redis = Installation.of(worker_config).make_redis(2)
-    yield StrandedJobs(worker_config, redis)
+    yield StrandedCheck(worker_config, redis)
     redis.close()
     Installation.of(worker_config).close()
 
@@ -86,7 +86,7 @@ def stored(raw: bytes, queue: str = "media") -> JobContext:
     return JobContext(decode(raw), queue, raw)
 
 
-def judge(jobs: StrandedJobs, job: JobContext) -> Any:
+def judge(jobs: StrandedCheck, job: JobContext) -> Any:
     return jobs.judge(job, registry.peek(job.name))
 
 

@@ -156,7 +156,7 @@ def test_the_old_owner_can_write_nothing_any_more(sweeper, corpse, raw_redis, pa
     owner = working.Owner(DEAD, "default")
     for write in (
         lambda: working.claim(parts.redis, owner, ["low"], 1),
-        lambda: working.acknowledge(parts.redis, working.Entry(owner, "low", payload(1))),
+        lambda: working.acknowledge(parts.redis, working.PrivateListEntry(owner, "low", payload(1))),
     ):
         with pytest.raises(Fenced):
             write()

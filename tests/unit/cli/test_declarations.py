@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from offsider.cli.command import Connection
+from offsider.cli.command import ConnectionOptions
 from offsider.config import default
 from offsider.config.default import default_config, set_default_config
 from offsider.core.errors import ConfigurationError, InvalidOptions
@@ -42,7 +42,7 @@ def written(folder, options=""):
 
 
 def test_the_jobs_are_registered_and_the_application_has_configured_the_process(tmp_path):
-    config = Connection(None, "production", require=(written(tmp_path),)).load_declarations()
+    config = ConnectionOptions(None, "production", require=(written(tmp_path),)).load_declarations()
     assert registry.names() == {"declared"}
     assert (config.worker.tag, config.worker.environment) == ("configured", "production")
     assert default_config() is config
@@ -51,19 +51,19 @@ def test_the_jobs_are_registered_and_the_application_has_configured_the_process(
 def test_the_configuration_may_name_the_application(tmp_path):
     file = tmp_path / "offsider.toml"
     file.write_text(f'[worker]\nrequire = "{written(tmp_path)}"\n')
-    Connection(str(file)).load_declarations()
+    ConnectionOptions(str(file)).load_declarations()
     assert registry.names() == {"declared"}
 
 
 def test_an_impossible_declaration_is_an_error(tmp_path):
     with pytest.raises(InvalidOptions, match="declared: urgency must be one of"):
-        Connection(require=(written(tmp_path, ', urgency="urgent"'),)).load_declarations()
+        ConnectionOptions(require=(written(tmp_path, ', urgency="urgent"'),)).load_declarations()
 
 
 def test_without_an_application_the_command_fails(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigurationError, match="no application given"):
-        Connection().load_declarations()
+        ConnectionOptions().load_declarations()
 
 
 @pytest.mark.parametrize(
@@ -77,4 +77,4 @@ def test_an_unknown_server_in_jobs_or_rules_is_refused(tmp_path, options, rules,
     file = tmp_path / "offsider.toml"
     file.write_text(f'servers.bulk.url = "redis://bulk"\nrouting.rules = {rules}\n')
     with pytest.raises(ConfigurationError, match=message):
-        Connection(str(file), require=(written(tmp_path, options),)).load_declarations()
+        ConnectionOptions(str(file), require=(written(tmp_path, options),)).load_declarations()

@@ -16,7 +16,7 @@ from offsider.config import test_mode
 from offsider.config.config import Config
 from offsider.config.default import set_default_config
 from offsider.runtime.context import running
-from offsider.runtime.middleware import Chain
+from offsider.runtime.middleware import MiddlewareChain
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +90,7 @@ def test_the_ledger_records_every_run(folder, error, outcome):
             raise error
 
     with nullcontext() if error is None else pytest.raises(error):
-        Chain([jobs.record_run]).run(context(), perform)
+        MiddlewareChain([jobs.record_run]).run(context(), perform)
     assert words(folder) == ["began", outcome]
 
 

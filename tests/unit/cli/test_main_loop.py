@@ -13,7 +13,7 @@ from offsider.cli.main_loop import MainLoop, dump, task_stacks, thread_stacks
 from offsider.config.config import Config
 from offsider.worker.parts import Lifecycle
 from offsider.worker.unit_of_work import UnitOfWork
-from offsider.worker.work_state import Work
+from offsider.worker.work_state import RunningUnit
 
 LONG, SHORT, HOARD = (
     b'{"class":"Long","args":[],"jid":"1"}',
@@ -50,7 +50,7 @@ class FakeLauncher:
         self.may_stop.set()
 
     def running(self):
-        return {raw: Work(UnitOfWork("default", raw), 0.0) for raw in self.jobs.pop(0)} if self.jobs else {}
+        return {raw: RunningUnit(UnitOfWork("default", raw), 0.0) for raw in self.jobs.pop(0)} if self.jobs else {}
 
     def async_tasks(self):
         self.calls.append("dump")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsider.cli.command import Connection
+from offsider.cli.command import ConnectionOptions
 from offsider.cli.options import WorkerOptions
 from offsider.core.errors import ConfigurationError
 
@@ -56,7 +56,7 @@ def test_the_environment_chooses_a_shard_for_the_worker_and_for_no_other_command
     (tmp_path / "offsider.toml").write_text(HEAVY)
     monkeypatch.setenv("OFFSIDER_WORKER_SHARD", "heavy")
     assert WorkerOptions().load_config().server == "bulk"
-    assert Connection().load().server == "main"
+    assert ConnectionOptions().load().server == "main"
 
 
 def test_a_shard_is_chosen_and_other_options_win_over_it(tmp_path):

@@ -1,12 +1,12 @@
 """Pages of rows that are all at hand, and the filter over them."""
 
-from offsider.cli.top.tabs import Row, Table, View, paged
+from offsider.cli.top.tabs import Row, TabTable, View, paged
 
 ROWS = [Row(str(number), (f"Job{number}", "Mail" if number % 2 else "Text")) for number in range(10)]
 
 
 def test_a_page_is_a_part_of_the_rows():
-    assert paged(("JOB", "KIND"), ROWS, View(page=1, size=4)) == Table(("JOB", "KIND"), ROWS[4:8], 10)
+    assert paged(("JOB", "KIND"), ROWS, View(page=1, size=4)) == TabTable(("JOB", "KIND"), ROWS[4:8], 10)
 
 
 def test_a_filter_matches_every_cell_case_insensitively():
@@ -16,4 +16,4 @@ def test_a_filter_matches_every_cell_case_insensitively():
 
 
 def test_a_page_after_the_last_is_empty():
-    assert paged(("JOB",), ROWS, View(page=9, size=4)) == Table(("JOB",), [], 10)
+    assert paged(("JOB",), ROWS, View(page=9, size=4)) == TabTable(("JOB",), [], 10)

@@ -6,7 +6,7 @@ import pytest
 
 from offsider import job
 from offsider.client import AsyncClient, Client
-from offsider.client.deferred import Deferred
+from offsider.client.deferred import DeferredCallback
 from offsider.config import test_mode
 from offsider.config.config import Config
 from offsider.core.errors import InvalidArguments, InvalidOptions
@@ -198,7 +198,7 @@ class TestOutbox:
             before = len(config.outbox.jobs)
             _, hook = Client(config)._take_hook({"class": declared, "args": [], **options}, 0)
             if hook is not None and hook is not config.after_commit:
-                hook(Deferred(Client(config), []))
+                hook(DeferredCallback(Client(config), []))
             assert len(config.outbox.jobs) == before
             return "now" if hook is None else "commit" if hook is config.after_commit else "row"
 

@@ -10,7 +10,7 @@ from offsider.config import shards
 from offsider.config.config import Config
 from offsider.config.routing import NO_RULES, Rules, route
 from offsider.config.settings import ShardSection
-from offsider.config.shards import Destination, Routes, routes_of, unserved
+from offsider.config.shards import RoutedQueue, Routes, routes_of, unserved
 from offsider.core.characteristics import Characteristics
 from offsider.core.routing_grammar import Query
 
@@ -62,15 +62,15 @@ def test_the_remaining_queues_are_all_other_queues_of_declared_jobs():
 @pytest.mark.parametrize("negate", [False, True])
 def test_jobs_that_share_a_queue_with_selected_ones_are_reported(negate):
     assert selected("feature_category=accounts", negate=negate).mixed == (
-        Destination("main", "urgent", ["app.welcome"], ["app.alarm"]),
+        RoutedQueue("main", "urgent", ["app.welcome"], ["app.alarm"]),
     )
     assert selected("urgency=high", negate=negate).mixed == ()
 
 
 def test_selected_jobs_of_other_servers_are_reported():
-    assert selected("resource_boundary=cpu").elsewhere == (Destination("bulk", "heavy", ["app.resize"]),)
+    assert selected("resource_boundary=cpu").elsewhere == (RoutedQueue("bulk", "heavy", ["app.resize"]),)
     assert selected("resource_boundary=cpu", server="bulk").elsewhere == (
-        Destination("main", "urgent", ["app.alarm"], ["app.welcome"]),
+        RoutedQueue("main", "urgent", ["app.alarm"], ["app.welcome"]),
     )
     assert selected("resource_boundary=cpu", negate=True).elsewhere == ()
 
@@ -142,7 +142,7 @@ def test_routes_are_recomputed_when_rules_defaults_or_jobs_change(routed):
 
 
 def test_further_destinations_belong_to_no_query():
-    further = [Destination("main", "low", ["task"]), Destination("bulk", "tasks", ["task"])]
+    further = [RoutedQueue("main", "low", ["task"]), RoutedQueue("bulk", "tasks", ["task"])]
     routes = Routes(JOBS[:1], Rules(), {}, further)
     assert {str(each): each.chosen for each in routes.destinations()} == {
         "low": ["app.report", "task"],

@@ -7,7 +7,7 @@ import pytest
 from offsider.core.errors import RedisRefused
 from offsider.inspector.doctor import Finding, Severity, server_checks
 from offsider.inspector.doctor.server_checks import BOOT_CHECKS, check_scripts, check_wire_version
-from offsider.storage.server_info import ServerInfo
+from offsider.storage.server_info import ServerFacts
 
 GOOD = {
     "kind": "redis",
@@ -23,7 +23,7 @@ GOOD = {
 
 
 def problems(**changes: object) -> list[Finding]:
-    info = ServerInfo(**(GOOD | changes))
+    info = ServerFacts(**(GOOD | changes))
     return [finding for check in BOOT_CHECKS for finding in check(info) if finding.severity]
 
 
@@ -93,7 +93,7 @@ def test_forbidden_commands_are_named_with_the_checks_that_need_them():
 
 
 def test_a_server_of_an_unknown_kind():
-    [finding] = server_checks.check_forbidden(ServerInfo())
+    [finding] = server_checks.check_forbidden(ServerFacts())
     assert finding.what == (
         "the server does not report everything, so these were not checked: "
         "version, role, maxmemory-policy, AOF, RDB, memory"

@@ -8,13 +8,13 @@ import logging.config
 
 import pytest
 
-from offsider.integrations.logging import JobFilter
+from offsider.integrations.logging import JobFieldsFilter
 from offsider.runtime.context import JobContext, running
 
 DOCUMENTED = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"job": {"()": "offsider.integrations.logging.JobFilter"}},
+    "filters": {"job": {"()": "offsider.integrations.logging.JobFieldsFilter"}},
     "formatters": {"line": {"format": "[%(class)s %(jid)s %(queue)s] %(message)s"}},
     "handlers": {"own": {"class": "logging.StreamHandler", "filters": ["job"], "formatter": "line"}},
     "loggers": {"shop": {"handlers": ["own"], "level": "INFO", "propagate": False}},
@@ -41,11 +41,11 @@ def test_a_format_of_the_application_names_the_job(shop):
 def test_attributes_of_a_record_are_kept_and_other_fields_added():
     record = logging.makeLogRecord({"name": "shop", "jid": "mine", "fields": "of the application"})
     with running(JobContext({"class": "Hard", "args": [], "jid": "ab12"}, "low", log={"rows": 7, "msg": "forged"})):
-        assert JobFilter().filter(record)
+        assert JobFieldsFilter().filter(record)
     assert (record.jid, record.rows, record.correlation_id, record.msg) == ("mine", 7, "ab12", "")
 
 
 def test_a_line_of_the_worker_brings_its_fields():
     record = logging.makeLogRecord({"name": "offsider", "fields": {"job_status": "done"}})
-    JobFilter().filter(record)
+    JobFieldsFilter().filter(record)
     assert (record.job_status, record.jid) == ("done", "")

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from offsider.logs.setup import JobFilter, OffsiderHandler, Text, filter_handlers
+from offsider.logs.setup import JobFieldsFilter, OffsiderHandler, TextFormatter, filter_handlers
 from offsider.runtime.context import JobContext, running
 
 JOB = JobContext({"class": "Hard", "args": ["secret"], "jid": "ab12"}, "low")
@@ -41,8 +41,8 @@ def test_every_handler_of_the_application_gets_the_running_job(handlers):
 
 
 def test_a_handler_gets_it_once_and_the_handler_of_the_worker_never(handlers):
-    handlers[1].addFilter(JobFilter())
-    own = OffsiderHandler(io.StringIO(), Text())
+    handlers[1].addFilter(JobFieldsFilter())
+    own = OffsiderHandler(io.StringIO(), TextFormatter())
     logging.root.handlers.append(own)
     filter_handlers()
     filter_handlers()
@@ -52,7 +52,7 @@ def test_a_handler_gets_it_once_and_the_handler_of_the_worker_never(handlers):
 def test_a_handler_of_the_application_writes_a_bounded_traceback_of_our_records():
     stream, error = io.StringIO(), ValueError("x" * 10_000_000)
     handler = logging.StreamHandler(stream)
-    handler.addFilter(JobFilter())
+    handler.addFilter(JobFieldsFilter())
     handler.handle(logging.LogRecord("offsider", logging.WARNING, "", 0, "failed", (), (ValueError, error, None)))
     assert "ValueError: xxx" in stream.getvalue()
     assert len(stream.getvalue()) < 20_000

@@ -19,7 +19,7 @@ import pytest
 
 from offsider.config.config import Config
 from offsider.logs import setup
-from offsider.logs.setup import MAX_LINES, Json, OffsiderHandler, Text, logger, setup_logging, write_info
+from offsider.logs.setup import MAX_LINES, Json, OffsiderHandler, TextFormatter, logger, setup_logging, write_info
 from tests.waiting import wait_for
 
 
@@ -54,7 +54,7 @@ def handler_of(monkeypatch):
     monkeypatch.setattr(setup, "PATIENCE_SECONDS", 0.2)
     made = []
 
-    def make(stream, lines=Text):
+    def make(stream, lines=TextFormatter):
         made.append(OffsiderHandler(stream, lines()))
         return made[-1]
 
@@ -160,7 +160,7 @@ def test_other_streams(handler_of, tmp_path, monkeypatch, capsys, kind):
 
 def test_a_forked_child_writes_only_its_own_lines(reader):
     before = logger.handlers[:]
-    (handler,) = logger.handlers[:] = [OffsiderHandler(reader.stream, Text())]
+    (handler,) = logger.handlers[:] = [OffsiderHandler(reader.stream, TextFormatter())]
     handler.put_line("parent", {})
     child = os.fork()
     if child == 0:

@@ -22,7 +22,7 @@ from offsider.config.containers import Shared
 from offsider.core.error_text import describe
 from offsider.logs.setup import (
     WITHOUT_FIELDS,
-    JobFilter,
+    JobFieldsFilter,
     base36,
     job_level,
     logger,
@@ -220,7 +220,7 @@ def test_no_value_can_forge_a_line_or_reach_the_terminal():
 
 def test_no_value_can_forge_a_line_of_a_handler_of_the_application():
     own = logging.StreamHandler(io.StringIO())
-    own.addFilter(JobFilter())
+    own.addFilter(JobFieldsFilter())
     own.setFormatter(logging.Formatter("%(class)s %(jid)s: %(message)s"))
     logger.handlers[:] = [own]
     with running(JobContext({"class": "Hard\x1b[2J", "args": [], "jid": "ab\nERROR"}, "default")):

@@ -16,7 +16,7 @@ from offsider.runtime.context import (
     current_job_or_none,
     running,
 )
-from offsider.storage.working import Entry, Owner
+from offsider.storage.working import Owner, PrivateListEntry
 
 
 def job(**payload):
@@ -44,7 +44,7 @@ def test_the_context_has_the_private_list_if_any_and_the_worker():
     owner = Owner("host:1:abc", "default")
     payload = {"class": "X", "args": []}
     claimed = JobContext(payload, "q", b"raw", owner=owner)
-    assert (claimed.entry, claimed.process) == (Entry(owner, "q", b"raw"), "host:1:abc")
+    assert (claimed.entry, claimed.process) == (PrivateListEntry(owner, "q", b"raw"), "host:1:abc")
     popped = JobContext(payload, "q", b"raw", alone_in="host:2:abc")
     assert (popped.entry, popped.process) == (None, "host:2:abc")
     assert (job().entry, job().process) == (None, "")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from offsider.core.errors import ConfigurationError
-from offsider.runtime.middleware import Chain
+from offsider.runtime.middleware import MiddlewareChain
 from tests.middleware import returning
 
 
@@ -32,7 +32,7 @@ def names(chain):
 
 
 def chain_of(*marks):
-    return Chain([Marks(mark) for mark in marks])
+    return MiddlewareChain([Marks(mark) for mark in marks])
 
 
 def test_the_first_entry_is_the_outermost():
@@ -41,18 +41,18 @@ def test_the_first_entry_is_the_outermost():
 
 
 def test_an_empty_chain_runs_the_function_itself():
-    assert Chain().run([1, 2], len) == 2
+    assert MiddlewareChain().run([1, 2], len) == 2
 
 
 def test_returning_before_the_yield_skips_the_inner_entries():
     subject = []
-    chain = Chain([Marks("a"), returning("early"), Marks("b")])
+    chain = MiddlewareChain([Marks("a"), returning("early"), Marks("b")])
     assert chain.run(subject, raises) == "earlyA"
     assert subject == ["a"]
 
 
 def test_a_result_stays_unless_middleware_returns_another():
-    assert Chain([lambda subject: (yield) and None, lambda subject: (yield)]).run(1, str) == "1"
+    assert MiddlewareChain([lambda subject: (yield) and None, lambda subject: (yield)]).run(1, str) == "1"
 
 
 def raises(_subject):
@@ -78,10 +78,12 @@ def test_an_error_reaches_the_entries_from_the_inside_until_one_ends_it():
         except KeyError as error:
             raise LookupError("outside") from error
 
-    assert Chain([Marks("a"), catching(LookupError), replaces, catching(OSError)]).run(seen, raises) == "NoneA"
+    assert (
+        MiddlewareChain([Marks("a"), catching(LookupError), replaces, catching(OSError)]).run(seen, raises) == "NoneA"
+    )
     assert [repr(error) for error in seen[1:]] == ["LookupError('outside')"]
     with pytest.raises(LookupError, match="outside"):
-        Chain([catching(OSError), replaces]).run([], raises)
+        MiddlewareChain([catching(OSError), replaces]).run([], raises)
 
 
 @pytest.mark.parametrize("error", [StopIteration("it"), GeneratorExit(), SystemExit(3), RuntimeError("generator")])
@@ -90,7 +92,7 @@ def test_any_error_leaves_the_chain_unchanged_and_with_a_short_traceback(error):
         raise error
 
     with pytest.raises(type(error)) as raised:
-        Chain([lambda subject: (yield), catching(OSError)]).run([], fails)
+        MiddlewareChain([lambda subject: (yield), catching(OSError)]).run([], fails)
     assert raised.value is error
     assert [entry.name for entry in raised.traceback[1:]] == ["run", "_leave", "fails"]
 
@@ -101,7 +103,7 @@ def test_an_error_after_the_yield_replaces_the_result():
         raise LookupError("afterwards")
 
     seen = []
-    assert Chain([catching(LookupError), fails]).run(seen, len) is None
+    assert MiddlewareChain([catching(LookupError), fails]).run(seen, len) is None
     assert len(seen) == 1
 
 
@@ -111,7 +113,7 @@ def test_a_second_yield_is_an_error_that_names_the_middleware():
         yield
 
     with pytest.raises(ConfigurationError, match=r"twice yielded twice: middleware yields once"):
-        Chain([twice]).run([], len)
+        MiddlewareChain([twice]).run([], len)
 
 
 def test_an_entry_is_skipped_for_a_subject_that_does_not_concern_it():
@@ -119,12 +121,12 @@ def test_an_entry_is_skipped_for_a_subject_that_does_not_concern_it():
         def concerns(self, subject):
             return "strict" in subject
 
-    chain = Chain([Strict("x")])
+    chain = MiddlewareChain([Strict("x")])
     assert [chain.run([word], "".join) for word in ("strict", "lax")] == ["strictxX", "lax"]
 
 
 def test_a_chain_is_a_decorator():
-    chain = Chain()
+    chain = MiddlewareChain()
 
     @chain
     def passes(_subject):
@@ -147,7 +149,7 @@ def test_several_entries_are_prepended_in_their_order():
 
 
 def test_places_are_named_by_entry_or_class():
-    chain = Chain([Marks("a"), Other("z")])
+    chain = MiddlewareChain([Marks("a"), Other("z")])
     chain.insert_before(Other, Marks("b"))
     chain.insert_after(next(iter(chain)), Marks("c"))
     assert names(chain) == ["a", "c", "b", "z"]
@@ -160,7 +162,7 @@ def test_places_are_named_by_entry_or_class():
 
 def test_moving_an_entry_next_to_another_uses_the_final_position():
     a, b, c = Marks("a"), Marks("b"), Marks("c")
-    chain = Chain([a, b, c])
+    chain = MiddlewareChain([a, b, c])
     chain.insert_after(c, a)
     assert names(chain) == ["b", "c", "a"]
 
@@ -171,7 +173,7 @@ def test_bound_methods_are_found_again():
             yield
 
     holder = Holder()
-    chain = Chain([holder.middleware])
+    chain = MiddlewareChain([holder.middleware])
     chain.remove(holder.middleware)
     assert len(chain) == 0
 
@@ -184,7 +186,7 @@ def test_an_unknown_position_raises(edit):
 
 def test_a_class_instead_of_an_object_is_refused_with_the_next_step():
     with pytest.raises(ConfigurationError, match=r"add Marks\(\)"):
-        Chain(what="config.server_middleware").add(Marks)
+        MiddlewareChain(what="config.server_middleware").add(Marks)
 
 
 @contextmanager
@@ -199,7 +201,7 @@ async def awaited(_subject):
 @pytest.mark.parametrize("entry", ["no", lambda push, call_next: call_next(push), managed, awaited])
 def test_what_is_not_a_generator_function_is_refused(entry):
     with pytest.raises(TypeError, match=r"config\.x expects a generator function, got .*: write `def middleware"):
-        Chain(what="config.x").add(entry)
+        MiddlewareChain(what="config.x").add(entry)
 
 
 def test_a_copy_is_open_and_independent():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offsider.core.errors import RedisRefused
-from offsider.storage.server_info import ServerInfo, server_info
+from offsider.storage.server_info import ServerFacts, server_info
 
 NOPERM = RedisRefused("NOPERM this user has no permissions", code="NOPERM")
 
@@ -36,7 +36,7 @@ def test_a_redis_with_all_permissions():
             hello(server=b"redis", version=b"7.0.15", proto=2), INFO, [b"save", b"3600 1"], [b"appendfsync", b"no"], []
         )
     )
-    assert answer == ServerInfo(
+    assert answer == ServerFacts(
         kind="redis",
         version=(7, 0, 15),
         mode="standalone",
@@ -57,7 +57,7 @@ def test_a_redis_with_all_permissions():
 def test_hello_alone_is_enough_to_judge():
     replies = hello(server=b"redis", version=b"7.2.1", mode=b"cluster", role=b"replica", modules=[])
     answer = server_info(FakeRedis(replies, NOPERM, NOPERM, NOPERM, NOPERM))
-    assert answer == ServerInfo("redis", (7, 2, 1), "cluster", "replica", forbidden=("INFO", "CONFIG"))
+    assert answer == ServerFacts("redis", (7, 2, 1), "cluster", "replica", forbidden=("INFO", "CONFIG"))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_an_old_servers_word_for_a_replica():
 
 
 def test_without_permissions_all_values_are_unknown():
-    assert server_info(FakeRedis(*[NOPERM] * 5)) == ServerInfo(forbidden=("HELLO", "INFO", "CONFIG"))
+    assert server_info(FakeRedis(*[NOPERM] * 5)) == ServerFacts(forbidden=("HELLO", "INFO", "CONFIG"))
 
 
 def test_a_refused_login_is_raised():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offsider.core.errors import OffsiderError
-from offsider.web.results import BadRequest, Done, Forbidden, NotAllowed, NotFound, Page, Text, TooLarge
+from offsider.web.results import ActionResult, BadRequest, Forbidden, NotAllowed, NotFound, Page, Text, TooLarge
 
 
 @pytest.mark.parametrize(
@@ -25,5 +25,5 @@ def test_each_error_has_its_status_and_is_an_offsider_error(error, status):
 
 def test_results_are_plain_values():
     assert Page("dashboard", "Dashboard").data == {}
-    assert Done("/busy", "Asked").headers == ()
+    assert ActionResult("/busy", "Asked").headers == ()
     assert Text("ok").status == 200

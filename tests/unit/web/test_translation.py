@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsider.web.translation import Locale, english, read_catalog
+from offsider.web.translation import Language, english, read_catalog
 
 POLISH = read_catalog(r"""
 msgid ""
@@ -35,11 +35,11 @@ msgstr ""
     "count,text", [(1, "1 zadanie"), (3, "3 zadania"), (5, "5 zadań"), (22, "22 zadania"), (0, "0 zadań")]
 )
 def test_the_count_selects_the_plural_form_of_the_language(count, text):
-    assert Locale("pl", POLISH).translate("jobs.count", count=count) == text
+    assert Language("pl", POLISH).translate("jobs.count", count=count) == text
 
 
 def test_placeholders_are_filled_once_and_unknown_ones_stay():
-    polish = Locale("pl", POLISH)
+    polish = Language("pl", POLISH)
     assert polish.translate("jobs.of", name="{count}") == 'Zadania "{count}"'
     assert polish.translate("jobs.of", other=1) == 'Zadania "{name}"'
     assert polish.translate("jobs.of") == 'Zadania "{name}"'
@@ -47,7 +47,7 @@ def test_placeholders_are_filled_once_and_unknown_ones_stay():
 
 def test_a_text_that_is_not_an_id_is_returned_unchanged():
     for text in ("", "connection refused", "{name}"):
-        assert Locale("pl", POLISH).translate(text) == text
+        assert Language("pl", POLISH).translate(text) == text
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,10 @@ from offsider.core.outcome import (
 )
 from offsider.core.payload import encode
 from offsider.jobs import registry
-from offsider.storage.working import Entry, Owner
+from offsider.storage.working import Owner, PrivateListEntry
 from offsider.worker.run.async_runner import AsyncRunner
 from offsider.worker.run.executor import SHORT_RUNS, SHORT_SECONDS, Executor
-from offsider.worker.run.stranded import StrandedJobs
+from offsider.worker.run.stranded import StrandedCheck
 from offsider.worker.run.time_limits import TimeLimits
 from offsider.worker.unit_of_work import UnitOfWork
 from tests.middleware import raising, returning
@@ -119,7 +119,7 @@ def test_an_unknown_class_fails_before_the_reloader_and_middleware(config, run):
     assert walked == []
 
 
-class Judge(StrandedJobs):
+class Judge(StrandedCheck):
     """Replaces the component that decides about jobs that cannot run here."""
 
     def __init__(self, *answers: object) -> None:
@@ -268,7 +268,7 @@ def test_middleware_receives_the_private_list_and_the_process(config):
     alone = UnitOfWork("low", raw, alone_in="host:1:a")
     for unit in (UnitOfWork("low", raw, Owner("host:2:b", "default")), alone):
         executor.run(unit, 0.0)
-    assert seen == [(Entry(Owner("host:2:b", "default"), "low", raw), "host:2:b"), (None, "host:1:a")]
+    assert seen == [(PrivateListEntry(Owner("host:2:b", "default"), "low", raw), "host:2:b"), (None, "host:1:a")]
 
 
 def broken_afterwards(job):

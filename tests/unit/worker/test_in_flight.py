@@ -1,6 +1,6 @@
 """What a fetcher holds is a multiset."""
 
-from offsider.storage.working import Entry, Owner
+from offsider.storage.working import Owner, PrivateListEntry
 from offsider.worker.fetch.in_flight import InFlight
 from offsider.worker.unit_of_work import UnitOfWork
 
@@ -9,7 +9,7 @@ OLD, NEW = Owner("host:1:old", "default"), Owner("host:1:new", "default")
 
 def test_two_equal_payloads_in_flight_count_as_two():
     held = InFlight()
-    entry = Entry(NEW, "low", b"job")
+    entry = PrivateListEntry(NEW, "low", b"job")
     first, second = UnitOfWork("low", b"job", NEW), UnitOfWork("low", b"job", NEW)
     held.add([first, second])
     assert held.copies(entry) == 2
@@ -27,18 +27,18 @@ def test_removing_twice_removes_once():
     held.add([first, second])
     held.remove([first])
     held.remove([first])
-    assert held.copies(Entry(NEW, "low", b"job")) == 1
+    assert held.copies(PrivateListEntry(NEW, "low", b"job")) == 1
 
 
 def test_jobs_claimed_under_an_earlier_identity_count_for_it():
     held = InFlight()
     held.add([UnitOfWork("low", b"job", OLD), UnitOfWork("low", b"job", NEW), UnitOfWork("high", b"job", NEW)])
     assert held.of("host:1:old").total() == 1
-    assert held.of("host:1:new") == {Entry(NEW, "low", b"job"): 1, Entry(NEW, "high", b"job"): 1}
+    assert held.of("host:1:new") == {PrivateListEntry(NEW, "low", b"job"): 1, PrivateListEntry(NEW, "high", b"job"): 1}
 
 
 def test_the_result_is_a_copy():
     held = InFlight()
     held.add([UnitOfWork("low", b"job", NEW)])
     held.of("host:1:new").clear()
-    assert held.copies(Entry(NEW, "low", b"job")) == 1
+    assert held.copies(PrivateListEntry(NEW, "low", b"job")) == 1

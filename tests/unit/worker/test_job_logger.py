@@ -25,7 +25,7 @@ from offsider.core.outcome import (
 )
 from offsider.logs.setup import logger
 from offsider.runtime.context import JobContext
-from offsider.runtime.middleware import Chain
+from offsider.runtime.middleware import MiddlewareChain
 from offsider.worker.run import job_logger as module
 from offsider.worker.run.job_logger import JobLogger
 
@@ -48,7 +48,7 @@ def around(job_logger, job, run):
 
     clock = SimpleNamespace(perf_counter=lambda: now[0], thread_time=time.thread_time)
     with patch.object(module, "time", clock):
-        return Chain([job_logger]).run(job, innermost)
+        return MiddlewareChain([job_logger]).run(job, innermost)
 
 
 def ended(config, outcome, duration_seconds, **fields):

@@ -12,7 +12,7 @@ import pytest
 from offsider.core.errors import HardTimeout, SoftTimeout
 from offsider.runtime.context import JobContext
 from offsider.worker.run import time_limits
-from offsider.worker.run.time_limits import GRACE_SECONDS, IDLE_SECONDS, STALE_ENTRIES, Limits, TimeLimits, limits_of
+from offsider.worker.run.time_limits import GRACE_SECONDS, IDLE_SECONDS, STALE_ENTRIES, JobLimits, TimeLimits, limits_of
 from tests.waiting import wait_for
 
 
@@ -47,7 +47,7 @@ class Scene:
 
     def watch(self, soft=None, hard=None, reach=None):
         job = JobContext({"class": "Slow", "args": [], "jid": "ab"}, "default")
-        return self.limits.watch(job, Limits(soft, hard), reach or Injection(), self._overrun)
+        return self.limits.watch(job, JobLimits(soft, hard), reach or Injection(), self._overrun)
 
     def _overrun(self, error, seconds) -> None:
         assert isinstance(error, HardTimeout)
@@ -214,9 +214,9 @@ def test_a_job_can_read_its_remaining_time(config):
     limits = TimeLimits(config)
     limits.stop()
     job = JobContext({"class": "Slow", "args": []}, "default")
-    limits.watch(job, Limits(100, 200), Injection(), lambda error, seconds: None)
+    limits.watch(job, JobLimits(100, 200), Injection(), lambda error, seconds: None)
     assert 99 < job.time_left_seconds <= 100
-    limits.watch(job, Limits(None, 200), Injection(), lambda error, seconds: None)
+    limits.watch(job, JobLimits(None, 200), Injection(), lambda error, seconds: None)
     assert 199 < job.time_left_seconds <= 200
 
 
@@ -229,10 +229,10 @@ def test_the_thread_begins_with_the_first_job_and_wakes_for_an_earlier_limit(con
     limits.start()
     assert "offsider-time-limits" not in names()
     job = JobContext({"class": "Slow", "args": []}, "default")
-    limits.watch(job, Limits(600, None), Injection(), lambda error, seconds: None)
+    limits.watch(job, JobLimits(600, None), Injection(), lambda error, seconds: None)
     assert names().count("offsider-time-limits") == 1
     reach = Injection()
-    limits.watch(job, Limits(0.02, None), reach, lambda error, seconds: None)
+    limits.watch(job, JobLimits(0.02, None), reach, lambda error, seconds: None)
     wait_for(lambda: reach.aimed)
     limits.stop()
     assert limits.join(10)
@@ -242,13 +242,13 @@ def test_the_thread_begins_with_the_first_job_and_wakes_for_an_earlier_limit(con
     "payload, declared, defaults, expected",
     [
         ({}, {}, {}, None),
-        ({"soft_timeout": 5}, {}, {}, Limits(5, None)),
-        ({"hard_timeout": 5.5}, {}, {}, Limits(None, 5.5)),
-        ({}, {"soft_timeout": timedelta(minutes=1)}, {}, Limits(60, None)),
-        ({}, {}, {"hard_timeout": 9}, Limits(None, 9)),
-        ({"soft_timeout": 5}, {"soft_timeout": 6, "hard_timeout": 7}, {"hard_timeout": 9}, Limits(5, 7)),
-        ({"soft_timeout": None}, {"soft_timeout": 6}, {}, Limits(6, None)),
-        ({"hard_timeout": 5}, {"soft_timeout": 6}, {}, Limits(None, 5)),
+        ({"soft_timeout": 5}, {}, {}, JobLimits(5, None)),
+        ({"hard_timeout": 5.5}, {}, {}, JobLimits(None, 5.5)),
+        ({}, {"soft_timeout": timedelta(minutes=1)}, {}, JobLimits(60, None)),
+        ({}, {}, {"hard_timeout": 9}, JobLimits(None, 9)),
+        ({"soft_timeout": 5}, {"soft_timeout": 6, "hard_timeout": 7}, {"hard_timeout": 9}, JobLimits(5, 7)),
+        ({"soft_timeout": None}, {"soft_timeout": 6}, {}, JobLimits(6, None)),
+        ({"hard_timeout": 5}, {"soft_timeout": 6}, {}, JobLimits(None, 5)),
         ({"soft_timeout": 0, "hard_timeout": -1}, {"soft_timeout": 6}, {}, None),
     ],
 )
@@ -278,4 +278,4 @@ def test_most_jobs_have_none(payload, declared, defaults, limited, config):
 
 
 def test_an_undeclared_job_may_have_limits_too(config):
-    assert limits_of(JobContext({"class": "X", "args": [], "soft_timeout": 5}, "default"), config) == Limits(5, None)
+    assert limits_of(JobContext({"class": "X", "args": [], "soft_timeout": 5}, "default"), config) == JobLimits(5, None)

@@ -78,7 +78,7 @@ class Supervisor:
         self._memory_due = 0.0
         self._restart = Restart()
         self._status = StatusReport()
-        self._watchdog = systemd.Watchdog()
+        self._watchdog = systemd.SystemdWatchdog()
 
     def run(self) -> int:
         """Run until the last worker has exited, and return the exit code.

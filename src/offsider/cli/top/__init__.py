@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import click
 
-from offsider.cli.command import MOST_LETTERS, ONE_SERVER, RELEASES, SETTINGS, Connection, connected, require
+from offsider.cli.command import MOST_LETTERS, ONE_SERVER, RELEASES, SETTINGS, ConnectionOptions, connected, require
 from offsider.cli.text import plain, say
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
@@ -29,7 +29,7 @@ MISSING = 'offsider top needs Textual: pip install "offsider[tui]"'
     help="Refresh interval.",
 )
 @require(RELEASES)
-def top(connection: Connection, interval: float) -> None:
+def top(connection: ConnectionOptions, interval: float) -> None:
     """Show processes, queues and jobs live, and act on them.
 
     The tabs are Home, Busy, Queues, Scheduled, Retries, Dead and Metrics; ? shows the keys.

@@ -20,9 +20,9 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, Sparkline, Static, Tab as TabLabel, Tabs
 
 from offsider.cli.text import plain
-from offsider.cli.top.background import Acted, Loaded, act, post_from_thread, read
+from offsider.cli.top.background import Acted, TableLoaded, act, post_from_thread, read
 from offsider.cli.top.table import RowTable
-from offsider.cli.top.tabs import Busy, Home, Metrics, Queues, Tab, Table, View, set_tabs
+from offsider.cli.top.tabs import Busy, Home, Metrics, Queues, Tab, TabTable, View, set_tabs
 from offsider.config.installation import Installation
 
 KEYS = """\
@@ -169,7 +169,7 @@ class Top(App[None]):
         self._view = replace(self._view, size=max(1, rows))
         post_from_thread(self, partial(read, self.tab, self._view))
 
-    def on_loaded(self, event: Loaded) -> None:
+    def on_loaded(self, event: TableLoaded) -> None:
         self._reading = False
         if not self.query(RowTable):
             return  # the application is exiting
@@ -180,7 +180,7 @@ class Top(App[None]):
         if self._read_again:
             self.request_read()
 
-    def _draw(self, data: Table) -> None:
+    def _draw(self, data: TabTable) -> None:
         self.table.draw(data)
         chart = self.query_one("#chart", Sparkline)
         chart.display = len(data.samples) > 1

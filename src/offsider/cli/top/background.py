@@ -13,17 +13,17 @@ from textual.app import App
 from textual.message import Message
 
 from offsider.cli.text import plain
-from offsider.cli.top.tabs import Action, Row, Tab, Table, View
+from offsider.cli.top.tabs import Action, Row, Tab, TabTable, View
 from offsider.core.error_text import describe
 from offsider.core.errors import OffsiderError
 
 
 @dataclass
-class Loaded(Message):
+class TableLoaded(Message):
     """A read has finished, with a table or an error message."""
 
     tab: Tab
-    data: Table | None
+    data: TabTable | None
     outage: str
 
 
@@ -45,12 +45,12 @@ def post_from_thread(app: App[Any], work: Callable[[], Message]) -> None:
     threading.Thread(target=run, daemon=True).start()
 
 
-def read(tab: Tab, view: View) -> Loaded:
+def read(tab: Tab, view: View) -> TableLoaded:
     """Read a tab; errors become the message of an outage."""
     try:
-        return Loaded(tab, tab.read(view), "")
+        return TableLoaded(tab, tab.read(view), "")
     except Exception as error:  # noqa: BLE001 - show any error: the next read may succeed
-        return Loaded(tab, None, _reason(error))
+        return TableLoaded(tab, None, _reason(error))
 
 
 def act(action: Action, rows: Sequence[Row]) -> Acted:

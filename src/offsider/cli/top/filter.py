@@ -25,7 +25,7 @@ class _Scan:
 
 
 @dataclass(frozen=True)
-class Found:
+class Matches:
     """The matching jobs, sorted by time; ``note`` is the progress of the scan, empty if it is complete."""
 
     entries: list[SetEntry]
@@ -41,7 +41,7 @@ class Filter:
         self._scan = _Scan()
         self._finished: _Scan | None = None
 
-    def scan(self) -> Found:
+    def scan(self) -> Matches:
         """Continue the scan and return the matches. Raises RedisFailure."""
         scan = self._scan
         room = MOST - len(scan.found)
@@ -51,10 +51,10 @@ class Filter:
         scan.found |= {entry.raw: entry for entry in chunk.entries}
         if not scan.cursor or len(scan.found) >= MOST:
             self._finished, self._scan = scan, _Scan()
-            return Found(_sorted(scan), "" if not scan.cursor else f"the first {len(scan.found):,}")
+            return Matches(_sorted(scan), "" if not scan.cursor else f"the first {len(scan.found):,}")
         if self._finished is None:
-            return Found(_sorted(scan), f"scanned {min(scan.scanned, chunk.total):,} of {chunk.total:,}")
-        return Found(_sorted(self._finished), "")
+            return Matches(_sorted(scan), f"scanned {min(scan.scanned, chunk.total):,} of {chunk.total:,}")
+        return Matches(_sorted(self._finished), "")
 
     def still_there(self, entry: SetEntry) -> bool:
         """Whether a matching job is still in the set."""

@@ -10,7 +10,7 @@ from textual.coordinate import Coordinate
 from textual.message import Message
 from textual.widgets import DataTable
 
-from offsider.cli.top.tabs import Row, Table
+from offsider.cli.top.tabs import Row, TabTable
 
 _SELECTED = "● "
 _NOT_SELECTED = "  "
@@ -36,16 +36,16 @@ class RowTable(DataTable[Text]):
 
     def __init__(self) -> None:
         super().__init__(cursor_type="row", zebra_stripes=True)
-        self.shown = Table((), (), 0)
+        self.shown = TabTable((), (), 0)
         self.selected: set[str] = set()
 
     def empty(self) -> None:
         """Remove all rows and columns, and the selection."""
-        self.shown = Table((), (), 0)
+        self.shown = TabTable((), (), 0)
         self.selected.clear()
         self.clear(columns=True)
 
-    def draw(self, data: Table) -> None:
+    def draw(self, data: TabTable) -> None:
         """Replace the rows; selected rows that are gone are no longer selected."""
         cursor = self._row_of_cursor()
         row_number = self.cursor_row

@@ -48,7 +48,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class TabTable:
     """One page of a table.
 
     Attributes:
@@ -108,7 +108,7 @@ class Tab(ABC):
         self._here = here
 
     @abstractmethod
-    def read(self, view: View) -> Table:
+    def read(self, view: View) -> TabTable:
         """Read the current data. Raises RedisFailure."""
 
 
@@ -122,12 +122,12 @@ def ask(verb: str) -> Callable[[Sequence[Row]], str]:
     return question
 
 
-def paged(columns: tuple[str, ...], rows: Sequence[Row], view: View) -> Table:
+def paged(columns: tuple[str, ...], rows: Sequence[Row], view: View) -> TabTable:
     """Return a page of these rows; the filter matches every cell."""
     wanted = view.text.casefold()
     found = [row for row in rows if any(wanted in cell.casefold() for cell in row.cells)] if wanted else rows
     start = view.page * view.size
-    return Table(columns, found[start : start + view.size], len(found))
+    return TabTable(columns, found[start : start + view.size], len(found))
 
 
 def _participle(
@@ -161,7 +161,7 @@ class Home(Tab):
         super().__init__(here)
         self._rates: deque[float] = deque(maxlen=_SAMPLES)
 
-    def read(self, view: View) -> Table:
+    def read(self, view: View) -> TabTable:
         stats, server = Stats.read(self._here), ServerInfo.read(self._here)
         self._rates.append(stats.processed_per_second)
         facts = {
@@ -178,7 +178,7 @@ class Home(Tab):
             "Clients": grouped(server.connected_clients or 0),
         }
         sheet = paged(_COUNTERS, [Row(name, (name, fact.strip())) for name, fact in facts.items()], view)
-        return Table(sheet.columns, sheet.rows, sheet.total, samples=tuple(self._rates))
+        return TabTable(sheet.columns, sheet.rows, sheet.total, samples=tuple(self._rates))
 
 
 _PROCESSES = ("PROCESS, JOB", "BUSY", "SINCE", "MEMORY", "QUEUES, ARGUMENTS")
@@ -197,7 +197,7 @@ class Busy(Tab):
         for key, verb, send, how in (("Q", "Quiet", Process.quiet, "be quiet"), ("T", "Stop", Process.stop, "stop"))
     }
 
-    def read(self, view: View) -> Table:
+    def read(self, view: View) -> TabTable:
         running: defaultdict[str, list[Work]] = defaultdict(list)
         for work in WorkSet(self._here):
             running[work.process].append(work)
@@ -234,7 +234,7 @@ class Queues(Tab):
             "D": Action("Delete", self._delete, _question),
         }
 
-    def read(self, view: View) -> Table:
+    def read(self, view: View) -> TabTable:
         served = served_queues(self._here)
         rows = [
             Row(
@@ -278,7 +278,7 @@ class Metrics(Tab):
 
     title = "Metrics"
 
-    def read(self, view: View) -> Table:
+    def read(self, view: View) -> TabTable:
         jobs = sorted(JobMetrics.top("1h", config=self._here).jobs, key=lambda job: job.total_seconds, reverse=True)
         rows = [
             Row(
@@ -324,21 +324,21 @@ class SetTab(Tab):
         self._newest_first = newest_first
         self._filter: Filter | None = None
 
-    def read(self, view: View) -> Table:
+    def read(self, view: View) -> TabTable:
         if view.text:
             return self._filtered(view)
         self._filter = None
         entries = self._jobs.page(view.page * view.size, view.size, newest_first=self._newest_first)
-        return Table(self._columns, self._rows(entries), len(self._jobs))
+        return TabTable(self._columns, self._rows(entries), len(self._jobs))
 
-    def _filtered(self, view: View) -> Table:
+    def _filtered(self, view: View) -> TabTable:
         if self._filter is None or self._filter.text != view.text:
             self._filter = Filter(self._jobs, view.text)
         found = self._filter.scan()
         entries = found.entries[::-1] if self._newest_first else found.entries
         start = view.page * view.size
         shown = [entry for entry in entries[start : start + view.size] if self._filter.still_there(entry)]
-        return Table(self._columns, self._rows(shown), len(entries), note=found.note)
+        return TabTable(self._columns, self._rows(shown), len(entries), note=found.note)
 
     @property
     def _columns(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from offsider.ext.batches.batch import Batch, current_batch
 from offsider.ext.batches.batch_set import BatchSet
 from offsider.ext.batches.block import Block
 from offsider.ext.batches.doctor import check_batches, families
-from offsider.ext.batches.runs import Runs
+from offsider.ext.batches.runs import BatchRuns
 from offsider.ext.batches.status import Callback, Status
 from offsider.ext.batches.steps import RESULT
 from offsider.ext.batches.store import Installed
@@ -73,7 +73,7 @@ class Batches:
     def install(self, config: Config) -> None:
         """Add the effects of pushes and outcomes, the web tab, metrics and the check of the doctor."""
         config.shared.get(Installed, lambda: self._installed)
-        Runs(config).install()
+        BatchRuns(config).install()
         config.add_web_tab(make_tab())
         config.add_metrics(families)
         config.add_doctor_check(check_batches)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from offsider.client.base import AfterCommit
-    from offsider.client.deferred import Deferred
+    from offsider.client.deferred import DeferredCallback
     from offsider.client.prepared import Prepared
     from offsider.config.config import Config
     from offsider.config.installation import Installation
@@ -140,7 +140,7 @@ class Block(Collector):
         self.batch = batch
         self._autoflush = autoflush
         self._outer: Block | None = None
-        self._pushes: list[Deferred] = []
+        self._pushes: list[DeferredCallback] = []
         self._count = 0
         self._has_stored = False
         self._raised = False
@@ -180,7 +180,7 @@ class Block(Collector):
         hook, store = self._ending()
         await (asyncio.to_thread(store) if hook is None else call_hook(hook, store))
 
-    def add(self, pushes: Deferred) -> bool:
+    def add(self, pushes: DeferredCallback) -> bool:
         if pushes.installation.config is not self.batch.config:
             raise BatchSpansServers(
                 f"batch {self.batch.bid}: a push with another Config cannot join it: push it outside of the block"
@@ -242,7 +242,7 @@ class Block(Collector):
             pushes, self._pushes, self._count = self._pushes, [], 0
         return test_mode.bound(partial(self._store, pushes, last=last))
 
-    def _store(self, pushes: Sequence[Deferred], *, last: bool) -> None:
+    def _store(self, pushes: Sequence[DeferredCallback], *, last: bool) -> None:
         if self._raised:  # after a flush that waits for the commit
             for each in pushes:
                 test_mode.waiting.discard(each)

@@ -74,7 +74,7 @@ class Joins:
         return self._joining(push.server, bid)
 
 
-class Runs:
+class BatchRuns:
     """The admission of members and callbacks, and the effects of jobs that are removed without a run."""
 
     def __init__(self, config: Config) -> None:

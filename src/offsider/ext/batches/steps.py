@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.client.base import take_replicas
-from offsider.client.deferred import Deferred
+from offsider.client.deferred import DeferredCallback
 from offsider.client.prepared import Prepared
 from offsider.config import test_mode
 from offsider.core.arguments import MAX_ARGUMENT_NESTING, StepResult, encode_result
@@ -119,7 +119,7 @@ class WaitingSteps(Block):
         self._plans[jid] = plan
         for before in plan.after:
             self._plans[before].followers.append(jid)
-        self.add(Deferred(client, [push], replicas))
+        self.add(DeferredCallback(client, [push], replicas))
         return JobId.at(here, jid)
 
     def _check(self, jobs: Sequence[Prepared]) -> None:

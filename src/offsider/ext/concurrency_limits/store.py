@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from offsider.storage.keys import Keys
     from offsider.storage.redis import Redis
     from offsider.storage.scripts import Argument, Command
-    from offsider.storage.working import Entry
+    from offsider.storage.working import PrivateListEntry
 
 _LUA = files("offsider.ext.concurrency_limits") / "lua"
 ENTER = Script("enter", _LUA)
@@ -223,10 +223,10 @@ class Candidate:
 
     raw: bytes
     stored: bytes
-    entry: Entry | None
+    entry: PrivateListEntry | None
 
     @classmethod
-    def of(cls, raw: bytes, queue: str, named: object, entry: Entry | None) -> Candidate:
+    def of(cls, raw: bytes, queue: str, named: object, entry: PrivateListEntry | None) -> Candidate:
         """Build it for a job of ``queue`` whose payload names ``named``: they differ if the job was moved by hand."""
         stored = raw if named == queue else encode({**decode(raw), "queue": queue})
         return cls(raw, stored, entry)

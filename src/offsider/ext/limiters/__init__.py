@@ -21,9 +21,9 @@ from offsider.ext.limiters.limiter import (
     ConcurrentLimiter,
     Limiter,
     LimiterOptions,
+    LimiterSettings,
     PointsLimiter,
     RateLimiter,
-    Settings,
     UnlimitedLimiter,
     default_backoff,
     sidekiq_backoff,
@@ -107,7 +107,7 @@ class Limiters:
         for error in cast("tuple[object, ...]", errors):
             if not (isinstance(error, type) and issubclass(error, Exception)):
                 raise ConfigurationError(f"Limiters(errors=…) must be classes of exceptions, got {error!r}")
-        self.settings = Settings(server, reschedule, backoff, ttl_seconds)
+        self.settings = LimiterSettings(server, reschedule, backoff, ttl_seconds)
         self._reschedules = Reschedules(self.settings, (OverLimit, *errors))
 
     def install(self, config: Config) -> None:
@@ -132,7 +132,7 @@ class Reschedules:
         errors: exceptions that reschedule a job.
     """
 
-    def __init__(self, settings: Settings, errors: tuple[type[Exception], ...]) -> None:
+    def __init__(self, settings: LimiterSettings, errors: tuple[type[Exception], ...]) -> None:
         self._settings = settings
         self._errors = errors
 

@@ -67,7 +67,7 @@ def sidekiq_backoff(_limiter: Limiter | None, job: JobContext, _error: Exception
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class LimiterSettings:
     """Settings of the extension; see `Limiters`."""
 
     server: str = MAIN
@@ -410,14 +410,14 @@ class _Registered:
         return True
 
 
-def settings_of(config: Config, what: str) -> Settings:
+def settings_of(config: Config, what: str) -> LimiterSettings:
     """Return the settings of the extension; ConfigurationError with ``what`` if it is not installed."""
     found: Any = config.extensions.get(EXTENSION)
     if found is None:
         raise ConfigurationError(
             f"{what} needs the extension Limiters: call config.use(offsider.ext.limiters.Limiters())"
         )
-    settings: Settings = found.settings
+    settings: LimiterSettings = found.settings
     return settings
 
 

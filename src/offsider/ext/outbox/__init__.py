@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from offsider.core.errors import ConfigurationError
 from offsider.ext.outbox.doctor import check_outbox
 from offsider.ext.outbox.relay import Relay
-from offsider.ext.outbox.source import Row, Source
+from offsider.ext.outbox.source import Source, StoredPush
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from offsider.config.installation import Installation
     from offsider.inspector.doctor.finding import Finding
 
-__all__ = ["Outbox", "Row", "Source"]
+__all__ = ["Outbox", "Source", "StoredPush"]
 
 
 class Outbox:
@@ -58,6 +58,6 @@ class Outbox:
         return check_outbox(here, self.source)
 
     def _add(self, pushes: PendingPushes) -> None:
-        rows = [Row.of(job) for job in pushes.prepare()]
+        rows = [StoredPush.of(job) for job in pushes.prepare()]
         if rows:
             self.source.add(rows)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from offsider.config.config import Config
-    from offsider.ext.outbox.source import Row, Source
+    from offsider.ext.outbox.source import Source, StoredPush
 
 logger = logging.getLogger("offsider")
 
@@ -124,9 +124,9 @@ class Relay(LoopService):
             last = rows[-1].id
         return True
 
-    def _store(self, here: Installation, rows: Sequence[Row], blocked: set[str]) -> Iterator[Row]:
+    def _store(self, here: Installation, rows: Sequence[StoredPush], blocked: set[str]) -> Iterator[StoredPush]:
         """Store the jobs of rows, except for blocked places; yield the rows that are done."""
-        plain: list[Row] = []
+        plain: list[StoredPush] = []
         for row in rows:
             if row.place in blocked:
                 continue
@@ -147,7 +147,7 @@ class Relay(LoopService):
                 yield row
         yield from self._store_plain(here, plain, blocked)
 
-    def _store_plain(self, here: Installation, rows: Sequence[Row], blocked: set[str]) -> Iterator[Row]:
+    def _store_plain(self, here: Installation, rows: Sequence[StoredPush], blocked: set[str]) -> Iterator[StoredPush]:
         if rows:
             transfers = [
                 Transfer(row.jid, _hop(row), row.place, row.payload, "" if row.score is None else repr(row.score))
@@ -157,13 +157,13 @@ class Relay(LoopService):
                 if self._accepted(here, row, refusal, blocked):
                     yield row
 
-    def _prepared(self, row: Row) -> Prepared:
+    def _prepared(self, row: StoredPush) -> Prepared:
         payload = decode_plain(row.payload)
         queue = row.place.removeprefix(QUEUE) if row.score is None else ""
         effects = effects_of(self._config.push_effects, Push(payload, server=row.server), row.score)
         return Prepared(payload, row.payload, queue, row.score, row.guarded, effects=effects)
 
-    def _store_by_script(self, here: Installation, row: Row, job: Prepared) -> Exception | None:
+    def _store_by_script(self, here: Installation, row: StoredPush, job: Prepared) -> Exception | None:
         """Let a script store the job of a row, or drop it; return why it can do neither."""
         guard = self._config.push_guard
         try:
@@ -178,7 +178,7 @@ class Relay(LoopService):
             read_reply([job], reply, guard)  # logs a duplicate
         return None
 
-    def _accepted(self, here: Installation, row: Row, refusal: Exception | None, blocked: set[str]) -> bool:
+    def _accepted(self, here: Installation, row: StoredPush, refusal: Exception | None, blocked: set[str]) -> bool:
         place = f"{row.place} of server {here.server}"
         if refusal is None:
             self._report_at.pop(place, None)
@@ -228,5 +228,5 @@ class Relay(LoopService):
             self._source.close()
 
 
-def _hop(row: Row) -> str:
+def _hop(row: StoredPush) -> str:
     return f"outbox-{row.id}"

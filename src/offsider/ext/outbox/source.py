@@ -18,7 +18,7 @@ CHANNEL = "offsider_outbox"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StoredPush:
     """One push.
 
     Attributes:
@@ -42,7 +42,7 @@ class Row:
     id: int = 0
 
     @classmethod
-    def of(cls, job: Prepared) -> Row:
+    def of(cls, job: Prepared) -> StoredPush:
         """Return the row of a job."""
         place = QUEUE + job.queue if job.at is None else SCHEDULE
         return cls(job.jid, job.server, place, job.at, job.raw, job.guarded)
@@ -60,11 +60,11 @@ class Source(Protocol):
         """Return whether `add` has a transaction to write to, or writes without one."""
         ...
 
-    def add(self, rows: Sequence[Row]) -> None:
+    def add(self, rows: Sequence[StoredPush]) -> None:
         """Write rows in the transaction of the caller."""
         ...
 
-    def read(self, server: str, after_id: int, limit: int) -> list[Row]:
+    def read(self, server: str, after_id: int, limit: int) -> list[StoredPush]:
         """Return the first committed rows of a server with higher ids, in the order of their ids."""
         ...
 

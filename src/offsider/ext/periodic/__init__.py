@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
 from offsider.config.installation import Installation
-from offsider.config.shards import Destination
+from offsider.config.shards import RoutedQueue
 from offsider.core.options import JobOptions
 from offsider.ext.periodic.cron import Cron
 from offsider.ext.periodic.entry import GRACE_SECONDS, Entry, make
@@ -28,7 +28,7 @@ from offsider.ext.periodic.registry import (
     registered_in,
 )
 from offsider.ext.periodic.service import PeriodicService, with_options
-from offsider.ext.periodic.store import EXTENSION, Line, Servers, digest_of
+from offsider.ext.periodic.store import EXTENSION, HistoryLine, Servers, digest_of
 from offsider.ext.periodic.web import tab
 from offsider.jobs import registry
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("offsider")
 
-__all__ = ["Cron", "Entry", "Line", "Periodic", "PeriodicJob", "PeriodicJobs", "UnknownPeriodicJob"]
+__all__ = ["Cron", "Entry", "HistoryLine", "Periodic", "PeriodicJob", "PeriodicJobs", "UnknownPeriodicJob"]
 
 
 class Periodic:
@@ -123,10 +123,10 @@ class Periodic:
         config.add_info(lambda: {EXTENSION: self._digest})
         config.add_web_tab(tab())
 
-    def _destinations(self, config: Config) -> Iterator[Destination]:
+    def _destinations(self, config: Config) -> Iterator[RoutedQueue]:
         for entry in self.registry.entries.values():
             if entry.queue and registry.peek(entry.job) is not None:  # else a job of another program
-                yield Destination(entry.server_of(config), entry.queue, [entry.job])
+                yield RoutedQueue(entry.server_of(config), entry.queue, [entry.job])
 
     def _service(self, config: Config) -> Service:
         here = Installation.of(config)

@@ -18,7 +18,7 @@ from offsider.core.suggestions import suggest
 from offsider.ext.periodic.entry import REDIS, Entry, make
 from offsider.ext.periodic.registry import defaults_of, entries_of, refuse_problem, registered_in
 from offsider.ext.periodic.service import with_options
-from offsider.ext.periodic.store import Line, PeriodicStore, Servers, claimer_id
+from offsider.ext.periodic.store import HistoryLine, PeriodicStore, Servers, claimer_id
 from offsider.inspector.all_servers import query_all, split
 from offsider.storage import clocks
 
@@ -45,7 +45,7 @@ class PeriodicJob:
     entry: Entry
     paused: bool
     versions: int
-    last: Line | None
+    last: HistoryLine | None
     _store: PeriodicStore = field(repr=False, compare=False)
     _here: Installation = field(repr=False, compare=False)
 
@@ -69,7 +69,7 @@ class PeriodicJob:
         start = time.time() if after is None else after
         return [self.entry.ticks.local(tick) for tick in islice(self.entry.ticks.ticks_after(start), count)]
 
-    def history(self) -> list[Line]:
+    def history(self) -> list[HistoryLine]:
         """Return the last ten ticks and manual actions, latest first."""
         return self._store.history(self.name)
 
@@ -93,7 +93,7 @@ class PeriodicJob:
         now = int(clocks.look(self._here.redis)[0])
         # An operator has no session of the outbox.
         jid = Client(self._here).push({**self.entry.item(now), "outbox": False})
-        self._store.note(self.name, Line("run", now, now, jid, by=by or f"{getpass.getuser()}@{claimer_id()}"))
+        self._store.note(self.name, HistoryLine("run", now, now, jid, by=by or f"{getpass.getuser()}@{claimer_id()}"))
         return jid
 
     def remove(self) -> None:

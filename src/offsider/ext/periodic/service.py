@@ -30,7 +30,7 @@ from offsider.core.errors import ConfigurationError, RedisFailure, RedisUnavaila
 from offsider.core.options import merge_options
 from offsider.core.wording import counted
 from offsider.ext.periodic.entry import Entry
-from offsider.ext.periodic.store import LEASE_SECONDS, Claimed, Line, Looked, PeriodicStore, Servers, claimer_id
+from offsider.ext.periodic.store import LEASE_SECONDS, Claimed, HistoryLine, Looked, PeriodicStore, Servers, claimer_id
 from offsider.jobs import registry
 from offsider.logs.structured import about_payload
 from offsider.runtime.service import LoopService
@@ -184,7 +184,7 @@ class PeriodicService(LoopService):
         oldest = now - entry.grace_seconds
         missed = list(islice(entry.ticks.ticks_within(last, oldest), MOST_SKIPPED))
         until = missed[-1] if len(missed) < MOST_SKIPPED else int(oldest)
-        line = Line("skipped", until, now, count=len(missed), by=self._me)
+        line = HistoryLine("skipped", until, now, count=len(missed), by=self._me)
         if self._store.claim(entry.name, line) is Claimed.DONE:
             logger.warning(
                 "periodic job %s: skipped %s%s, the first at %s: no worker was running within %g s",
@@ -203,7 +203,7 @@ class PeriodicService(LoopService):
             return wait_seconds
         try:
             job = self._prepare(entry, tick)
-            claimed, jid = self._claim(entry, job, Line("tick", tick, looked.now(), by=self._me))
+            claimed, jid = self._claim(entry, job, HistoryLine("tick", tick, looked.now(), by=self._me))
         except RedisUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - user middleware may raise anything; other ticks are due
@@ -230,7 +230,7 @@ class PeriodicService(LoopService):
             extra={"fields": fields},
         )
 
-    def _claim(self, entry: Entry, job: Prepared | None, line: Line) -> tuple[Claimed, str]:
+    def _claim(self, entry: Entry, job: Prepared | None, line: HistoryLine) -> tuple[Claimed, str]:
         """Claim the tick and push its job; return the result, and the jid if a job was pushed."""
         stopped = replace(line, how="stopped")
         if job is None:

@@ -66,7 +66,7 @@ class Claimed(IntEnum):
 
 
 @dataclass(frozen=True)
-class Line:
+class HistoryLine:
     """One line of a job's history.
 
     Attributes:
@@ -161,7 +161,7 @@ class PeriodicStore:
         left: int = self._redis.run(LEASE, [self._lease(name)], [holder, int(LEASE_SECONDS * 1000)])
         return left / 1000
 
-    def claim(self, name: str, line: Line, job: Prepared | None = None) -> Claimed:
+    def claim(self, name: str, line: HistoryLine, job: Prepared | None = None) -> Claimed:
         """Claim the tick of ``line`` and push its job atomically. If ``job`` is None, only mark the tick as handled.
 
         Raises:
@@ -171,7 +171,7 @@ class PeriodicStore:
         result: int = self._redis.run(CLAIM, *self._claim_call(name, line, job))
         return Claimed(result)
 
-    def claim_by_script(self, name: str, line: Line, storing: Call) -> tuple[Claimed, Any]:
+    def claim_by_script(self, name: str, line: HistoryLine, storing: Call) -> tuple[Claimed, Any]:
         """Claim a tick and run the script ``storing``, which pushes the job, in one transaction.
 
         Args:
@@ -196,7 +196,7 @@ class PeriodicStore:
                 if done is not None:  # None: another process claimed a tick, of this or another job; try again
                     return claimed, _stored_reply(done[0])
 
-    def _watch(self, wire: Wire, name: str, line: Line) -> Claimed:
+    def _watch(self, wire: Wire, name: str, line: HistoryLine) -> Claimed:
         """Check whether the tick can be claimed, and watch the keys so that a change aborts the transaction."""
         reads = [("TIME",), ("HGET", self._ticks, name), ("SISMEMBER", self._paused, name)]
         replies = wire.exchange([("WATCH", self._ticks, self._paused), *reads])
@@ -211,7 +211,7 @@ class PeriodicStore:
             return Claimed.PAUSED
         return Claimed.GONE if (hashes.whole(last) or 0) >= line.tick else Claimed.DONE
 
-    def _claim_call(self, name: str, line: Line, job: Prepared | None) -> tuple[list[str], list[Argument]]:
+    def _claim_call(self, name: str, line: HistoryLine, job: Prepared | None) -> tuple[list[str], list[Argument]]:
         keys, queue = self._redis.keys, "" if job is None else job.queue
         names = [self._ticks, self._paused, self._history(name), self._lease(name), keys.queues, keys.queue(queue)]
         raw = b"" if job is None else job.raw
@@ -236,23 +236,23 @@ class PeriodicStore:
         *_, replies = self._redis.pipeline([("MULTI",), ("HDEL", self._entries, name), *rest, ("EXEC",)])
         return bool(replies[0])
 
-    def note(self, name: str, line: Line) -> None:
+    def note(self, name: str, line: HistoryLine) -> None:
         """Add a line to the history."""
         key = self._history(name)
         self._redis.pipeline(
             [("LPUSH", key, _stored(line)), ("LTRIM", key, 0, HISTORY - 1), ("EXPIRE", key, HISTORY_SECONDS)]
         )
 
-    def replace_line(self, name: str, old: Line, new: Line) -> None:
+    def replace_line(self, name: str, old: HistoryLine, new: HistoryLine) -> None:
         """Replace ``old`` with ``new`` in the history."""
         self._redis.call("LREM", self._history(name), 1, _stored(old))
         self.note(name, new)
 
-    def history(self, name: str) -> list[Line]:
+    def history(self, name: str) -> list[HistoryLine]:
         """Return the last ten lines, latest first."""
         return list(_lines(self._redis.call("LRANGE", self._history(name), 0, HISTORY - 1)))
 
-    def last_lines(self, names: Sequence[str]) -> dict[str, Line]:
+    def last_lines(self, names: Sequence[str]) -> dict[str, HistoryLine]:
         """Return the latest line of each name that has one."""
         commands = [("LINDEX", self._history(name), 0) for name in names]
         replies = self._redis.pipeline(commands) if commands else []
@@ -326,7 +326,7 @@ def _entries(stored: Any) -> Iterator[Entry]:
             continue  # written by another version; its own processes report the error
 
 
-def _stored(line: Line) -> str:
+def _stored(line: HistoryLine) -> str:
     return json.dumps(asdict(line), separators=(",", ":"))
 
 
@@ -337,10 +337,10 @@ def _stored_reply(reply: Any) -> Any:
     return reply
 
 
-def _lines(raws: Sequence[bytes]) -> Iterator[Line]:
+def _lines(raws: Sequence[bytes]) -> Iterator[HistoryLine]:
     for raw in raws:
         try:
-            line: Any = Line(**hashes.json_object(raw))
+            line: Any = HistoryLine(**hashes.json_object(raw))
         except TypeError:
             continue
         numbers = (line.tick, line.at, line.count)

@@ -20,7 +20,7 @@ from offsider.config.web_tab import (
     WebTime,
 )
 from offsider.ext.periodic.jobs import PeriodicJob, PeriodicJobs
-from offsider.ext.periodic.store import Line
+from offsider.ext.periodic.store import HistoryLine
 
 NAME = "periodic"
 PATH = "/periodic"
@@ -149,7 +149,7 @@ def _buttons(job: PeriodicJob) -> list[WebButton]:
     return buttons
 
 
-def _history_row(line: Line, job: PeriodicJob) -> list[Cell]:
+def _history_row(line: HistoryLine, job: PeriodicJob) -> list[Cell]:
     what = f"{line.how}: {line.count}" if line.count else line.how
     tick = job.entry.ticks.local(line.tick).isoformat(sep=" ")
     shown = WebLink(line.jid, f"/job/{line.jid}") if line.jid else None

@@ -15,8 +15,8 @@ from offsider.config.installation import Installation
 from offsider.ext.results import rules
 from offsider.ext.results.doctor import check_results
 from offsider.ext.results.reader import Reader
-from offsider.ext.results.rules import KEEP_ARGUMENTS, KEEP_RESULT, TRACK, Rules
-from offsider.ext.results.runs import ResultNotStored, Runs
+from offsider.ext.results.rules import KEEP_ARGUMENTS, KEEP_RESULT, TRACK, ResultSettings
+from offsider.ext.results.runs import ResultNotStored, ResultRuns
 from offsider.ext.results.web import make_tab
 from offsider.ext.results.without_runs import Operations, Pushes
 
@@ -69,7 +69,7 @@ class Results:
         finished_per_class: int = 1_000,
     ) -> None:
         self.result_max_bytes = rules.size("result_max_bytes", result_max_bytes)
-        self._rules = Rules(
+        self._rules = ResultSettings(
             track=track,
             keep_result_seconds=None if keep_result is None else rules.life("keep_result", keep_result),
             keep_state_seconds=rules.life("keep_state", keep_state),
@@ -86,7 +86,7 @@ class Results:
         config.add_job_option(KEEP_RESULT, rules.check_keep_result)
         config.results = Reader.of
         config.push_effects.append(Pushes(here, self._rules))
-        runs = Runs(here, self._rules)
+        runs = ResultRuns(here, self._rules)
         config.admissions.prepend(runs.admit)  # so that the outcomes of other admissions write a state too
         config.server_middleware.prepend(runs.run)
         config.add_service(runs.service)

@@ -41,7 +41,7 @@ def seconds(value: object) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ResultSettings:
     """The settings of the extension.
 
     Attributes:

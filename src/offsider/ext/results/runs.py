@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.config.installation import Installation
     from offsider.core.outcome import Destination, Outcome
-    from offsider.ext.results.rules import Rules, Tracking
+    from offsider.ext.results.rules import ResultSettings, Tracking
     from offsider.runtime.context import JobContext
     from offsider.runtime.middleware import Middleware
     from offsider.storage.scripts import Argument
@@ -46,7 +46,7 @@ class ResultNotStored(OffsiderError):
     """A job has succeeded, but its result cannot be stored. Passed to error handlers, never raised."""
 
 
-class Runs:
+class ResultRuns:
     """The running jobs of this process.
 
     Args:
@@ -54,7 +54,7 @@ class Runs:
         rules: the settings of the extension.
     """
 
-    def __init__(self, here: Installation, rules: Rules) -> None:
+    def __init__(self, here: Installation, rules: ResultSettings) -> None:
         self._here = here
         self._rules = rules
         self._numbers = itertools.count(1)
@@ -264,7 +264,7 @@ def _outcome_of(error: BaseException) -> Outcome:
 class RunsService(LoopService):
     """Listens for cancellations while the worker runs, and writes progress."""
 
-    def __init__(self, config: Config, tick: Callable[[], float], subscriber: Subscriber, runs: Runs) -> None:
+    def __init__(self, config: Config, tick: Callable[[], float], subscriber: Subscriber, runs: ResultRuns) -> None:
         super().__init__("offsider-results", tick, config.handle_error)
         self._subscriber = subscriber
         self._runs = runs

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING
 from offsider.core.error_text import class_of, message_of, traceback_of
 from offsider.core.job_id import FailedRun
 from offsider.core.outcome import Discarded, Expired, Failed, Skipped, Succeeded
-from offsider.ext.results.store import Settled, failure_fields, progress_text
+from offsider.ext.results.store import SettledJob, failure_fields, progress_text
 
 if TYPE_CHECKING:
     from offsider.core.job_id import State
     from offsider.core.outcome import Destination, Outcome
     from offsider.ext.results.control import Control
-    from offsider.ext.results.rules import Rules
+    from offsider.ext.results.rules import ResultSettings
     from offsider.storage.scripts import Argument
 
 _BY_DESTINATION: dict[Destination, State] = {
@@ -60,7 +60,7 @@ def state_of(outcome: Outcome, goes: Destination, *, cancelled: bool) -> State:
     return _BY_DESTINATION[goes]
 
 
-def settled(control: Control, outcome: Outcome, goes: Destination, rules: Rules, now: float) -> Settled:
+def settled(control: Control, outcome: Outcome, goes: Destination, rules: ResultSettings, now: float) -> SettledJob:
     """Return what to store for a run with this outcome.
 
     Args:
@@ -88,7 +88,7 @@ def settled(control: Control, outcome: Outcome, goes: Destination, rules: Rules,
     life_seconds = rules.keep_waiting_seconds + delay_seconds
     if ended:
         life_seconds = kept_seconds or rules.keep_state_seconds
-    return Settled(
+    return SettledJob(
         state=state,
         ended=ended,
         life_seconds=life_seconds,

@@ -28,7 +28,7 @@ from typing import Any, cast
 from offsider.config import test_mode
 from offsider.core.job_id import FailedRun, JobInfo, Progress, State
 from offsider.core.payload import encode_text
-from offsider.ext.results.rules import Rules
+from offsider.ext.results.rules import ResultSettings
 from offsider.storage.effects import ArgumentsOf, Effect
 from offsider.storage.hashes import json_value, number
 from offsider.storage.keys import Keys
@@ -82,7 +82,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedJob:
     """A finished job of a class, as its list has it."""
 
     jid: str
@@ -146,7 +146,7 @@ def begin(redis: Redis, jid: str, life_seconds: float, fields: Mapping[str, Argu
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettledJob:
     """A new state of a job that has run, or was removed.
 
     Attributes:
@@ -177,7 +177,9 @@ class Settled:
             "ms": self.duration_ms or 0,
         }
 
-    def arguments(self, keys: Keys, jid: str, name: str, rules: Rules, *, only_known: bool = False) -> list[Argument]:
+    def arguments(
+        self, keys: Keys, jid: str, name: str, rules: ResultSettings, *, only_known: bool = False
+    ) -> list[Argument]:
         """Return the arguments of `SETTLE` for a job of this class."""
         channel = job_key(keys, jid) if self.ended else ""
         noted, about = f"- {jid} {self.process}", dict(self.fields)
@@ -246,14 +248,14 @@ def _failures(text: Mapping[str, str]) -> tuple[FailedRun, ...]:
     return tuple(sorted(runs, key=lambda failure: failure.failed_at))
 
 
-def finished(redis: Redis, name: str, most: int) -> list[Finished]:
+def finished(redis: Redis, name: str, most: int) -> list[FinishedJob]:
     """Return the last finished jobs of a class, the latest first."""
-    found: list[Finished] = []
+    found: list[FinishedJob] = []
     for raw in redis.call("LRANGE", done_key(redis.keys, name), 0, most - 1):
         with suppress(ValueError):
             state, at, ms, jid, process = raw.decode("utf-8", "replace").split(" ", 4)
             found.append(
-                Finished(jid, cast("State", state), number(at) or 0.0, None if ms == "-" else int(ms), process)
+                FinishedJob(jid, cast("State", state), number(at) or 0.0, None if ms == "-" else int(ms), process)
             )
     return found
 

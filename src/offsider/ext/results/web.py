@@ -26,7 +26,7 @@ from offsider.ext.results.states import WAITING
 
 if TYPE_CHECKING:
     from offsider.config.web_tab import Block, WebRequest
-    from offsider.ext.results.store import Finished
+    from offsider.ext.results.store import FinishedJob
 
 PATH = "/finished"
 _MOST = 200
@@ -37,7 +37,7 @@ _TONES = {"succeeded": "good", "cancelled": "", "expired": "", "failed": "bad", 
 def make_tab() -> WebTab:
     return WebTab(
         "results",
-        "Finished",
+        "FinishedJob",
         PATH,
         routes={"": show_classes, "/classes/{name}": show_class, "/jobs/{jid}": show_job},
         actions={"/jobs/{jid}/cancel": cancel},
@@ -50,14 +50,14 @@ def show_classes(request: WebRequest) -> WebPage:
         [WebLink(name, _class_path(name)), WebTime(at)] for name, at in store.classes(request.installation.redis)
     ]
     empty = "No tracked job has finished. Declare jobs with track=True or keep_result=SECONDS."
-    return WebPage("Finished", [WebTable("Tracked jobs", ("Job", "Last finished"), rows, empty=empty)])
+    return WebPage("FinishedJob", [WebTable("Tracked jobs", ("Job", "Last finished"), rows, empty=empty)])
 
 
 def show_class(request: WebRequest) -> WebPage | None:
     name = unquote(request.path("name"))
     jobs = store.finished(request.installation.redis, name, _MOST)
-    columns = ("Finished", "JID", "State", "Duration", "Worker")
-    return WebPage("Finished", [WebTable("Last jobs", columns, [_row(job) for job in jobs])], subject=name)
+    columns = ("FinishedJob", "JID", "State", "Duration", "Worker")
+    return WebPage("FinishedJob", [WebTable("Last jobs", columns, [_row(job) for job in jobs])], subject=name)
 
 
 def show_job(request: WebRequest) -> WebPage | None:
@@ -103,7 +103,7 @@ def job_facts(payload: Mapping[str, Any]) -> Mapping[str, Cell]:
     return {"Tracked": WebLink("State and progress", _job_path(jid))}
 
 
-def _row(job: Finished) -> list[Cell]:
+def _row(job: FinishedJob) -> list[Cell]:
     link = WebLink(job.jid, _job_path(job.jid))
     return [WebTime(job.at), link, _badge(job.state), _duration(job.duration_ms), job.process]
 

@@ -10,15 +10,15 @@ from offsider.core.error_text import class_of, message_of
 from offsider.core.errors import MalformedPayload, RedisFailure
 from offsider.core.payload import decode, shown_class
 from offsider.ext.results import store
-from offsider.ext.results.rules import KEEP_ARGUMENTS, KEEP_RESULT, TRACK, Rules
-from offsider.ext.results.store import Settled
+from offsider.ext.results.rules import KEEP_ARGUMENTS, KEEP_RESULT, TRACK, ResultSettings
+from offsider.ext.results.store import SettledJob
 from offsider.storage.effects import Effect, run_alone
 
 if TYPE_CHECKING:
     from offsider.config.installation import Installation
     from offsider.core.job_id import State
     from offsider.core.payload import JobPayload
-    from offsider.ext.results.rules import Rules
+    from offsider.ext.results.rules import ResultSettings
     from offsider.runtime.events import JobPlaced, JobRemoved
     from offsider.runtime.middleware import Push
     from offsider.storage.keys import Keys
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Pushes:
     """An entry of ``config.push_effects``."""
 
-    def __init__(self, here: Installation, rules: Rules) -> None:
+    def __init__(self, here: Installation, rules: ResultSettings) -> None:
         self._here = here
         self._rules = rules
 
@@ -58,7 +58,7 @@ _OPTIONS = (f'"{TRACK}"'.encode(), f'"{KEEP_RESULT}"'.encode())
 class Operations:
     """The states of stored jobs that are moved, or removed without a run."""
 
-    def __init__(self, here: Installation, rules: Rules) -> None:
+    def __init__(self, here: Installation, rules: ResultSettings) -> None:
         self._here = here
         self._rules = rules
         self._tracks_all = rules.tracking({}) is not None
@@ -127,7 +127,7 @@ class Operations:
     ) -> Effect:
         """Return the effect that writes this state of a tracked job. Of an ended one, only if it has a state."""
         jid, name = payload.get("jid", ""), shown_class(cast("Mapping[str, Any]", payload))
-        new = Settled(
+        new = SettledJob(
             state=state,
             ended=ended,
             life_seconds=life_seconds,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.config.push_guard import Storable
     from offsider.core.payload import JobPayload
-    from offsider.ext.unique.rules import Rule
+    from offsider.ext.unique.rules import UniqueRule
     from offsider.runtime.middleware import Push
     from offsider.storage.keys import Keys
     from offsider.storage.scripts import Argument, Call
@@ -80,7 +80,7 @@ class Guard:
         rule = self.rule(payload) if payload.get(rules.DEBOUNCE) else None
         return None if rule is None else now + rule.ttl_seconds
 
-    def rule(self, payload: Mapping[str, Any]) -> Rule | None:
+    def rule(self, payload: Mapping[str, Any]) -> UniqueRule | None:
         """Return the rule of a job. Raises InvalidOptions."""
         try:
             return rules.rule_of(payload, self._default_ttl_seconds)
@@ -100,7 +100,7 @@ class Guard:
         names = [store.index_key(keys), keys.queues, keys.schedule if later else keys.queue(first.queue)]
         for job in jobs:
             payload = cast("dict[str, Any]", job.payload)
-            rule = cast("Rule", self.rule(payload))  # `take` found it
+            rule = cast("UniqueRule", self.rule(payload))  # `take` found it
             names.append(self._key(keys, payload, rule))
             delay_seconds = 0.0 if job.at is None else max(0.0, job.at - now)
             seconds = min(rule.ttl_seconds + delay_seconds, rules.MAX_SECONDS)
@@ -126,7 +126,7 @@ class Guard:
                 places.append(place)
         return places
 
-    def _key(self, keys: Keys, payload: Mapping[str, Any], rule: Rule) -> str:
+    def _key(self, keys: Keys, payload: Mapping[str, Any], rule: UniqueRule) -> str:
         if rule.kind == "unique":
             return store.lock_key(keys, payload[KEY])
         return store.pace_key(keys, rule.kind, self.lock_name(payload, any_arguments=rule.kind == "debounce"))

@@ -40,7 +40,7 @@ MAX_SECONDS = MAX_DAYS * 86_400
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class UniqueRule:
     """The rule of a job's lock.
 
     Attributes:
@@ -66,7 +66,7 @@ def concerns(payload: Mapping[str, Any]) -> bool:
     return bool(payload.get(THROTTLE) or payload.get(DEBOUNCE))
 
 
-def rule_of(payload: Mapping[str, Any], default_ttl_seconds: float) -> Rule | None:
+def rule_of(payload: Mapping[str, Any], default_ttl_seconds: float) -> UniqueRule | None:
     """Return the rule of a job; None if it is not locked.
 
     Raises:
@@ -83,12 +83,12 @@ def rule_of(payload: Mapping[str, Any], default_ttl_seconds: float) -> Rule | No
         return _rule.__wrapped__(*options, default_ttl_seconds)
 
 
-def _paced(payload: Mapping[str, Any], kind: Literal["throttle", "debounce"]) -> Rule:
+def _paced(payload: Mapping[str, Any], kind: Literal["throttle", "debounce"]) -> UniqueRule:
     others = [key for key in _EXCLUSIVE if key != kind and payload.get(key) not in (None, False, NONE)]
     if others:
         raise ValueError(f"{kind} and {others[0]} exclude each other; use one of them")
     try:
-        return Rule(seconds(payload[kind]), kind=kind)
+        return UniqueRule(seconds(payload[kind]), kind=kind)
     except ValueError as error:
         raise ValueError(f"{kind} {error}") from None
 
@@ -96,7 +96,7 @@ def _paced(payload: Mapping[str, Any], kind: Literal["throttle", "debounce"]) ->
 @lru_cache(256, typed=True)  # every push of a job has the same options
 def _rule(
     unique_for: object, until: object, including_scheduled: object, again: object, default_ttl_seconds: float
-) -> Rule | None:
+) -> UniqueRule | None:
     check_unique_until(until)
     if unique_for is False or until == NONE or (unique_for is None and until is None):
         return None
@@ -114,7 +114,7 @@ def _rule(
     except ValueError as error:
         raise ValueError(f"{UNIQUE_FOR} {error}") from None
     scheduled = scheduled if including_scheduled is None else bool(including_scheduled)
-    return Rule(ttl_seconds, at_start=at_start, scheduled=scheduled, again=bool(again))
+    return UniqueRule(ttl_seconds, at_start=at_start, scheduled=scheduled, again=bool(again))
 
 
 def seconds(value: object) -> float:

@@ -14,7 +14,7 @@ from offsider.inspector.doctor.finding import Finding, error, fatal, ok, warn
 from offsider.storage.clocks import Comparison
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import drop_flags, flags_are_accepted
-from offsider.storage.server_info import ServerInfo
+from offsider.storage.server_info import ServerFacts
 from offsider.storage.server_version import OLDEST, is_too_old
 
 FULL_WARN, FULL_ERROR = 0.8, 0.95
@@ -25,7 +25,7 @@ _MAKE_ROOM = "raise maxmemory, add workers, or find out what fills it: offsider 
 
 
 # ------------------------------------------------------------------------------ checked at the start of a worker, too
-def check_role(info: ServerInfo) -> Iterator[Finding]:
+def check_role(info: ServerFacts) -> Iterator[Finding]:
     """Check that the server is a master that stores all keys and accepts writes."""
     if info.cluster and info.mode == "standalone":
         yield warn(
@@ -59,7 +59,7 @@ def check_role(info: ServerInfo) -> Iterator[Finding]:
         )
 
 
-def check_version(info: ServerInfo) -> Iterator[Finding]:
+def check_version(info: ServerFacts) -> Iterator[Finding]:
     """Check that the server is new enough for script flags and the commands of reliable delivery."""
     if info.version is None or info.kind not in OLDEST:
         return
@@ -99,7 +99,7 @@ def check_scripts(redis: Redis) -> Iterator[Finding]:
         )
 
 
-def check_eviction(info: ServerInfo) -> Iterator[Finding]:
+def check_eviction(info: ServerFacts) -> Iterator[Finding]:
     """Check that a full server does not evict jobs."""
     if info.policy == "noeviction":
         yield ok("eviction", "maxmemory-policy is noeviction")
@@ -113,7 +113,7 @@ def check_eviction(info: ServerInfo) -> Iterator[Finding]:
         )
 
 
-def check_persistence(info: ServerInfo) -> Iterator[Finding]:
+def check_persistence(info: ServerFacts) -> Iterator[Finding]:
     """Check that a restart of the server keeps the jobs."""
     if info.aof is False and info.rdb is False:
         yield error(
@@ -124,7 +124,7 @@ def check_persistence(info: ServerInfo) -> Iterator[Finding]:
         )
 
 
-def check_full(info: ServerInfo) -> Iterator[Finding]:
+def check_full(info: ServerFacts) -> Iterator[Finding]:
     """Check whether memory is full. Workers start nevertheless: running jobs frees memory."""
     if info.max_memory and info.used_memory is not None and info.used_memory >= info.max_memory:
         yield error(
@@ -135,7 +135,7 @@ def check_full(info: ServerInfo) -> Iterator[Finding]:
         )
 
 
-def check_forbidden(info: ServerInfo) -> Iterator[Finding]:
+def check_forbidden(info: ServerFacts) -> Iterator[Finding]:
     """Name the facts that this user may not read, or that the server does not report (rule 21)."""
     facts = {
         "version": info.version,
@@ -157,7 +157,7 @@ def check_forbidden(info: ServerInfo) -> Iterator[Finding]:
         )
 
 
-BOOT_CHECKS: tuple[Callable[[ServerInfo], Iterator[Finding]], ...] = (
+BOOT_CHECKS: tuple[Callable[[ServerFacts], Iterator[Finding]], ...] = (
     check_role,
     check_version,
     check_eviction,
@@ -168,7 +168,7 @@ BOOT_CHECKS: tuple[Callable[[ServerInfo], Iterator[Finding]], ...] = (
 
 
 # -------------------------------------------------------------------------------------------- only the doctor's checks
-def check_evicted(info: ServerInfo) -> Iterator[Finding]:
+def check_evicted(info: ServerFacts) -> Iterator[Finding]:
     """Check that no keys were evicted."""
     if info.evicted:
         yield error(
@@ -179,7 +179,7 @@ def check_evicted(info: ServerInfo) -> Iterator[Finding]:
         )
 
 
-def check_durability(info: ServerInfo) -> Iterator[Finding]:
+def check_durability(info: ServerFacts) -> Iterator[Finding]:
     """Check that a crash of the server keeps the latest jobs."""
     if info.rdb and info.aof is False:
         yield warn(
@@ -199,7 +199,7 @@ def check_durability(info: ServerInfo) -> Iterator[Finding]:
         yield ok("persistence", "the append-only file is on")
 
 
-def check_saves(info: ServerInfo) -> Iterator[Finding]:
+def check_saves(info: ServerFacts) -> Iterator[Finding]:
     """Check that the last write to disk succeeded."""
     if info.failed_saves:
         yield error(
@@ -210,7 +210,7 @@ def check_saves(info: ServerInfo) -> Iterator[Finding]:
         )
 
 
-def check_memory(info: ServerInfo) -> Iterator[Finding]:
+def check_memory(info: ServerFacts) -> Iterator[Finding]:
     """Check how full the memory is, below its limit."""
     if info.used_memory is None:
         return
@@ -232,7 +232,7 @@ def check_memory(info: ServerInfo) -> Iterator[Finding]:
         )
 
 
-def check_clients(info: ServerInfo) -> Iterator[Finding]:
+def check_clients(info: ServerFacts) -> Iterator[Finding]:
     """Check the number of connections."""
     if not info.connected_clients or not info.max_clients:
         return
@@ -276,7 +276,7 @@ def check_clock(clock: Comparison) -> Iterator[Finding]:
         )
 
 
-def check_replicas(info: ServerInfo) -> Iterator[Finding]:
+def check_replicas(info: ServerFacts) -> Iterator[Finding]:
     """Check that enough replicas are connected for writes."""
     if info.least_replicas and (info.good_replicas or 0) < info.least_replicas:
         yield error(
@@ -299,7 +299,7 @@ SERVER_CHECKS = (
 CLOCK_CHECKS = (check_latency, check_clock)
 
 
-def _config_set(info: ServerInfo) -> str:
+def _config_set(info: ServerFacts) -> str:
     """The command that changes a setting: of the server, or of every node of a Cluster."""
     is_cluster = info.cluster and info.mode != "standalone"
     every_node = f"--cluster call {info.cluster.rpartition(' ')[2]} " if is_cluster else ""

@@ -33,7 +33,7 @@ _WIDTH, _HEIGHT = 120.0, 24.0
 _BOTTOM = _HEIGHT - 1
 
 
-class Series(TypedDict):
+class BarSeries(TypedDict):
     """A series: a name and a count for each label."""
 
     name: str
@@ -41,7 +41,7 @@ class Series(TypedDict):
 
 
 def bars(
-    t: Translate, series: Sequence[Series], labels: Sequence[str], *, title: str, axis: str, caption: str = ""
+    t: Translate, series: Sequence[BarSeries], labels: Sequence[str], *, title: str, axis: str, caption: str = ""
 ) -> Markup:
     """Draw a bar for each label; later series are stacked on earlier ones.
 
@@ -80,7 +80,7 @@ def history(t: Translate, days: Sequence[str], processed: Sequence[int], failed:
     """
     # The two counters of a day are not written together, so failures may exceed runs for a moment.
     succeeded = [max(0, run - bad) for run, bad in zip(processed, failed, strict=True)]
-    series: list[Series] = [
+    series: list[BarSeries] = [
         {"name": t("term.succeeded"), "values": succeeded},
         {"name": t("term.failed"), "values": failed},
     ]
@@ -88,11 +88,11 @@ def history(t: Translate, days: Sequence[str], processed: Sequence[int], failed:
     return bars(t, series, [day[5:] for day in days], title=title, caption=title, axis=t("chart.day"))
 
 
-def _columns(series: Sequence[Series], labels: Sequence[str], heights: Heights) -> list[Markup]:
+def _columns(series: Sequence[BarSeries], labels: Sequence[str], heights: Heights) -> list[Markup]:
     return [_column(series, label, at, len(labels), heights) for at, label in enumerate(labels)]
 
 
-def _column(series: Sequence[Series], label: str, at: int, count: int, heights: Heights) -> Markup:
+def _column(series: Sequence[BarSeries], label: str, at: int, count: int, heights: Heights) -> Markup:
     text = "\n".join([label, *(f"{each['name']}: {exact(each['values'][at])}" for each in series)])
     place = {"x": percent(at / count), "width": percent(1 / count), "height": BOTTOM}
     drawn = [element("title", {}, text), element("rect", {"class": "column", "fill": "transparent"} | place)]
@@ -135,7 +135,7 @@ def _room(position: int) -> str:
     return "label wide" if position % 2 == 0 else "label widest"
 
 
-def _summary(t: Translate, series: Sequence[Series], labels: Sequence[str], totals: Sequence[float]) -> str:
+def _summary(t: Translate, series: Sequence[BarSeries], labels: Sequence[str], totals: Sequence[float]) -> str:
     if not any(totals):
         return t("common.no_data")
     sums = "; ".join(f"{each['name']} {exact(sum(each['values']))}" for each in series)
@@ -144,7 +144,7 @@ def _summary(t: Translate, series: Sequence[Series], labels: Sequence[str], tota
     return f"{t('common.total')}: {sums}. {t('chart.highest')}: {exact(highest)} ({when})"
 
 
-def _rows(series: Sequence[Series], labels: Sequence[str]) -> list[list[str]]:
+def _rows(series: Sequence[BarSeries], labels: Sequence[str]) -> list[list[str]]:
     return [[label, *(exact(each["values"][at]) for each in series)] for at, label in enumerate(labels)]
 
 

@@ -34,7 +34,7 @@ NOTHING = "\N{EN DASH}"
 _STRETCHED = 1000  # width of the drawing before it is stretched
 
 
-class Line(TypedDict):
+class ChartLine(TypedDict):
     """A series: a name and a value for each column; None is unknown and leaves a gap."""
 
     name: str
@@ -51,7 +51,7 @@ class Zone(TypedDict):
 
 def lines(
     t: Translate,
-    series: Sequence[Line],
+    series: Sequence[ChartLine],
     columns: Columns,
     *,
     title: str,
@@ -100,7 +100,7 @@ def lines(
 
 def live(t: Translate, columns: Columns, processed: Sequence[float], failed: Sequence[float]) -> Markup:
     """Draw the runs in each column of the last minutes."""
-    series: list[Line] = [
+    series: list[ChartLine] = [
         {"name": t("term.processed"), "values": processed},
         {"name": t("term.failed"), "values": failed},
     ]
@@ -122,7 +122,7 @@ def _zone_name(zone: Zone | None, heights: Heights) -> list[Markup]:
     return [element("text", place, zone["name"])]
 
 
-def _stretched(series: Sequence[Line], columns: Columns, heights: Heights, *, running: bool) -> Markup:
+def _stretched(series: Sequence[ChartLine], columns: Columns, heights: Heights, *, running: bool) -> Markup:
     size: dict[str, object] = {"width": "100%", "height": HEIGHT}
     box: dict[str, object] = {"viewBox": f"0 0 {_STRETCHED} {HEIGHT:g}", "preserveAspectRatio": "none"}
     drawn = [_ended(each["values"]) if running else each["values"] for each in series]
@@ -152,7 +152,7 @@ def _pieces(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
     return [piece for piece in pieces if piece]
 
 
-def _lone_points(series: Sequence[Line], columns: Columns, heights: Heights) -> list[Markup]:
+def _lone_points(series: Sequence[ChartLine], columns: Columns, heights: Heights) -> list[Markup]:
     """Build a dot for each segment of a single point."""
     return [
         element(
@@ -170,11 +170,11 @@ def _lone_points(series: Sequence[Line], columns: Columns, heights: Heights) -> 
     ]
 
 
-def _highest(series: Line) -> float:
+def _highest(series: ChartLine) -> float:
     return max((value for value in series["values"] if value is not None), default=0.0)
 
 
-def _read_outs(series: Sequence[Line], columns: Columns, unit: str) -> list[Markup]:
+def _read_outs(series: Sequence[ChartLine], columns: Columns, unit: str) -> list[Markup]:
     """Build the tooltip of each column. The browser shows titles without a script."""
     drawn: list[Markup] = []
     for at, start in enumerate(columns.starts):
@@ -185,18 +185,18 @@ def _read_outs(series: Sequence[Line], columns: Columns, unit: str) -> list[Mark
     return drawn
 
 
-def _summary(t: Translate, series: Sequence[Line], columns: Columns, unit: str) -> str:
+def _summary(t: Translate, series: Sequence[ChartLine], columns: Columns, unit: str) -> str:
     highest = [f"{each['name']} {exact(_highest(each))} {unit}".rstrip() for each in series]
     times = f"{moment(columns.starts_at)} to {moment(columns.ends_at)} UTC"
     return f"{times}. {t('chart.highest')}: {'; '.join(highest)}" if highest else f"{times}. {t('common.no_data')}"
 
 
-def _table(t: Translate, series: Sequence[Line], columns: Columns) -> Markup:
+def _table(t: Translate, series: Sequence[ChartLine], columns: Columns) -> Markup:
     head = [t("chart.time"), *(each["name"] for each in series)]
     return numbers(t, head, _rows(series, columns))
 
 
-def _rows(series: Sequence[Line], columns: Columns) -> list[list[str]]:
+def _rows(series: Sequence[ChartLine], columns: Columns) -> list[list[str]]:
     """Build the rows, newest first, without empty columns."""
     rows = [
         [moment(start), *(NOTHING if (value := each["values"][at]) is None else exact(value) for each in series)]

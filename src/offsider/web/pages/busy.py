@@ -9,7 +9,7 @@ from typing import Any
 from offsider.core.errors import EmbeddedProcess
 from offsider.inspector import Process, ProcessSet, Work, WorkSet
 from offsider.web.page_request import EVERY, PageRequest
-from offsider.web.results import BadRequest, Done, Message, NotFound, Page
+from offsider.web.results import ActionResult, BadRequest, Message, NotFound, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
 from offsider.web.shown_job import listed_job, shown
@@ -42,7 +42,7 @@ def show(request: PageRequest) -> Page:
     return Page("busy", "term.busy", data)
 
 
-def signal(send: Callable[[Process], None], message: str, request: PageRequest) -> Done:
+def signal(send: Callable[[Process], None], message: str, request: PageRequest) -> ActionResult:
     """Send a signal to one process, or to all that can be signaled."""
     targets = _targets(request)
     for process in targets:
@@ -52,7 +52,7 @@ def signal(send: Callable[[Process], None], message: str, request: PageRequest) 
             raise BadRequest(str(error)) from error
     identities = [process.identity for process in targets]
     result = Message(message, names=", ".join(identities)) if identities else Message("busy.no_processes")
-    return Done("/busy", result, {"processes": identities})
+    return ActionResult("/busy", result, {"processes": identities})
 
 
 def _question(name: str, request: PageRequest) -> Message:

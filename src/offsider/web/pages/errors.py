@@ -9,7 +9,7 @@ from offsider.web.counters import ruby_processes
 from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import address, pager
 from offsider.web.page_request import EVERY, PAGE, PageRequest
-from offsider.web.results import Done, Message, NotFound, Page
+from offsider.web.results import ActionResult, Message, NotFound, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
 from offsider.web.shown_job import moment
@@ -44,10 +44,10 @@ def show(request: PageRequest) -> Page:
     return Page("error_group", "term.error", _shown(request, group), subject=cut(group.error_class), tab="/errors")
 
 
-def delete(request: PageRequest) -> Done:
+def delete(request: PageRequest) -> ActionResult:
     """Delete a group."""
     gone = ErrorGroups(request.installation).delete(request.path("id"))
-    return Done("/errors", Message("errors.deleted", count=int(gone)), {"deleted": int(gone)})
+    return ActionResult("/errors", Message("errors.deleted", count=int(gone)), {"deleted": int(gone)})
 
 
 def _sure(request: PageRequest) -> Message | None:
@@ -62,11 +62,11 @@ def _sure_of_all(request: PageRequest) -> Message:
     return Message("errors.confirm_clear", count=len(ErrorGroups(request.installation)))
 
 
-def clear(request: PageRequest) -> Done:
+def clear(request: PageRequest) -> ActionResult:
     """Delete all groups."""
     request.check_every()
     count = ErrorGroups(request.installation).clear()
-    return Done("/errors", Message("errors.deleted", count=count), {"deleted": count})
+    return ActionResult("/errors", Message("errors.deleted", count=count), {"deleted": count})
 
 
 def _shown(request: PageRequest, group: ErrorGroup) -> dict[str, Any]:

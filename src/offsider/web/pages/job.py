@@ -22,7 +22,7 @@ from offsider.web.job_lookup import (
     BUSY,
     QUARANTINE,
     QUEUE,
-    Place,
+    JobLocation,
     find,
     find_by_jid,
     jid_of,
@@ -33,7 +33,7 @@ from offsider.web.pages.job_sets import DEAD, SET_PAGES
 from offsider.web.pages.queues import queue_path
 from offsider.web.pages.search import results
 from offsider.web.redaction import Redacted, without_copies
-from offsider.web.results import BadRequest, Done, Message, NotFound, Page
+from offsider.web.results import ActionResult, BadRequest, Message, NotFound, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import MOST_ON_PAGES, moment, redacted_job, shown, start_of
 
@@ -79,7 +79,7 @@ def show_by_id(request: PageRequest, jid: str) -> Page:
     raise NotFound("job.not_found")
 
 
-def _page(request: PageRequest, place: Place) -> Page:
+def _page(request: PageRequest, place: JobLocation) -> Page:
     record = place.record
     redacted = redacted_job(record, request.options.redact)
     args, kwargs = redacted.args, redacted.kwargs
@@ -154,7 +154,7 @@ def _text(value: object) -> str:
     return cut(value if isinstance(value, str) else start_of(value, MOST_LETTERS + 1), MOST_LETTERS)
 
 
-def _running(place: Place) -> dict[str, Any] | None:
+def _running(place: JobLocation) -> dict[str, Any] | None:
     work = place.work
     if work is None:
         return None
@@ -173,7 +173,7 @@ def _same(request: PageRequest, **asked: str) -> Iterator[dict[str, str]]:
             yield {"title": request.t(page.title), "path": address(page.path, **asked)}
 
 
-def _actions(here: Installation, place: Place) -> dict[str, Callable[[], bool]]:
+def _actions(here: Installation, place: JobLocation) -> dict[str, Callable[[], bool]]:
     """Return the actions that are possible with a job where it is."""
     verbs: Mapping[str, Verb] = {}
     jobs: JobSet | Queue | Quarantine | None = None
@@ -188,7 +188,7 @@ def _actions(here: Installation, place: Place) -> dict[str, Callable[[], bool]]:
     return {name: partial(verb.one, jobs, job) for name, verb in verbs.items()}
 
 
-def _reschedulable(place: Place | None) -> SetEntry | None:
+def _reschedulable(place: JobLocation | None) -> SetEntry | None:
     """Return the job as one whose time can be changed; None if it is in the dead set, or in no set."""
     if place is None or place.where == DEAD.kind.name or not isinstance(place.record, SetEntry):
         return None
@@ -201,7 +201,7 @@ def _list_path(where: str) -> str:
     return {BUSY: "/busy", QUARANTINE: "/quarantine"}.get(where, "/queues")
 
 
-def act(name: str, request: PageRequest) -> Done:
+def act(name: str, request: PageRequest) -> ActionResult:
     """Run an action on a job, and return to its list.
 
     Raises:
@@ -222,7 +222,7 @@ def act(name: str, request: PageRequest) -> Done:
     if not done:
         raise NotFound("job.gone")
     back = queue_path(where.removeprefix(QUEUE)) if where.startswith(QUEUE) else _list_path(where)
-    return Done(back, Message(_MESSAGES[name], count=1), {"jid": place.record.jid})
+    return ActionResult(back, Message(_MESSAGES[name], count=1), {"jid": place.record.jid})
 
 
 def _sure(request: PageRequest) -> Message | None:
@@ -233,7 +233,7 @@ def _sure(request: PageRequest) -> Message | None:
     return Message("job.confirm_delete", name=name, jid=jid)
 
 
-def reschedule(request: PageRequest) -> Done:
+def reschedule(request: PageRequest) -> ActionResult:
     """Reschedule a job: ``at`` a time (UTC, ``2026-11-21T15:00``), or in ``minutes``.
 
     Raises:
@@ -247,7 +247,7 @@ def reschedule(request: PageRequest) -> Done:
     at = _time(request)
     if not entry.reschedule(at):
         raise NotFound("job.gone")
-    return Done(_list_path(where), Message("done.rescheduled", count=1), {"jid": entry.jid, "at": at})
+    return ActionResult(_list_path(where), Message("done.rescheduled", count=1), {"jid": entry.jid, "at": at})
 
 
 def _time(request: PageRequest) -> float:

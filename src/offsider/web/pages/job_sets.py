@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from offsider.inspector import DeadSet, JobSet, Quarantine, RetrySet, ScheduledSet, SetEntry
-from offsider.web.bulk import Bulk, Verb, bulk_routes
+from offsider.web.bulk import BulkActions, Verb, bulk_routes
 from offsider.web.filters import address, fields_of, listed, wanted
 from offsider.web.page_request import PageRequest
 from offsider.web.results import Page
@@ -83,10 +83,10 @@ def show(page: SetPage, request: PageRequest) -> Page:
     return Page("job_set", page.title, data, tab=page.path)
 
 
-def _bulk(page: SetPage, request: PageRequest) -> Bulk:
+def _bulk(page: SetPage, request: PageRequest) -> BulkActions:
     jobs = page.kind(request.installation)
     verbs = {verb: VERBS[verb] for verb in page.verbs}
-    return Bulk(jobs, page.path, page.title, page.path, verbs, jobs.entry)
+    return BulkActions(jobs, page.path, page.title, page.path, verbs, jobs.entry)
 
 
 def _routes(page: SetPage) -> Iterator[Route]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from offsider.web.page_request import THEME_COOKIE, THEMES, PageRequest
-from offsider.web.results import BadRequest, Done, Message
+from offsider.web.results import ActionResult, BadRequest, Message
 from offsider.web.routing import PREFER, Route
 
 YEAR_SECONDS = 365 * 24 * 3600
 
 
-def change_theme(request: PageRequest) -> Done:
+def change_theme(request: PageRequest) -> ActionResult:
     value = request.choice("theme", THEMES, THEMES[0])
     secure = "; Secure" if request.http.scheme == "https" else ""
     path = request.http.root or "/"
     header = f"{THEME_COOKIE}={value}; Path={path}; Max-Age={YEAR_SECONDS}; SameSite=Lax; HttpOnly{secure}"
-    return Done(_back(request), Message(f"{THEME_COOKIE}: {value}"), headers=(("set-cookie", header),))
+    return ActionResult(_back(request), Message(f"{THEME_COOKIE}: {value}"), headers=(("set-cookie", header),))
 
 
 def _back(request: PageRequest) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from offsider.inspector import Quarantine, QuarantinedJob
-from offsider.web.bulk import Bulk, Verb, bulk_routes
+from offsider.web.bulk import BulkActions, Verb, bulk_routes
 from offsider.web.filters import address, pager
 from offsider.web.job_lookup import QUARANTINE
 from offsider.web.page_request import PAGE, PageRequest
@@ -40,9 +40,9 @@ def _row(request: PageRequest, job: QuarantinedJob) -> dict[str, Any]:
     return row | {"was_in": job.where, "at": moment(job.at), "until": moment(job.until), "how": job.how}
 
 
-def _bulk(request: PageRequest) -> Bulk:
+def _bulk(request: PageRequest) -> BulkActions:
     # The key of a job is its id, with which the quarantine acts on it.
-    return Bulk(Quarantine(request.installation), PATH, "term.quarantine", PATH, VERBS, str, together=())
+    return BulkActions(Quarantine(request.installation), PATH, "term.quarantine", PATH, VERBS, str, together=())
 
 
 ROUTES = [Route("GET", PATH, LOOK, show), *bulk_routes(PATH, _bulk, VERBS, fields=())]

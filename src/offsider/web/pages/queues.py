@@ -10,13 +10,13 @@ from typing import Any
 
 from offsider.config.installation import Installation
 from offsider.inspector import JobRecord, ProcessSet, Quarantine, Queue, Stats
-from offsider.web.bulk import Bulk, Verb, bulk_routes
+from offsider.web.bulk import BulkActions, Verb, bulk_routes
 from offsider.web.counters import counters
 from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import address, fields_of, listed, wanted
 from offsider.web.job_lookup import QUEUE, find_in_list, queue_key
 from offsider.web.page_request import PageRequest
-from offsider.web.results import Done, Message, NotFound, Page
+from offsider.web.results import ActionResult, Message, NotFound, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
 from offsider.web.shown_job import listed_job, moment, shown
@@ -94,24 +94,24 @@ def show(request: PageRequest) -> Page:
     return Page("queue", "term.queue", data, subject=queue.name, tab="/queues")
 
 
-def pause(request: PageRequest) -> Done:
+def pause(request: PageRequest) -> ActionResult:
     """Pause a queue."""
     queue = _queue(request)
     queue.pause()
-    return Done("/queues", Message("queues.paused", name=queue.name), {"queue": queue.name})
+    return ActionResult("/queues", Message("queues.paused", name=queue.name), {"queue": queue.name})
 
 
-def unpause(request: PageRequest) -> Done:
+def unpause(request: PageRequest) -> ActionResult:
     """Resume a queue."""
     queue = _queue(request)
     queue.unpause()
-    return Done("/queues", Message("queues.resumed", name=queue.name), {"queue": queue.name})
+    return ActionResult("/queues", Message("queues.resumed", name=queue.name), {"queue": queue.name})
 
 
-def _bulk(request: PageRequest) -> Bulk:
+def _bulk(request: PageRequest) -> BulkActions:
     queue = _queue(request)
     find = partial(find_in_list, queue)
-    return Bulk(
+    return BulkActions(
         queue, queue_path(queue.name), "term.queue", "/queues", VERBS, find, subject=queue.name, actions=_ACTIONS
     )
 

@@ -9,7 +9,7 @@ from offsider.inspector.switches import known_jobs
 from offsider.web.display import MOST_LETTERS, cut
 from offsider.web.filters import address
 from offsider.web.page_request import PageRequest
-from offsider.web.results import BadRequest, Done, Message, Page
+from offsider.web.results import ActionResult, BadRequest, Message, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
 from offsider.web.shown_job import moment
@@ -60,11 +60,11 @@ def _row(switch: SwitchInForce) -> dict[str, Any]:
     }
 
 
-def drop(request: PageRequest) -> Done:
+def drop(request: PageRequest) -> ActionResult:
     """Drop the jobs of a class."""
     name, given = _name(request), _given(request)
     Switches(request.installation).drop(name, delete=_deletes(request), **given)
-    return Done(PATH, Message("switches.now_dropped", name=cut(name)), {"name": name})
+    return ActionResult(PATH, Message("switches.now_dropped", name=cut(name)), {"name": name})
 
 
 def _deletes(request: PageRequest) -> bool:
@@ -83,20 +83,20 @@ def _sure(request: PageRequest) -> Message:
     return Message("switches.unknown_class") + question if known and name not in known else question
 
 
-def defer(request: PageRequest) -> Done:
+def defer(request: PageRequest) -> ActionResult:
     """Defer the jobs of a class."""
     name, given = _name(request), _given(request)
     minutes = request.number("minutes", default=_MINUTES, highest=_MOST_MINUTES)
     Switches(request.installation).defer(name, minutes * 60, **given)
-    return Done(PATH, Message("switches.now_deferred", name=cut(name)), {"name": name})
+    return ActionResult(PATH, Message("switches.now_deferred", name=cut(name)), {"name": name})
 
 
-def clear(request: PageRequest) -> Done:
+def clear(request: PageRequest) -> ActionResult:
     """Remove the kill switch of a class."""
     name = _name(request)
     cleared = Switches(request.installation).clear(name)
     message = Message("switches.cleared" if cleared else "switches.not_set", name=cut(name))
-    return Done(PATH, message, {"name": name, "cleared": cleared})
+    return ActionResult(PATH, message, {"name": name, "cleared": cleared})
 
 
 def _name(request: PageRequest) -> str:

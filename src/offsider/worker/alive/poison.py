@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.core.payload import JobPayload
     from offsider.storage.redis import Redis
-    from offsider.storage.working import Entry
+    from offsider.storage.working import PrivateListEntry
 
 logger = logging.getLogger("offsider")
 
@@ -47,7 +47,7 @@ class PoisonPills:
         self._redis = redis
         self._limits = config.worker.dead_set_limits
 
-    def bury(self, entry: Entry, identities: Sequence[str]) -> bool:
+    def bury(self, entry: PrivateListEntry, identities: Sequence[str]) -> bool:
         """Bury the job of ``entry``, which killed ``identities``; False if another process was faster.
 
         Raises:

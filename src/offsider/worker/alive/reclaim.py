@@ -27,12 +27,12 @@ from offsider.worker.requeued import RequeueLog
 if TYPE_CHECKING:
     from offsider.storage.owners import Lists
     from offsider.storage.redis import Redis
-    from offsider.storage.working import Entry
+    from offsider.storage.working import PrivateListEntry
 
 logger = logging.getLogger("offsider")
 
 #: Receives the job, and the processes that died after they had claimed it; the last one had no other job.
-Bury: TypeAlias = "Callable[[Entry, Sequence[str]], object]"
+Bury: TypeAlias = "Callable[[PrivateListEntry, Sequence[str]], object]"
 
 
 def reclaim(
@@ -75,7 +75,7 @@ def reclaim(
     return reclaimed
 
 
-def _poison_pill(redis: Redis, lists: Lists, max_strikes: int) -> tuple[Entry, list[str]] | None:
+def _poison_pill(redis: Redis, lists: Lists, max_strikes: int) -> tuple[PrivateListEntry, list[str]] | None:
     if max_strikes < 1 or not strikes.died_alone(redis, lists.identity):
         return None
     entries = owners.newest(redis, lists, 1)

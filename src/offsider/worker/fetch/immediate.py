@@ -16,7 +16,7 @@ from offsider.worker.fetch.writes import Writes
 from offsider.worker.requeued import RequeueLog
 
 if TYPE_CHECKING:
-    from offsider.storage.working import Entry
+    from offsider.storage.working import PrivateListEntry
     from offsider.worker.fetch.fetcher import FetcherContext
     from offsider.worker.fetch.state import FetcherState
     from offsider.worker.unit_of_work import UnitOfWork
@@ -55,7 +55,7 @@ class ImmediateWrites:
             self._release(unit)
             self._context.report([Settled(unit, disposition, lost=not written, replies=together.replies)])
 
-    def _write(self, redis: Together, entry: Entry, disposition: Disposition) -> bool:
+    def _write(self, redis: Together, entry: PrivateListEntry, disposition: Disposition) -> bool:
         """Write a disposition by one script; False if the entry is gone."""
         config = self._context.config
         worker = config.worker

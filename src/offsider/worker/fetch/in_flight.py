@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from offsider.storage.working import Entry
+    from offsider.storage.working import PrivateListEntry
     from offsider.worker.unit_of_work import UnitOfWork
 
 
@@ -30,11 +30,11 @@ class InFlight:
     def remove(self, units: Iterable[UnitOfWork]) -> None:
         self._units.difference_update(units)
 
-    def copies(self, entry: Entry) -> int:
+    def copies(self, entry: PrivateListEntry) -> int:
         """Return the number of units with these bytes."""
         return sum(1 for unit in self._units.copy() if unit.entry == entry)
 
-    def of(self, identity: str) -> Counter[Entry]:
+    def of(self, identity: str) -> Counter[PrivateListEntry]:
         """Return the entries that were claimed under one identity."""
         entries = (unit.entry for unit in self._units.copy())
         return Counter(entry for entry in entries if entry.owner.identity == identity)

@@ -23,7 +23,7 @@ from offsider.core.wording import counted
 from offsider.storage import working
 
 if TYPE_CHECKING:
-    from offsider.storage.working import Entry, Owner
+    from offsider.storage.working import Owner, PrivateListEntry
     from offsider.worker.fetch.fetcher import FetcherContext
     from offsider.worker.fetch.in_flight import InFlight
     from offsider.worker.fetch.unacknowledged import Finished
@@ -106,7 +106,7 @@ class Reconciler:
         return carried_out
 
     def _carried_out(
-        self, doubtful: Iterable[Finished], held: Counter[Entry], listed: Counter[Entry]
+        self, doubtful: Iterable[Finished], held: Counter[PrivateListEntry], listed: Counter[PrivateListEntry]
     ) -> list[Finished]:
         found: list[Finished] = []
         for one in doubtful:
@@ -116,7 +116,7 @@ class Reconciler:
                 found.append(one)
         return found
 
-    def _give_back(self, owner: Owner, unknown: Sequence[Entry]) -> None:
+    def _give_back(self, owner: Owner, unknown: Sequence[PrivateListEntry]) -> None:
         try:
             working.put_back(self._redis, [(entry, entry.raw) for entry in reversed(unknown)])
         except Fenced:

@@ -54,7 +54,7 @@ from offsider.logs.structured import about_here
 from offsider.runtime.context import JobContext, enter_job, leave_job
 from offsider.runtime.events import JobRemoved
 from offsider.runtime.forks import came_back, check, here
-from offsider.runtime.middleware import Chain, Middleware
+from offsider.runtime.middleware import Middleware, MiddlewareChain
 from offsider.storage import stats
 from offsider.storage.keys import Keys
 from offsider.worker.run.injection import Injection
@@ -118,10 +118,12 @@ class Executor:
         self._cpu_seconds: float | None = None
         self.window = Window()
         self._injection = Injection(self.window, async_runner)
-        self._admissions = Chain[JobContext]((*parts.admissions, *config.admissions, _Expiry(config), job_logger))
+        self._admissions = MiddlewareChain[JobContext](
+            (*parts.admissions, *config.admissions, _Expiry(config), job_logger)
+        )
         limits = [] if parts.time_limits is None else [self._limit(parts.time_limits, overran)]
         reloader = [] if config.reloader is None else [config.reloader]
-        self._middleware = Chain[JobContext]((*reloader, *capsule.server_middleware, *limits))
+        self._middleware = MiddlewareChain[JobContext]((*reloader, *capsule.server_middleware, *limits))
 
     def _limit(self, time_limits: TimeLimits, overran: Callable[[UnitOfWork, Run], None] | None) -> TimeLimit:
         return TimeLimit(self._config, time_limits, self._injection, lambda: cast("UnitOfWork", self._unit), overran)

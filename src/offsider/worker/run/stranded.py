@@ -63,7 +63,7 @@ _SECONDS_OF_DAY = 86_400
 _EVERY_QUEUE = "*"
 
 
-class StrandedJobs:
+class StrandedCheck:
     """Decides about the jobs of one worker.
 
     Args:

@@ -54,7 +54,7 @@ Overrun = Callable[[HardTimeout, float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class JobLimits:
     """The time limits of a job in seconds; None means no limit."""
 
     soft_seconds: float | None
@@ -66,14 +66,14 @@ class Limits:
         return next(limit for limit in (self.soft_seconds, self.hard_seconds) if limit is not None)
 
 
-def limits_of(job: JobContext, config: Config) -> Limits | None:
+def limits_of(job: JobContext, config: Config) -> JobLimits | None:
     """Return the limits of a job, from its payload, else its declaration, else the configuration; None without any."""
     declared: Mapping[str, Any] = getattr(job.declared, "options", {})
     layers: tuple[Mapping[str, Any], ...] = (job.payload, declared, config.jobs)
     soft, hard = _seconds(SOFT, layers), _seconds(HARD, layers)
     if soft is not None and hard is not None and hard <= soft:
         soft = None  # they come from different layers, each of them valid by itself
-    return None if soft is None and hard is None else Limits(soft, hard)
+    return None if soft is None and hard is None else JobLimits(soft, hard)
 
 
 def _seconds(key: str, layers: tuple[Mapping[str, Any], ...]) -> float | None:
@@ -85,7 +85,7 @@ def _seconds(key: str, layers: tuple[Mapping[str, Any], ...]) -> float | None:
     return None
 
 
-class Step(Enum):
+class LimitStep(Enum):
     """The next step for a watched job."""
 
     SOFT = auto()
@@ -97,13 +97,13 @@ class Step(Enum):
 class Watched:
     """A running job with time limits."""
 
-    def __init__(self, job: JobContext, limits: Limits, reach: Injection, overrun: Overrun, started: float) -> None:
+    def __init__(self, job: JobContext, limits: JobLimits, reach: Injection, overrun: Overrun, started: float) -> None:
         self.job = job
         self.limits = limits
         self.reach = reach
         self.overrun = overrun
         self.started = started
-        self.step = Step.SOFT if limits.soft_seconds is not None else Step.HARD
+        self.step = LimitStep.SOFT if limits.soft_seconds is not None else LimitStep.HARD
         self.number = 0
         self.given_up = False
         self.aimed = False
@@ -118,29 +118,29 @@ class Watched:
         """Time of the next step, by the clock of ``started``."""
         soft, hard = self.limits.soft_seconds or 0.0, self.limits.hard_seconds or 0.0
         after = {
-            Step.SOFT: soft,
-            Step.SOFT_GRACE: soft + GRACE_SECONDS,
-            Step.HARD: hard,
-            Step.HARD_GRACE: hard + GRACE_SECONDS,
+            LimitStep.SOFT: soft,
+            LimitStep.SOFT_GRACE: soft + GRACE_SECONDS,
+            LimitStep.HARD: hard,
+            LimitStep.HARD_GRACE: hard + GRACE_SECONDS,
         }
         return self.started + after[self.step]
 
     def go_on(self) -> bool:
         """Move on to the next step; False if there is none."""
         hard = self.limits.hard_seconds
-        if self.step is Step.SOFT and (hard is None or self.limits.first_seconds + GRACE_SECONDS < hard):
-            self.step = Step.SOFT_GRACE
-        elif self.step in (Step.SOFT, Step.SOFT_GRACE) and hard is not None:
-            self.step = Step.HARD
-        elif self.step is Step.HARD:
-            self.step = Step.HARD_GRACE
+        if self.step is LimitStep.SOFT and (hard is None or self.limits.first_seconds + GRACE_SECONDS < hard):
+            self.step = LimitStep.SOFT_GRACE
+        elif self.step in (LimitStep.SOFT, LimitStep.SOFT_GRACE) and hard is not None:
+            self.step = LimitStep.HARD
+        elif self.step is LimitStep.HARD:
+            self.step = LimitStep.HARD_GRACE
         else:
             return False
         return True
 
     def aim(self) -> None:
         """Raise the error of the limit that was reached."""
-        hard = self.step in (Step.HARD, Step.HARD_GRACE)
+        hard = self.step in (LimitStep.HARD, LimitStep.HARD_GRACE)
         self.aimed = self.landed = False
         kind, message = (HardTimeout, self.hard_message) if hard else (SoftTimeout, self.soft_message)
         self.aimed = self.reach.aim(kind, message, self._has_landed)
@@ -185,7 +185,7 @@ class TimeLimits(LoopService):
         has_any = self._by_default or SOFT in payload or HARD in payload or SOFT in options or HARD in options
         return has_any and limits_of(job, self._config) is not None
 
-    def watch(self, job: JobContext, limits: Limits, reach: Injection, overrun: Overrun) -> Watched:
+    def watch(self, job: JobContext, limits: JobLimits, reach: Injection, overrun: Overrun) -> Watched:
         """Watch a job from now on, until `end`.
 
         Args:
@@ -247,20 +247,20 @@ class TimeLimits(LoopService):
 
     def _take_step(self, watched: Watched) -> None:
         """Take a step. The caller holds the lock: the job must not end and its thread begin another one."""
-        if watched.step is Step.HARD_GRACE:
+        if watched.step is LimitStep.HARD_GRACE:
             watched.given_up = True
-        elif watched.step in (Step.SOFT, Step.HARD) or not watched.aimed:
+        elif watched.step in (LimitStep.SOFT, LimitStep.HARD) or not watched.aimed:
             watched.aim()
         if watched.go_on():
             self._push(watched)
 
-    def _tell(self, watched: Watched, step: Step) -> None:
-        if step in (Step.SOFT, Step.HARD) or (step is Step.SOFT_GRACE and watched.landed):
+    def _tell(self, watched: Watched, step: LimitStep) -> None:
+        if step in (LimitStep.SOFT, LimitStep.HARD) or (step is LimitStep.SOFT_GRACE and watched.landed):
             return
         watched.told = True
         place = watched.reach.place()
         where = f" at {place}" if place else ""
-        if step is Step.SOFT_GRACE:
+        if step is LimitStep.SOFT_GRACE:
             hangs = f"it is in a system call or in C code{where}, which Python cannot interrupt"
             logger.warning(
                 "%s could not be interrupted at its soft limit of %g s: %s",
@@ -314,7 +314,7 @@ class TimeLimit:
             if self._overran is not None:
                 self._overran(unit, Run(job, Failed(error), started_at, seconds, None))
 
-        limits = cast("Limits", limits_of(job, self._config))
+        limits = cast("JobLimits", limits_of(job, self._config))
         watched = self._time_limits.watch(job, limits, self._reach, overrun)
         try:
             yield

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from offsider.runtime.context import JobContext
     from offsider.storage.effects import Effect
     from offsider.worker.fetch.fetcher import Settled
-    from offsider.worker.run.stranded import StrandedJobs
+    from offsider.worker.run.stranded import StrandedCheck
     from offsider.worker.settle.failures import Failures
     from offsider.worker.unit_of_work import Run, UnitOfWork
     from offsider.worker.work_state import WorkState
@@ -57,7 +57,7 @@ class Reporter:
         config: Config,
         work_state: WorkState,
         failures: Failures | None = None,
-        stranded: StrandedJobs | None = None,
+        stranded: StrandedCheck | None = None,
     ) -> None:
         self._config = config
         self._runs = work_state.runs

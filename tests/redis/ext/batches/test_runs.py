@@ -22,7 +22,7 @@ from offsider.inspector.job_filter import JobFilter
 from offsider.storage import owners, working
 from offsider.storage.effects import EffectCalls, joined
 from offsider.storage.owners import Lists
-from offsider.storage.working import Entry, Owner
+from offsider.storage.working import Owner, PrivateListEntry
 from offsider.testing import RunningWorker
 from offsider.worker.alive.poison import PoisonPills
 from offsider.worker.run.switchboard import Switchboard
@@ -248,7 +248,7 @@ def as_a_poison_pill(config, monkeypatch):
 
     monkeypatch.setattr(config.events, "emit", killed)
     with pytest.raises(KeyboardInterrupt):
-        PoisonPills(config, redis).bury(Entry(owner, "default", raw), [owner.identity])
+        PoisonPills(config, redis).bury(PrivateListEntry(owner, "default", raw), [owner.identity])
 
 
 def by_client_middleware(config, monkeypatch):

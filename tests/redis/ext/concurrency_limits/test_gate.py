@@ -18,7 +18,7 @@ from offsider.ext.concurrency_limits.store import Entered, Names
 from offsider.ext.unique import Locks, Unique
 from offsider.inspector import RetrySet, ScheduledSet, Stats
 from offsider.runtime.context import JobContext
-from offsider.runtime.middleware import Chain
+from offsider.runtime.middleware import MiddlewareChain
 from offsider.testing import RunningWorker
 from tests.faults import FaultProxy
 from tests.waiting import wait_for
@@ -234,7 +234,7 @@ class Failing:
     def run(self, *, stopping=False):
         payload = {"class": "Act", "args": [], "jid": "a" * 24, "queue": "default"}
         context = JobContext(payload, "default", encode(payload), is_stopping=lambda: stopping, alone_in="host:1:a")
-        return Chain([self.gate]).run(context, lambda job: Succeeded())
+        return MiddlewareChain([self.gate]).run(context, lambda job: Succeeded())
 
 
 def test_after_a_lost_reply_the_gate_repeats_the_request_and_marks_it_as_repeated(config, stage, monkeypatch):

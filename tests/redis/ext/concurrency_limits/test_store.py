@@ -11,7 +11,7 @@ from offsider.ext.concurrency_limits import store
 from offsider.ext.concurrency_limits.store import Candidate, Entered, Names, Run
 from offsider.storage import owners, queues
 from offsider.storage.owners import Lists
-from offsider.storage.working import Entry, Owner
+from offsider.storage.working import Owner, PrivateListEntry
 
 NAME = "Hard"
 OWNER = Owner("host:1:0123456789ab", "default")
@@ -37,7 +37,7 @@ class Stage:
     def claim(self, jid, queue="default"):
         raw = payload(jid, queue)
         self.client.lpush(self.working, raw)
-        return Candidate.of(raw, queue, queue, Entry(OWNER, "default", raw))
+        return Candidate.of(raw, queue, queue, PrivateListEntry(OWNER, "default", raw))
 
     def enter(self, jid, limit, *, run=None, again=False, job=None):
         return store.enter(self.redis, run or self.run_of(jid), jid, limit, job or self.claim(jid), again=again)
@@ -51,7 +51,7 @@ class Stage:
         """Claim the next job of the queue; returns its jid and the job to hold."""
         raw = self.client.rpop("queue:default")
         self.client.lpush(self.working, raw)
-        return decode(raw)["jid"], Candidate.of(raw, "default", "default", Entry(OWNER, "default", raw))
+        return decode(raw)["jid"], Candidate.of(raw, "default", "default", PrivateListEntry(OWNER, "default", raw))
 
     @property
     def held(self):
@@ -251,7 +251,7 @@ def test_a_job_in_no_private_list_that_was_resumed_since_runs_once(stage, raw_re
 def test_a_manually_moved_job_returns_to_its_original_queue(stage):
     raw = payload("a", "other")
     stage.client.lpush(stage.working, raw)
-    stage.enter("a", -1, job=Candidate.of(raw, "default", "other", Entry(OWNER, "default", raw)))
+    stage.enter("a", -1, job=Candidate.of(raw, "default", "other", PrivateListEntry(OWNER, "default", raw)))
     stage.leave(None, 1)
     assert stage.queued == ["a"]
 

@@ -16,7 +16,7 @@ from offsider.core.errors import RedisRefused, RedisUnavailable
 from offsider.ext.periodic import service as module
 from offsider.ext.periodic.cron import ALIASES
 from offsider.ext.periodic.entry import Entry, make
-from offsider.ext.periodic.store import Claimed, Line, PeriodicStore
+from offsider.ext.periodic.store import Claimed, HistoryLine, PeriodicStore
 from offsider.ext.unique import Unique
 from tests.faults import FaultProxy
 from tests.waiting import wait_for
@@ -456,7 +456,7 @@ def test_the_history_has_the_last_ten(clock, process):
         one.settle()
     lines = one.service._store.history("tick")
     assert [int(line.tick - NOON) // 60 for line in lines] == list(range(11, 1, -1))
-    assert isinstance(lines[0], Line)
+    assert isinstance(lines[0], HistoryLine)
     assert (lines[0].how, len(lines[0].jid)) == ("tick", 24)
 
 
@@ -513,7 +513,7 @@ def test_a_unique_job_whose_tick_cannot_be_claimed_acquires_no_lock(clock, proce
     store, client = one.service._store, one.service._client
     job = client.prepare(client.build(entry(options={"extra": {"unique_for": 600}}).item(NOON)))
     storing = one.config.push_guard.call(one.redis.keys, [job])
-    line = Line("tick", NOON if state != "early" else 4_000_000_000, NOON, job.jid)
+    line = HistoryLine("tick", NOON if state != "early" else 4_000_000_000, NOON, job.jid)
     if state == "gone":
         raw_redis.hset("offsider:periodic:ticks", "tick", NOON)
     else:
@@ -557,6 +557,8 @@ def test_a_failed_read_before_a_claim_leaves_no_key_watched(clock, process, raw_
     store, client = one.service._store, one.service._client
     job = client.prepare(client.build(entry(options={"extra": {"unique_for": 600}}).item(NOON)))
     with pytest.raises(RedisRefused, match="WRONGTYPE"):
-        store.claim_by_script("tick", Line("tick", NOON, NOON), one.config.push_guard.call(one.redis.keys, [job]))
+        store.claim_by_script(
+            "tick", HistoryLine("tick", NOON, NOON), one.config.push_guard.call(one.redis.keys, [job])
+        )
     raw_redis.delete("offsider:periodic:paused")
     assert store.pause("tick")

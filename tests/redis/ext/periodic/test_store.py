@@ -11,7 +11,7 @@ from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import QueueFull, RedisRefused
 from offsider.ext.periodic.entry import make
-from offsider.ext.periodic.store import HISTORY_SECONDS, Claimed, Line, PeriodicStore
+from offsider.ext.periodic.store import HISTORY_SECONDS, Claimed, HistoryLine, PeriodicStore
 from tests.snapshot import snapshot
 
 AT = 1_772_366_400
@@ -38,8 +38,8 @@ def prepared(config) -> Prepared:
     return found
 
 
-def tick(at: int = AT) -> Line:
-    return Line("tick", at, at + 0.5, "ab", by="me")
+def tick(at: int = AT) -> HistoryLine:
+    return HistoryLine("tick", at, at + 0.5, "ab", by="me")
 
 
 def test_a_claim_notes_the_tick_and_pushes_the_job_in_one_step(store, prepared, raw_redis):

@@ -11,7 +11,7 @@ from offsider.config.installation import Installation
 from offsider.config.web_tab import WebLink
 from offsider.ext.periodic import Periodic, PeriodicJobs
 from offsider.ext.periodic.entry import make
-from offsider.ext.periodic.store import Line, PeriodicStore
+from offsider.ext.periodic.store import HistoryLine, PeriodicStore
 from offsider.ext.periodic.web import job_facts
 from offsider.web.app import WebApp
 from offsider.web.options import WebOptions
@@ -58,8 +58,12 @@ def act(config):
 
 
 def test_the_table_and_the_page_of_a_job_show_registered_data(ask, config):
-    PeriodicStore(Installation.of(config).redis).note("clean", Line("skipped", 1e9, 1e9, count=3, by="host:1:ab"))
-    PeriodicStore(Installation.of(config).redis).note("clean", Line("tick", 1e9, 1e9, jid="ab" * 12, by="host:1:ab"))
+    PeriodicStore(Installation.of(config).redis).note(
+        "clean", HistoryLine("skipped", 1e9, 1e9, count=3, by="host:1:ab")
+    )
+    PeriodicStore(Installation.of(config).redis).note(
+        "clean", HistoryLine("tick", 1e9, 1e9, jid="ab" * 12, by="host:1:ab")
+    )
     table, page = ask("/periodic"), ask("/periodic/clean")
     for text in ("clean", "*/5 * * * *", "UTC", "Clean", "no worker", "Pause", "Run now"):
         assert text in table or text in page

@@ -9,7 +9,7 @@ import pytest
 from offsider import Config, ConfigurationError, InvalidOptions, job
 from offsider.client import Client
 from offsider.ext.results import Results
-from offsider.ext.results.rules import Rules, Tracking
+from offsider.ext.results.rules import ResultSettings, Tracking
 from offsider.jobs import registry
 
 
@@ -20,7 +20,7 @@ def _forgotten():
 
 
 def rules(*, track=False, keep_result_seconds=None):
-    return Rules(track, keep_result_seconds, 1.0, 1.0, 1, 1)
+    return ResultSettings(track, keep_result_seconds, 1.0, 1.0, 1, 1)
 
 
 @pytest.mark.parametrize(

@@ -6,27 +6,27 @@ from datetime import timedelta
 
 import pytest
 
-from offsider.ext.unique.rules import Rule, check_seconds, check_unique_until, concerns, rule_of, store_durations
+from offsider.ext.unique.rules import UniqueRule, check_seconds, check_unique_until, concerns, rule_of, store_durations
 
 RULES = [
-    ({"unique_for": 60}, Rule(60)),
-    ({"unique_for": 0.5, "unique_until": "success"}, Rule(0.5)),
-    ({"unique_for": timedelta(minutes=1), "unique_until": "start"}, Rule(60.0, at_start=True)),
-    ({"unique_for": 60, "unique_until": None}, Rule(60)),
-    ({"unique_for": timedelta(days=30)}, Rule(2_592_000.0)),
+    ({"unique_for": 60}, UniqueRule(60)),
+    ({"unique_for": 0.5, "unique_until": "success"}, UniqueRule(0.5)),
+    ({"unique_for": timedelta(minutes=1), "unique_until": "start"}, UniqueRule(60.0, at_start=True)),
+    ({"unique_for": 60, "unique_until": None}, UniqueRule(60)),
+    ({"unique_for": timedelta(days=30)}, UniqueRule(2_592_000.0)),
     ({"unique_for": False}, None),
     ({"unique_for": False, "unique_until": "until_executed"}, None),
     ({"unique_for": 60, "unique_until": "none"}, None),
     ({}, None),
     ({"including_scheduled": True, "reschedule_once": True}, None),
-    ({"unique_until": "start"}, Rule(600, at_start=True)),
-    ({"unique_until": "until_executing"}, Rule(600, at_start=True, scheduled=False)),
-    ({"unique_until": "until_executed"}, Rule(600, scheduled=False)),
-    ({"unique_until": "until_executed", "unique_for": 5, "including_scheduled": True}, Rule(5)),
-    ({"unique_for": 5, "including_scheduled": False}, Rule(5, scheduled=False)),
-    ({"unique_until": "until_executed", "reschedule_once": True}, Rule(600, scheduled=False, again=True)),
-    ({"unique_for": False, "throttle": 5}, Rule(5, kind="throttle")),
-    ({"unique_until": "none", "debounce": 5}, Rule(5, kind="debounce")),
+    ({"unique_until": "start"}, UniqueRule(600, at_start=True)),
+    ({"unique_until": "until_executing"}, UniqueRule(600, at_start=True, scheduled=False)),
+    ({"unique_until": "until_executed"}, UniqueRule(600, scheduled=False)),
+    ({"unique_until": "until_executed", "unique_for": 5, "including_scheduled": True}, UniqueRule(5)),
+    ({"unique_for": 5, "including_scheduled": False}, UniqueRule(5, scheduled=False)),
+    ({"unique_until": "until_executed", "reschedule_once": True}, UniqueRule(600, scheduled=False, again=True)),
+    ({"unique_for": False, "throttle": 5}, UniqueRule(5, kind="throttle")),
+    ({"unique_until": "none", "debounce": 5}, UniqueRule(5, kind="debounce")),
 ]
 
 
