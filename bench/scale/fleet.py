@@ -59,7 +59,7 @@ class Member:
             config,
             self.redis,
             Controls(),
-            [Switches(config, self.redis, Switchboard())],
+            [Switches(self.redis, Switchboard())],
             identity=lambda: self._heartbeat.identity,
             on_signal=lambda _: None,
             on_pauses=lambda: None,

@@ -23,10 +23,15 @@ DUE_JOBS = Script("due_jobs")
 
 
 class Lease(NamedTuple):
-    """The right to move due jobs: one scheduler at a time, for ``life_ms`` after each round trip."""
+    """The right to move due jobs: one scheduler at a time, for ``life_ms`` after each round trip.
+
+    Attributes:
+        held: this scheduler had the lease at its last read.
+    """
 
     holder: str
     life_ms: int
+    held: bool = False
 
 
 class Due(NamedTuple):
@@ -70,7 +75,7 @@ def move_and_look(
         RedisUnavailable, RedisRefused: the due jobs could not be read.
     """
     keys = redis.keys
-    look: Call = DUE_JOBS, [keys.schedule_lease, keys.retry, keys.schedule], [lease.holder, lease.life_ms, limit]
+    look: Call = DUE_JOBS, [keys.schedule_lease, keys.retry, keys.schedule], [lease.holder, lease.life_ms, limit, int(lease.held)]
     calls = [*(enqueue_call(keys, sorted_set, moves, only_due=True) for sorted_set, moves in batches), look]
     *moved, answer = _run(redis, calls)
     if isinstance(answer, OffsiderError):

@@ -74,7 +74,6 @@ class Scheduler(FinishingService):
         self._limits = config.worker.dead_set_limits
         self._sets: tuple[tuple[str, Reason], ...] = ((keys.retry, "retry"), (keys.schedule, "schedule"))
         self._lease = Lease(new_identity(), int(LEASE_SECONDS * 1000))
-        self._holds = False
         self._ahead: DueJobs | None = None
         self._outage = Outage("scheduler", config)
         super().__init__("offsider-scheduler", self.tick, self._give_back, config.handle_error)
@@ -102,7 +101,7 @@ class Scheduler(FinishingService):
 
     def _exchange(self, batches: Sequence[tuple[str, Sequence[Move]]]) -> DueJobs:
         results, now = due_jobs.move_and_look(self._redis, self._lease, batches, BATCH)
-        self._holds = now.held
+        self._lease = self._lease._replace(held=now.held)
         for (sorted_set, moves), result in zip(batches, results, strict=True):
             if isinstance(result, OffsiderError):
                 raise result
@@ -140,7 +139,7 @@ class Scheduler(FinishingService):
         return max(0.0, pause_seconds)
 
     def _give_back(self) -> None:
-        if not self._holds:
+        if not self._lease.held:
             return
         try:
             leases.release(self._redis, self._redis.keys.schedule_lease, self._lease.holder)

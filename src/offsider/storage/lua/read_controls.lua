@@ -4,4 +4,6 @@
 -- KEYS[2] set of paused queues
 -- KEYS[3] signals for this process
 -- returns {version or false, {paused queue, …}, signal or false}
-return {redis.call('GET', KEYS[1]), redis.call('SMEMBERS', KEYS[2]), redis.call('RPOP', KEYS[3])}
+local version = redis.call('GET', KEYS[1])
+if redis.call('EXISTS', KEYS[2], KEYS[3]) == 0 then return {version, {}, false} end
+return {version, redis.call('SMEMBERS', KEYS[2]), redis.call('RPOP', KEYS[3])}
