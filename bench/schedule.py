@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
-from bench.compare.bars import Bar
+from bench.bar import Bar
 from bench.compare.stats import quantile
 from bench.load import Usage
 from offsider import Client, Config

@@ -11,8 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from bench.compare import page
-from bench.compare.bars import bars
+from bench import report
 from bench.compare.bench import say
 from bench.compare.contestant import Contestant
 from bench.compare.plan import FULL, QUICK, TESTS, Test
@@ -20,6 +19,7 @@ from bench.compare.rivals import CONTESTANTS
 from bench.compare.rivals.sidekiq import RUBY, SIDEKIQ
 from bench.compare.server import Server
 from bench.compare.stats import Rows
+from bench.compare.tables import report as tables
 from bench.compare.tournament import Tournament
 from bench.compare.venvs import is_available, programs_of
 from offsider import __version__
@@ -28,7 +28,7 @@ from offsider import __version__
 def main() -> int:
     options = parse()
     if options.load:
-        surroundings, samples = page.load(options.load)
+        about, samples = report.load(options.load)
     else:
         contestants = chosen(options.only)
         programs = {one.name: programs_of(one) for one in contestants}
@@ -36,7 +36,7 @@ def main() -> int:
         wanted = {"repeats": options.repeats, "run_seconds": options.seconds, "rtt_ms": options.rtt}
         scale = replace(usual, **{name: value for name, value in wanted.items() if value})
         with Server() as server:
-            surroundings = page.about(server.version, versions(contestants), options.rtt)
+            about = report.conditions(server.version, versions(contestants), options.rtt)
         started = time.monotonic()
         tournament = Tournament(contestants, programs, chosen_tests(options.tests), scale)
         with suppress(KeyboardInterrupt):  # report the samples measured so far
@@ -44,20 +44,15 @@ def main() -> int:
         samples = tournament.samples
         say(f"took {(time.monotonic() - started) / 60:.1f} min")
     if options.json:
-        page.save(options.json, surroundings, samples)
+        report.save(options.json, about, samples)
     rows = Rows(samples)
     measured = {sample.contestant for sample in samples}
     shown = [one for one in CONTESTANTS if one.name in measured]
-    print(page.report(surroundings, rows, shown))
-    if options.chart:
-        page.draw(rows)
-    if options.markdown:
-        page.write(surroundings, rows, shown)
+    print(tables(about, rows, shown))
     for sample in samples:
         if sample.error:
             say(f"\n{sample.test} of {sample.contestant}: {sample.error}")
-    say("\n" + "\n".join(str(bar) for bar in bars(rows)))
-    return 0  # the bars do not affect the exit code
+    return 0
 
 
 def parse() -> argparse.Namespace:
@@ -74,8 +69,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="fewer repeats of shorter runs: about ten minutes in all")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample to a file")
     parser.add_argument("--load", type=Path, metavar="FILE", help="read samples from a --json file, measure nothing")
-    parser.add_argument("--markdown", action="store_true", help="write the tables into the docs and the README")
-    parser.add_argument("--chart", action="store_true", help="write docs/images/compare.svg")
     return parser.parse_args()
 
 

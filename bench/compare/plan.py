@@ -144,6 +144,13 @@ TESTS = (
         rate=lambda one: min(one.rate, 1_000),
     ),
     Test(
+        "sleep50",
+        "10 ms at concurrency 50",
+        partial(_drain, job_ms=10, concurrency=50),
+        rate=lambda one: min(one.rate, 5_000),
+        applies=lambda one: not one.runs_one,
+    ),
+    Test(
         "sleep100",
         "10 ms at concurrency 100",
         partial(_drain, job_ms=10, concurrency=100),

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from urllib.parse import urlsplit
 
-from bench.compare.bars import Bar
+from bench.bar import Bar
 from bench.compare.bench import BOOT_SECONDS, Bench, bench, wait_until
 from bench.compare.contestant import Contestant
 from bench.compare.machine import cpu_seconds, memory_mb, tree

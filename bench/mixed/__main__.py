@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.compare.bars import Bar
+from bench.bar import Bar
 from bench.compare.bench import BOOT_SECONDS, Bench, bench, wait_for_all, wait_until
 from bench.compare.ledger import Run
 from bench.compare.rivals.offsider import CONTESTANTS

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
-from bench import scale
-from bench.compare import page as compare_page
+from bench import report, scale
 from bench.compare.bench import say
 from bench.compare.server import Server
 from bench.compare.stats import Rows, Sample
-from bench.scale import page
-from bench.scale.curves import CURVES, Curve, Point
+from bench.scale.curves import CURVES, HEADS, Curve, Point
 from bench.scale.measure import measure
+from offsider import __version__
 
 
 def main() -> int:
@@ -24,26 +21,27 @@ def main() -> int:
     options = parse()
     samples: list[Sample] = []
     if options.load:
-        about, samples = compare_page.load(options.load)
+        about, samples = report.load(options.load)
     else:
-        started, load_before = time.monotonic(), os.getloadavg()[0]
         with Server() as server:
-            about = compare_page.about(server.version, {})
+            about = report.conditions(server.version, {"offsider": __version__})
         with suppress(KeyboardInterrupt):  # report the rounds measured so far
             for repeat in range(options.rounds):
                 samples += play(repeat, options)
-                minutes = (time.monotonic() - started) / 60
-                about |= {"rounds": repeat + 1, "load": [load_before, os.getloadavg()[0]], "minutes": minutes}
                 if options.json:
-                    compare_page.save(options.json, about, samples)
+                    report.save(options.json, about, samples)
     rows = Rows(samples)
-    print(page.report(about, rows))
-    if options.markdown:
-        page.write(about, rows)
+    print("\n\n".join([about, *filter(None, (table_of(rows, curve) for curve in CURVES))]))
     failed = [sample for sample in samples if sample.error]
     for sample in failed:
         say(f"\n{sample.test} {sample.contestant}: {sample.error}")
     return 1 if failed else 0
+
+
+def table_of(rows: Rows, curve: Curve) -> str:
+    """Return the table of a curve, with one line for each measured value; empty without any."""
+    columns = [report.Column(curve.name, name, *HEADS[name]) for name in curve.figures]
+    return report.table(rows, curve.title, sorted(rows.contestants(curve.name), key=int), columns)
 
 
 def play(repeat: int, options: argparse.Namespace) -> list[Sample]:
@@ -53,8 +51,13 @@ def play(repeat: int, options: argparse.Namespace) -> list[Sample]:
         if curve.name in options.only:
             for value, point in curve.points(is_quick=options.quick, most=options.most):
                 samples.append(sampled(curve, value, point, repeat))
-                say(f"round {repeat + 1}  {curve.name:<10} {value:>10,}  {page.brief(samples[-1])}")
+                say(f"round {repeat + 1}  {curve.name:<10} {value:>10,}  {brief(samples[-1])}")
     return samples
+
+
+def brief(sample: Sample) -> str:
+    """Return the figures of a sample in one line."""
+    return sample.error or "  ".join(f"{name} {value:.2f}" for name, value in sample.figures.items())
 
 
 def sampled(curve: Curve, value: int, point: Point, repeat: int) -> Sample:
@@ -75,7 +78,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one round over small ranges, to test the program")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample to a file")
     parser.add_argument("--load", type=Path, metavar="FILE", help="read samples from a --json file, measure nothing")
-    parser.add_argument("--markdown", action="store_true", help="write docs/internals/scale.md and its chart")
     options = parser.parse_args()
     if options.quick:
         options.rounds = 1

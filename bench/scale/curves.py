@@ -136,3 +136,24 @@ CURVES = (
         lambda size: Point(payload_bytes=size),
     ),
 )
+
+#: Head and decimal digits of each figure.
+HEADS = {
+    "worker_us": ("CPU of the worker, us a job", 1),
+    "server_us": ("scripts of the server, us a job", 1),
+    "pickup_p50_ms": ("push to start p50, ms", 2),
+    "pickup_p95_ms": ("p95, ms", 2),
+    "longest_ms": ("longest command, ms", 1),
+    "worker_mb": ("worker, MB", 0),
+    "server_mb": ("server, MB", 1),
+    "stored_bytes": ("server, bytes a job", 0),
+    "scheduled_bytes": ("server, bytes a scheduled job", 0),
+    "push_us": ("CPU of a bulk push, us a job", 1),
+    "idle_server_ms": ("idle: CPU of the server, ms per s", 1),
+    "idle_requests": ("idle: reads of the server's sockets per s", 0),
+    "idle_worker_ms": ("idle: CPU of the worker, ms per s", 1),
+    "boot_s": ("start to first job, s", 2),
+    "woken_p50_ms": ("push to wake-up of a waiting worker p50, ms", 2),
+    "beat_bytes": ("published by a heartbeat, bytes", 0),
+    "due_p50_ms": ("due to start p50, ms", 2),
+}
