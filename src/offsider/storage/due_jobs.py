@@ -75,7 +75,8 @@ def move_and_look(
         RedisUnavailable, RedisRefused: the due jobs could not be read.
     """
     keys = redis.keys
-    look: Call = DUE_JOBS, [keys.schedule_lease, keys.retry, keys.schedule], [lease.holder, lease.life_ms, limit, int(lease.held)]
+    arguments = [lease.holder, lease.life_ms, limit, int(lease.held)]
+    look: Call = DUE_JOBS, [keys.schedule_lease, keys.retry, keys.schedule], arguments
     calls = [*(enqueue_call(keys, sorted_set, moves, only_due=True) for sorted_set, moves in batches), look]
     *moved, answer = _run(redis, calls)
     if isinstance(answer, OffsiderError):
