@@ -17,7 +17,7 @@ from offsider.core.errors import OffsiderError, RedisRefused
 from offsider.storage.job_sets import Move, MoveResult, enqueue_call
 from offsider.storage.redis import Redis
 from offsider.storage.redis_errors import error_code
-from offsider.storage.scripts import Call, Script
+from offsider.storage.scripts import Argument, Call, Script
 
 DUE_JOBS = Script("due_jobs")
 
@@ -75,7 +75,7 @@ def move_and_look(
         RedisUnavailable, RedisRefused: the due jobs could not be read.
     """
     keys = redis.keys
-    arguments = [lease.holder, lease.life_ms, limit, int(lease.held)]
+    arguments: list[Argument] = [lease.holder, lease.life_ms, limit, int(lease.held)]
     look: Call = DUE_JOBS, [keys.schedule_lease, keys.retry, keys.schedule], arguments
     calls = [*(enqueue_call(keys, sorted_set, moves, only_due=True) for sorted_set, moves in batches), look]
     *moved, answer = _run(redis, calls)
