@@ -34,7 +34,7 @@ from urllib.parse import SplitResult, urlsplit
 ROOT = Path(__file__).resolve().parents[2]
 CHUNK = 1 << 18
 #: Maximum number of unsent bytes for a receiver; above it, the relay stops reading from its peer.
-MOST_UNSENT = 1 << 22
+MAX_UNSENT = 1 << 22
 RESET = struct.pack("ii", 1, 0)
 PR_SET_TIMERSLACK = 29
 
@@ -195,7 +195,7 @@ class Relay:
         end.waiting += len(data)
         if len(end.unsent) == 1:
             self._flush(end)
-        elif end.waiting > MOST_UNSENT:
+        elif end.waiting > MAX_UNSENT:
             self._watch(end.peer)
 
     def _flush(self, end: _End) -> None:
@@ -216,7 +216,7 @@ class Relay:
             return
         if unsent or end.events & select.EPOLLOUT:
             self._watch(end)
-        if before > MOST_UNSENT >= end.waiting:
+        if before > MAX_UNSENT >= end.waiting:
             self._watch(end.peer)
         if end.shut and end.peer.shut:
             self._close(end)
@@ -232,7 +232,7 @@ class Relay:
         """Update the events that the relay polls for."""
         if not self._is_open(end):
             return
-        reading = not end.ended and end.peer.waiting <= MOST_UNSENT
+        reading = not end.ended and end.peer.waiting <= MAX_UNSENT
         events = (select.EPOLLIN if reading else 0) | (select.EPOLLOUT if end.unsent else 0)
         if events and end.events:
             self._poll.modify(end.fileno, events)

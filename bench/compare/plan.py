@@ -11,7 +11,7 @@ from bench.compare import runs
 from bench.compare.contestant import Contestant
 from bench.compare.runs import Figures
 
-FEWEST_JOBS, MOST_JOBS = 200, 400_000
+FEWEST_JOBS, MAX_JOBS = 200, 400_000
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Test:
 
     def jobs(self, rate: float, scale: Scale) -> int:
         """Return the number of jobs for a run of the target duration."""
-        return int(min(max(rate * scale.run_seconds, FEWEST_JOBS), MOST_JOBS))
+        return int(min(max(rate * scale.run_seconds, FEWEST_JOBS), MAX_JOBS))
 
 
 def _drain(

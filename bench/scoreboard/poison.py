@@ -10,7 +10,7 @@ from bench.scoreboard.row import Report, row
 
 THREADS = 4
 PILL_MS = 60
-MOST_RUNS = 3
+MAX_RUNS = 3
 GIVE_UP_RUNS = 12
 
 
@@ -44,7 +44,7 @@ def poison_pill(ground: Ground, report: Report) -> None:
     report.tally = ground.tally([jid for jid in acked if jid], server)
     report.nothing_missing()
     report.count("the supervisor still runs", supervisor.runs)
-    report.count(f"pill runs <= {MOST_RUNS}, got {runs}", runs <= MOST_RUNS)
+    report.count(f"pill runs <= {MAX_RUNS}, got {runs}", runs <= MAX_RUNS)
     dead = [json.loads(raw) for raw in server.raw.zrange("dead", 0, -1)]
     reasons = [job.get("error_message", "") for job in dead if job["jid"] == pill]
     report.count(f"the pill is in the dead set with the reason: {reasons}", len(reasons) == 1 and all(reasons))

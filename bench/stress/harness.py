@@ -28,11 +28,11 @@ SCRIPTS = (working.ACK_AND_CLAIM, working.POSTPONE, working.PUT_BACK)
 CONCURRENCY = 4
 FAR_MS = 5.0
 #: Maximum number of waiting jobs: low, so that queues are often empty.
-MOST_WAITING = 300
+MAX_WAITING = 300
 #: Duration of a job in ms, the end of its first attempt, and its share in percent.
 MIX = ((0, "done", 60), (2, "done", 14), (20, "done", 10), (0, "fail", 6), (3, "fail", 3), (0, "again", 7))
-#: A killed process repeats at most one longer job per thread. Up to MOST_MERGED shorter ones are acknowledged together.
-MERGED_BELOW_MS, MOST_MERGED = 1, 500
+#: A killed process repeats at most one longer job per thread. Up to MAX_MERGED shorter ones are acknowledged together.
+MERGED_BELOW_MS, MAX_MERGED = 1, 500
 STOP_SECONDS = 40.0
 FAULTS = {
     "lost reply": 8,
@@ -147,7 +147,7 @@ class Stress:
     def _feed_for(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            if sum(self._raw.llen(f"queue:{queue}") for queue in QUEUES) < MOST_WAITING:
+            if sum(self._raw.llen(f"queue:{queue}") for queue in QUEUES) < MAX_WAITING:
                 self._push(self._load_dice.randint(1, 40))
             self._make_due()
             time.sleep(self._load_dice.uniform(0.0, 0.05))
@@ -285,7 +285,7 @@ class Stress:
             repeats[ms >= MERGED_BELOW_MS] += max(0, runs[jid] - 1)
         return {
             "long": (repeats[True], hit * CONCURRENCY),
-            "short": (repeats[False], hit * (CONCURRENCY + MOST_MERGED)),
+            "short": (repeats[False], hit * (CONCURRENCY + MAX_MERGED)),
         }
 
     def _judge(self, tally: Tally, repeated: dict[str, tuple[int, int]]) -> None:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bench.compare.delay import MOST_UNSENT, DelayProxy, Relay, _End
+from bench.compare.delay import MAX_UNSENT, DelayProxy, Relay, _End
 from bench.compare.machine import cpu_seconds
 
 RTT_MS = 20.0
@@ -171,13 +171,13 @@ def test_undeliverable_data_closes_the_connection_of_its_sender(connect):
 
 def test_a_receiver_that_does_not_read_stops_its_sender_and_then_gets_everything(connect):
     client, server = connect(1.0)
-    much = 10 * MOST_UNSENT
+    much = 10 * MAX_UNSENT
     client.settimeout(1.0)
     sent, block = 0, bytes(1 << 16)
     with suppress(TimeoutError):
         while sent < much:
             sent += client.send(block)
-    assert MOST_UNSENT < sent < much
+    assert MAX_UNSENT < sent < much
     assert len(read(server, sent)) == sent
 
 

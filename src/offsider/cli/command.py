@@ -32,7 +32,7 @@ from offsider.jobs import registry
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 #: Length of a printed sentence.
-MOST_LETTERS = 500
+MAX_LETTERS = 500
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 YES = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from offsider import fleet
-from offsider.cli.command import JSON, MOST_LETTERS, SETTINGS, ConnectionOptions, connected, require
+from offsider.cli.command import JSON, MAX_LETTERS, SETTINGS, ConnectionOptions, connected, require
 from offsider.cli.failure import give_up
 from offsider.cli.text import plain, say, say_json
 from offsider.config.installation import Installation
@@ -74,9 +74,9 @@ def show(findings: Sequence[Finding]) -> None:
     for finding in findings:
         severity = finding.severity.name.lower()
         what = f"{', '.join(finding.servers)}: {finding.what}" if finding.servers else finding.what
-        say(plain(what, MOST_LETTERS), start=f"{click.style(f'{severity:<5}', fg=STYLES[severity], bold=True)}  ")
+        say(plain(what, MAX_LETTERS), start=f"{click.style(f'{severity:<5}', fg=STYLES[severity], bold=True)}  ")
         if finding.why:
             say(finding.why, start="       ")
-            say(plain(finding.fix, MOST_LETTERS), start=f"       {click.style('→', bold=True)} ")
+            say(plain(finding.fix, MAX_LETTERS), start=f"       {click.style('→', bold=True)} ")
     problems = sum(bool(finding.severity) for finding in findings)
     say("", f"{counted(len(findings), 'finding')}, {problems} to attend to" if problems else "All is well.")

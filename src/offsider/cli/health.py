@@ -26,7 +26,7 @@ from offsider.worker.totals import Totals
 
 REQUEST_BYTES = 8192
 REQUEST_SECONDS = 2.0
-MOST_CONNECTIONS = 16
+MAX_CONNECTIONS = 16
 
 
 class Starting:
@@ -58,7 +58,7 @@ class HealthServer:
         self._serving = self._closed = False
         self._open: dict[socket.socket, None] = {}
         self._lock = threading.Lock()
-        self._room = threading.Semaphore(MOST_CONNECTIONS)
+        self._room = threading.Semaphore(MAX_CONNECTIONS)
 
     @property
     def port(self) -> int:
@@ -102,7 +102,7 @@ class HealthServer:
 
     def _add(self, connection: socket.socket) -> None:
         with self._lock:
-            if len(self._open) >= MOST_CONNECTIONS:
+            if len(self._open) >= MAX_CONNECTIONS:
                 oldest = next(iter(self._open))
                 del self._open[oldest]
                 with suppress(OSError):  # silent connections must not block new ones

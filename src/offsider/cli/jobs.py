@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from offsider.cli.command import APPLICATION, MOST_LETTERS, SETTINGS, ConnectionOptions, connected
+from offsider.cli.command import APPLICATION, MAX_LETTERS, SETTINGS, ConnectionOptions, connected
 from offsider.cli.failure import give_up
 from offsider.cli.jobs_diff import diff
 from offsider.cli.text import aligned, plain, say, say_json
@@ -79,7 +79,7 @@ def manifest(connection: ConnectionOptions, output: Path | None, checked: Path |
         return 0
     different = differences(read(earlier, str(checked)), found)
     for line in different:
-        say(plain(line, MOST_LETTERS))
+        say(plain(line, MAX_LETTERS))
     if different:
         return give_up(f"{checked} is out of date; update it: offsider jobs manifest -o {shell_words(str(checked))}")
     return 0

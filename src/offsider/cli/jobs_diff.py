@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from offsider.cli.command import APPLICATION, MOST_LETTERS, SETTINGS, ConnectionOptions, connected
+from offsider.cli.command import APPLICATION, MAX_LETTERS, SETTINGS, ConnectionOptions, connected
 from offsider.cli.text import plain, say
 from offsider.core.errors import ConfigurationError, OffsiderError
 from offsider.core.suggestions import suggest
@@ -64,7 +64,7 @@ def diff(connection: ConnectionOptions, *, old: str, new: str | None, allowed: t
         lines = [f"old: {change.old}", f"new: {change.new or 'none'}", f"{change.reason}; see {GUIDE}"]
         lines += [_stored(stored[change.name])] if counting else []
         for line in lines:
-            say(plain(line, MOST_LETTERS), start="        ")
+            say(plain(line, MAX_LETTERS), start="        ")
     others = [f"{verdicts[word]} {word}" for word in (SAFE, ALLOWED) if verdicts[word]]
     say(", ".join([counted(verdicts[UNSAFE], "unsafe change"), *others]))
     return 1 if verdicts[UNSAFE] else 0

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 TITLE_SECONDS = 1.0
 # From the deadline of running jobs to the exit of the process.
 LAST_SECONDS = 3.6
-LEAST_SECONDS = 0.1
+MIN_SECONDS = 0.1
 # Exit code after too much memory use: EX_TEMPFAIL of sysexits.h, on which process managers restart the process.
 TOO_LARGE = 75
 # Checks of an idle worker before it exits: a job may be between the fetcher and a thread.
@@ -111,7 +111,7 @@ class MainLoop:
 
     def seconds_left(self) -> float:
         """Return the seconds left for the exit, so that the whole stop takes at most the timeout plus 4 s."""
-        return max(LEAST_SECONDS, self._deadline - time.monotonic())
+        return max(MIN_SECONDS, self._deadline - time.monotonic())
 
     def act_on(self, name: str) -> None:
         """Handle a signal; log an unknown one."""

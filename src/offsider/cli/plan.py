@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from offsider.cli.application import load_application
-from offsider.cli.command import MOST_LETTERS
+from offsider.cli.command import MAX_LETTERS
 from offsider.cli.options import WorkerOptions, configured
 from offsider.cli.text import plain, say
 from offsider.config.capsule import Capsule
@@ -33,9 +33,9 @@ def show_plan(options: WorkerOptions) -> int:
     config.warnings.extend(serve_selected(config, options.queries(), negate=options.negate))
     lines = queue_names(config) if options.list_queues else [*plan(config)]
     for line in lines:
-        say(plain(line, MOST_LETTERS))
+        say(plain(line, MAX_LETTERS))
     for warning in config.warnings:
-        say(plain(warning, MOST_LETTERS), start="offsider: ", err=True)
+        say(plain(warning, MAX_LETTERS), start="offsider: ", err=True)
     return 0
 
 

@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 
 from offsider.cli.command import (
     JSON,
-    MOST_LETTERS,
+    MAX_LETTERS,
     ONE_SERVER,
     RELEASES,
     SETTINGS,
@@ -138,7 +138,7 @@ def clear(connection: ConnectionOptions, names: tuple[str, ...], require: tuple[
     here = Installation.of(config, connection.server or "")
     chosen = _chosen(here, names)
     if broken is not None:
-        say(plain(f"{NOT_HERE}: {broken}", MOST_LETTERS), err=True)
+        say(plain(f"{NOT_HERE}: {broken}", MAX_LETTERS), err=True)
     if _locks_stay(here):
         say(LOCKS_STAY, err=True)
     if not yes:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from offsider.cli.command import APPLICATION, JSON, MOST_LETTERS, SETTINGS, ConnectionOptions, connected, print_json
+from offsider.cli.command import APPLICATION, JSON, MAX_LETTERS, SETTINGS, ConnectionOptions, connected, print_json
 from offsider.cli.queues import served_queues
 from offsider.cli.text import plain, say
 from offsider.config.config import DEFAULT, Config
@@ -37,7 +37,7 @@ def routes() -> None:
 def explain(connection: ConnectionOptions, name: str) -> None:
     """Show the queue of the job NAME, and the rule that chose it."""
     config = connection.load_declarations()
-    say(*(plain(line, MOST_LETTERS) for line in explained(_find(name), config)))
+    say(*(plain(line, MAX_LETTERS) for line in explained(_find(name), config)))
 
 
 def explained(job: Declared, config: Config) -> list[str]:
@@ -94,9 +94,9 @@ def check(connection: ConnectionOptions, queue: tuple[str, ...], *, live: bool) 
     wrong = check_rules(rules, jobs, config.jobs, _served(config, queue, plans, live=live))
     wrong += [*_other_rules(config)] if live else [*wrong_with(plans, found)]
     for sentence in wrong:
-        say(plain(sentence, MOST_LETTERS))
+        say(plain(sentence, MAX_LETTERS))
     for sentence in worth_knowing(plans, found):
-        say(plain(f"note: {sentence}", MOST_LETTERS))
+        say(plain(f"note: {sentence}", MAX_LETTERS))
     if not wrong:
         say(f"{counted(len(rules), 'rule')} for {counted(len(jobs), 'job')}: no problems ({rules.digest})")
     return 1 if wrong else 0
@@ -152,7 +152,7 @@ def shards(connection: ConnectionOptions, *, as_json: bool) -> None:
         print_json([_data(plan, config) for plan in plans])
         return
     for plan in plans:
-        say(*(plain(line, MOST_LETTERS) for line in _lines(plan, config)))
+        say(*(plain(line, MAX_LETTERS) for line in _lines(plan, config)))
 
 
 def _of_capsules(config: Config) -> set[str]:

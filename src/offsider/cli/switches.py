@@ -12,7 +12,7 @@ import click
 
 from offsider.cli.command import (
     JSON,
-    MOST_LETTERS,
+    MAX_LETTERS,
     SETTINGS,
     YES,
     ConnectionOptions,
@@ -85,7 +85,7 @@ def _notes(switch: SwitchInForce) -> list[str]:
         notes.append(f"not set on {', '.join(switch.missing_on)}: set it again")
     if switch.differs_on:
         notes.append(f"different on {', '.join(switch.differs_on)}: set it again")
-    return [f"    {plain(note, MOST_LETTERS)}" for note in notes]
+    return [f"    {plain(note, MAX_LETTERS)}" for note in notes]
 
 
 # ------------------------------------------------------------------------------------- changes

@@ -26,7 +26,7 @@ LIFE_SECONDS = 300
 #: Parts of a name: host, role, rules.
 _PARTS = 3
 NOTE_CLIENT = Script("note_client")
-_MOST_LETTERS = 60
+_MAX_LETTERS = 60
 
 
 class SeenClient(NamedTuple):
@@ -77,4 +77,4 @@ class ClientRegistry:
     def _role(self) -> str:
         if is_of_worker(self._config):
             return "worker"
-        return Path(sys.argv[0] if sys.argv else "").name[:_MOST_LETTERS] or "python"
+        return Path(sys.argv[0] if sys.argv else "").name[:_MAX_LETTERS] or "python"

@@ -109,7 +109,7 @@ def processes() -> Kind:
             return _cores()
         if not isinstance(value, int):
             raise _refuse(f"give a number; auto is {_cores()} on this machine")
-        if isinstance(value, bool) or not 0 <= value <= _MOST_PROCESSES:
+        if isinstance(value, bool) or not 0 <= value <= _MAX_PROCESSES:
             raise _refuse()
         return value
 
@@ -247,7 +247,7 @@ def _parse_flag(value: str) -> object:
 
 
 _URL = re.compile(r"(rediss?(\+cluster)?|unix)://.+", re.DOTALL)
-_MOST_PROCESSES = 1000
+_MAX_PROCESSES = 1000
 _DATABASE = re.compile(r"[0-9]+")
 _ADDRESS = re.compile(r"(?:(?:(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+):)?(?P<port>[0-9]{1,5}))?")
 _LAST_PORT = 65_535

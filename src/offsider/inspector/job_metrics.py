@@ -29,7 +29,7 @@ HISTOGRAM_PERIODS: Mapping[str, int] = {
     name: minutes for name, minutes in PERIODS.items() if minutes <= HISTOGRAM_MINUTES
 }
 #: Longer periods use data by ten minutes, ten times faster to read, unless Sidekiq 7 runs too, which writes none.
-FEW_MINUTES = 120
+SINGLE_MINUTES = 120
 BOUNDS_MS: tuple[int, ...] = (
     20, 30, 45, 65, 100, 150, 225, 335, 500, 750, 1100, 1700, 2500,
     3800, 5750, 8500, 13000, 20000, 30000, 45000, 65000, 100000, 150000, 225000, 335000,
@@ -149,7 +149,7 @@ class JobMetrics:
         here = Installation.of(config)
         minutes, now = _minutes(period, PERIODS), here.config.clock.now()
         by_ten = minutes > HISTOGRAM_MINUTES or (
-            minutes > FEW_MINUTES and not execution_metrics.has_minutes_of_7(here.redis, _starts(now, minutes, 1))
+            minutes > SINGLE_MINUTES and not execution_metrics.has_minutes_of_7(here.redis, _starts(now, minutes, 1))
         )
         starts = _starts(now, minutes, 10 if by_ten else 1)
         read = execution_metrics.ten_minutes if by_ten else execution_metrics.minutes

@@ -17,7 +17,7 @@ from offsider.storage.queue_walk import digest
 
 _LONGEST_ID = 200
 #: A larger retry count is invalid: pages and columns are made for readable numbers.
-_MOST_RETRIES = 1_000_000_000
+_MAX_RETRIES = 1_000_000_000
 #: For longer compressed arguments lists show only the size: expanding a hundred of them would use too much memory.
 _LONGEST_IN_LISTS = 250_000
 WRAPPERS = frozenset({"ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper", "Sidekiq::ActiveJob::Wrapper"})
@@ -173,7 +173,7 @@ class JobRecord:
     def retry_count(self) -> int | None:
         """Number of retries: 0 after the first failure. None for a job that has never failed, or an invalid count."""
         count = self._known.get("retry_count")
-        return count if count is not None and 0 <= count <= _MOST_RETRIES else None
+        return count if count is not None and 0 <= count <= _MAX_RETRIES else None
 
     @property
     def error_class(self) -> str:

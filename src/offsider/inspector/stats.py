@@ -14,7 +14,7 @@ from offsider.storage.stats import QueueOverview
 
 _COUNTERS = ("processed", "failed")
 #: Sidekiq stores the counters of a day for five years.
-MOST_DAYS = 1825
+MAX_DAYS = 1825
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +136,8 @@ class History:
         Raises:
             InvalidOptions: ``days`` is not from 1 to 1825, or the first day is before the year 1.
         """
-        if not 1 <= days <= MOST_DAYS:
-            raise InvalidOptions(f"days of the history must be 1 to {MOST_DAYS}, got {days}")
+        if not 1 <= days <= MAX_DAYS:
+            raise InvalidOptions(f"days of the history must be 1 to {MAX_DAYS}, got {days}")
         here = Installation.of(config)
         last = until if until is not None else datetime.fromtimestamp(here.config.clock.now(), UTC).date()
         try:

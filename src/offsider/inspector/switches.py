@@ -19,8 +19,8 @@ from offsider.storage.switches import Switch
 DEFER_SECONDS = 300.0
 #: With a shorter delay a job would return to its queue all the time.
 MIN_DEFER_SECONDS = 1.0
-_MOST_SECONDS = 1e9
-_MOST_LETTERS = 500
+_MAX_SECONDS = 1e9
+_MAX_LETTERS = 500
 
 
 class InvalidSwitch(OffsiderError, ValueError):
@@ -161,8 +161,8 @@ class Switches:
 
     def _put(self, switch: Switch, lasting: float | timedelta | None) -> None:
         for field, text in (("name", switch.name), ("by", switch.by), ("reason", switch.reason)):
-            if len(text) > _MOST_LETTERS:
-                raise InvalidSwitch(f"{field} of a switch expects at most {_MOST_LETTERS} characters, got {len(text)}")
+            if len(text) > _MAX_LETTERS:
+                raise InvalidSwitch(f"{field} of a switch expects at most {_MAX_LETTERS} characters, got {len(text)}")
         if not switch.name:
             raise InvalidSwitch("a switch needs the name of a class, as stored in its jobs")
         seconds = None if lasting is None else _seconds("lasting", lasting)
@@ -229,7 +229,7 @@ def _content(switch: Switch) -> tuple[object, ...]:
 
 def _seconds(field: str, value: float | timedelta, *, least: float = 0.0) -> float:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if not max(least, 0.001) <= seconds <= _MOST_SECONDS:
+    if not max(least, 0.001) <= seconds <= _MAX_SECONDS:
         at_least = f"at least {least:g} s" if least else "a positive number of seconds"
         raise InvalidSwitch(f"{field} of a switch expects {at_least} (up to 1e9) or a timedelta, got {shown(value)}")
     return float(seconds)

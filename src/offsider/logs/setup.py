@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, cast
 
 from offsider.core.error_text import (
     CUT,
-    MOST_LOGGED_CHARACTERS,
-    MOST_MESSAGE_CHARACTERS,
+    MAX_LOGGED_CHARACTERS,
+    MAX_MESSAGE_CHARACTERS,
     last_characters,
     shown,
     traceback_of,
@@ -493,7 +493,7 @@ def _message(record: LogRecord) -> str:
         message = record.getMessage()
     except BaseException as error:  # noqa: BLE001  # str() of an argument can raise anything, also SystemExit
         return f"{shown(record.msg)} (its arguments cannot be shown: {type(error).__name__})"
-    return message if len(message) <= MOST_LOGGED_CHARACTERS else message[: MOST_LOGGED_CHARACTERS - 1] + CUT
+    return message if len(message) <= MAX_LOGGED_CHARACTERS else message[: MAX_LOGGED_CHARACTERS - 1] + CUT
 
 
 def _trace(record: LogRecord, *, indent: str = "  ", folded: bool = False) -> str:
@@ -522,7 +522,7 @@ def _indented(text: str, indent: str = "  ") -> str:
 
 def _field(value: object) -> str:
     if type(value) is str and value.isascii() and value.isprintable():
-        return value[:MOST_MESSAGE_CHARACTERS]
+        return value[:MAX_MESSAGE_CHARACTERS]
     if isinstance(value, float):
         return f"{value:.3f}".rstrip("0").rstrip(".")
     return _one_line(shown(value))
@@ -548,7 +548,7 @@ class JobFieldsFilter(logging.Filter):
     def filter(self, record: LogRecord) -> bool:
         """Add the fields, and to our own records the bounded text of a traceback; every record passes."""
         if record.name.partition(".")[0] == logger.name and record.exc_info and record.exc_info[1] is not None:
-            record.exc_text = record.exc_text or traceback_of(record.exc_info[1], MOST_LOGGED_CHARACTERS).rstrip("\n")
+            record.exc_text = record.exc_text or traceback_of(record.exc_info[1], MAX_LOGGED_CHARACTERS).rstrip("\n")
         fields = line_fields(fields_of(record) if is_ours(record) else NO_FIELDS)
         for name, value in ({"jid": "", "class": "", "queue": ""} | fields).items():
             vars(record).setdefault(name, _one_line(value) if isinstance(value, str) else value)

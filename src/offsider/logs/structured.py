@@ -22,14 +22,14 @@ from offsider.runtime.context import JobContext, current_job_or_none
 from offsider.runtime.propagation import carried, payload_context
 
 #: Values of longer lines are truncated; Docker splits lines at 16 KB.
-MOST_CHARACTERS = 16_000
+MAX_CHARACTERS = 16_000
 _CUTS = (2_000, 200, 20)
-_MOST_FIELDS = 150
-_MOST_ITEMS = 25
-_MOST_NAME = 64
-_MOST_ITEM = 300
-_MOST_MESSAGE = 2_000
-_MOST_ARGUMENTS = 1_000
+_MAX_FIELDS = 150
+_MAX_ITEMS = 25
+_MAX_NAME = 64
+_MAX_ITEM = 300
+_MAX_MESSAGE = 2_000
+_MAX_ARGUMENTS = 1_000
 _LARGEST = 2**64
 _LONE_SURROGATE = re.compile(r"\\ud[89ab]..(?!\\ud[c-f])|(?<!\\ud[89ab]..)\\ud[c-f]", re.IGNORECASE)
 #: Keys of `Config.handle_error`'s context whose values are whole jobs.
@@ -92,9 +92,9 @@ def line_fields(own: Mapping[str, object]) -> dict[str, object]:
 
 def about_error(error: BaseException) -> dict[str, object]:
     """Return class, message and backtrace of an error, innermost frame first as in Ruby."""
-    frames = reversed(traceback.extract_tb(trace_of(error), -_MOST_ITEMS))
-    lines = [_cut(f"{frame.filename}:{frame.lineno}:in `{frame.name}'", _MOST_ITEM) for frame in frames]
-    fields: dict[str, object] = {"error_class": class_of(error), "error_message": shown(error, _MOST_MESSAGE)}
+    frames = reversed(traceback.extract_tb(trace_of(error), -_MAX_ITEMS))
+    lines = [_cut(f"{frame.filename}:{frame.lineno}:in `{frame.name}'", _MAX_ITEM) for frame in frames]
+    fields: dict[str, object] = {"error_class": class_of(error), "error_message": shown(error, _MAX_MESSAGE)}
     if lines:
         fields["error_backtrace"] = lines
     return fields
@@ -104,7 +104,7 @@ def arguments_of(payload: Mapping[str, Any]) -> str:
     """Return the arguments of a job as JSON text, truncated to 1,000 characters."""
     given: Sequence[Any] = payload.get("args", ())
     kwargs = payload.get("kwargs")
-    return _cut(encode_text([*given, kwargs] if kwargs else given), _MOST_ARGUMENTS)
+    return _cut(encode_text([*given, kwargs] if kwargs else given), _MAX_ARGUMENTS)
 
 
 def loggable(context: Mapping[str, object], *, arguments: bool) -> dict[str, object]:
@@ -121,7 +121,7 @@ def loggable(context: Mapping[str, object], *, arguments: bool) -> dict[str, obj
         if arguments:
             fields["args"] = arguments_of(job)
     if arguments and isinstance(raw, bytes):
-        fields[_PAYLOAD_BYTES] = _cut(raw.decode(errors="replace"), _MOST_ARGUMENTS)
+        fields[_PAYLOAD_BYTES] = _cut(raw.decode(errors="replace"), _MAX_ARGUMENTS)
     return fields
 
 
@@ -147,16 +147,16 @@ _encode = _encoder()
 
 
 def line_of(entry: Mapping[str, object]) -> str:
-    """Encode a flat object as one line of JSON, of up to about `MOST_CHARACTERS`."""
+    """Encode a flat object as one line of JSON, of up to about `MAX_CHARACTERS`."""
     try:
         line = _encode(entry)
     except (ValueError, TypeError, RecursionError):  # NaN, a cycle, keys that are no text
         line = ""
-    for most in _CUTS if not line or len(line) > MOST_CHARACTERS or _has_lone_surrogate(line) else ():
+    for most in _CUTS if not line or len(line) > MAX_CHARACTERS or _has_lone_surrogate(line) else ():
         line = _encode(bounded(entry, most))
-        if len(line) <= MOST_CHARACTERS:
+        if len(line) <= MAX_CHARACTERS:
             return line
-    return line if len(line) <= MOST_CHARACTERS else _encode(_first_fields(entry))
+    return line if len(line) <= MAX_CHARACTERS else _encode(_first_fields(entry))
 
 
 def _has_lone_surrogate(line: str) -> bool:
@@ -168,12 +168,12 @@ def _first_fields(entry: Mapping[str, object]) -> dict[str, object]:
     """Return as many fields as fit, starting with those that identify the job."""
     fields = bounded(entry, _CUTS[-1])
     ends_at = accumulate(len(_encode({name: value})) for name, value in fields.items())
-    return {name: fields[name] for name, end in zip(fields, ends_at, strict=True) if end <= MOST_CHARACTERS}
+    return {name: fields[name] for name, end in zip(fields, ends_at, strict=True) if end <= MAX_CHARACTERS}
 
 
 def bounded(entry: Mapping[str, object], most: int) -> dict[str, object]:
     """Return the first 150 fields, with texts of up to ``most`` characters, and only values that JSON can encode."""
-    return {_cut(shown(name), _MOST_NAME): _plain(value, most) for name, value in islice(entry.items(), _MOST_FIELDS)}
+    return {_cut(shown(name), _MAX_NAME): _plain(value, most) for name, value in islice(entry.items(), _MAX_FIELDS)}
 
 
 def _identity(payload: Mapping[str, Any], queue: str) -> dict[str, object]:
@@ -190,7 +190,7 @@ def _plain(value: object, most: int) -> object:
         return value
     if isinstance(value, list | tuple):
         items = cast("Sequence[object]", value)
-        return [_cut(shown(item), min(most, _MOST_ITEM)) for item in items[:_MOST_ITEMS]]
+        return [_cut(shown(item), min(most, _MAX_ITEM)) for item in items[:_MAX_ITEMS]]
     return _cut(shown(value), most)
 
 

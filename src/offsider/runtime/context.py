@@ -65,7 +65,7 @@ def _no_fields() -> dict[str, object]:
 
 
 _MEASURED_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
-_MOST_MEASURED = 50
+_MAX_MEASURED = 50
 _NOTHING_MEASURED: Mapping[str, float] = MappingProxyType({})
 _spending = threading.Lock()  # shared by all jobs: held only for one addition
 
@@ -296,9 +296,9 @@ class JobContext:
     def _check_measured(self, name: str) -> None:
         if not _MEASURED_NAME.fullmatch(name):
             raise InvalidOptions(f"measure: {name!r} is not a valid name; use up to 40 characters of a-z, 0-9 and _")
-        if self._spent is not None and name not in self._spent and len(self._spent) >= _MOST_MEASURED:
+        if self._spent is not None and name not in self._spent and len(self._spent) >= _MAX_MEASURED:
             raise InvalidOptions(
-                f"measure: {name!r}: a run has at most {_MOST_MEASURED} names; put variable data into job.log"
+                f"measure: {name!r}: a run has at most {_MAX_MEASURED} names; put variable data into job.log"
             )
 
 

@@ -29,7 +29,7 @@ LIFE_SECONDS = 20.0
 RENEW_SECONDS = 15.0
 FOLLOW_SECONDS = 60.0
 #: Delay of the next attempt after the server failed.
-AGAIN_SECONDS = 2.0
+RETRY_SECONDS = 2.0
 #: The other processes try at random times within this period, so that not all try at once.
 SPREAD_SECONDS = 1.0
 
@@ -81,7 +81,7 @@ class Leader(FinishingService):
             left_seconds = leases.lead(self._redis, self._identity(), LIFE_SECONDS)
         except RedisFailure as error:
             logger.debug("cannot elect a leader, trying again: %s", error)
-            return AGAIN_SECONDS
+            return RETRY_SECONDS
         if left_seconds:
             self._leadership.hold(0.0)
             return min(FOLLOW_SECONDS, left_seconds + random.uniform(0, SPREAD_SECONDS))

@@ -30,7 +30,7 @@ CORRELATION = "correlation_id"
 CALLER = "caller_id"
 META = "meta."
 #: Longer text is cut: it is stored with every job.
-MOST_CHARACTERS = 255
+MAX_CHARACTERS = 255
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _FOREIGN_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
@@ -142,11 +142,11 @@ def payload_context(payload: Mapping[str, Any]) -> dict[str, ContextValue]:
     found: dict[str, ContextValue] = {}
     correlation = payload.get(CORRELATION) or payload.get("jid")
     if isinstance(correlation, str) and correlation:
-        found[CORRELATION] = correlation[:MOST_CHARACTERS]
+        found[CORRELATION] = correlation[:MAX_CHARACTERS]
     for key in [key for key in payload if key[:5] == META]:
         value = payload[key]
         if isinstance(value, str):
-            found[key] = value[:MOST_CHARACTERS]
+            found[key] = value[:MAX_CHARACTERS]
         elif isinstance(value, int | float):
             found[key] = value
     return found
@@ -180,7 +180,7 @@ def _of_block(block: _Block) -> Mapping[str, ContextValue]:
         caller = block.caller()
     except Exception:  # noqa: BLE001  # it calls into a web framework, whose errors must not fail a push
         return block.fields
-    return {**block.fields, CALLER: None if caller is None else caller[:MOST_CHARACTERS]}
+    return {**block.fields, CALLER: None if caller is None else caller[:MAX_CHARACTERS]}
 
 
 def _said_in(job: JobContext) -> Mapping[str, ContextValue]:
@@ -195,7 +195,7 @@ def _payload_fields(job: JobContext) -> dict[str, ContextValue]:
 
 
 def _name_of(job: JobContext) -> str:
-    return job.shown_name[:MOST_CHARACTERS]
+    return job.shown_name[:MAX_CHARACTERS]
 
 
 def _told(fields: Mapping[str, ContextValue]) -> dict[str, ContextValue]:
@@ -218,7 +218,7 @@ def _checked_name(name: str) -> str:
 
 def _checked_value(name: str, value: ContextValue) -> ContextValue:
     if isinstance(value, str):
-        return value[:MOST_CHARACTERS]
+        return value[:MAX_CHARACTERS]
     if value is None or (isinstance(value, int) and abs(value) < _TOO_LARGE):
         return value
     if isinstance(value, float) and math.isfinite(value):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from offsider.core.errors import RedisUnavailable
 from offsider.storage.cluster import with_asking
-from offsider.storage.redis import FRESH_SECONDS, RedisSettings, packer, time_left
+from offsider.storage.redis import MAX_IDLE_SECONDS, RedisSettings, packer, time_left
 from offsider.storage.redis_errors import translate
 from offsider.storage.scripts import Command
 
@@ -225,7 +225,7 @@ class AsyncWire:
         answer_in = settings.socket_timeout_seconds
         try:
             receiver, now = self._replies, time.monotonic()
-            unused = now - self._used_at > FRESH_SECONDS
+            unused = now - self._used_at > MAX_IDLE_SECONDS
             self._used_at = now
             if receiver is None or not receiver.is_open or (unused and self._is_stale(receiver)):
                 # Tasks that start together first run to their first wait; this time must not count.

@@ -13,7 +13,7 @@ from offsider.storage.scripts import Command
 
 MOST = 10
 #: Approximate maximum number of jobs with attempts.
-MOST_JOBS = 10_000
+MAX_JOBS = 10_000
 
 
 def add(redis: Redis, attempts: Iterable[tuple[str, bytes, float]], now: float) -> None:
@@ -31,8 +31,8 @@ def add(redis: Redis, attempts: Iterable[tuple[str, bytes, float]], now: float) 
     if not commands:
         return
     *_, jobs = redis.pipeline([*commands, ("ZCARD", every)])
-    if jobs > MOST_JOBS:
-        oldest = redis.call("ZPOPMIN", every, jobs - MOST_JOBS)[::2]
+    if jobs > MAX_JOBS:
+        oldest = redis.call("ZPOPMIN", every, jobs - MAX_JOBS)[::2]
         redis.call("UNLINK", *(redis.keys.attempts(jid.decode("utf-8", "replace")) for jid in oldest))
 
 

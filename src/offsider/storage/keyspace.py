@@ -24,7 +24,7 @@ _FOREIGN = ("queue:sq|", "queue:sq_", "working:queue:")
 _NEVER = -1
 #: Keys of a family that are measured; the others are assumed to have their average size. Sizes differ widely: one of a
 #: hundred lists of held jobs may contain nearly all of them.
-MOST_MEASURED = 2_000
+MAX_MEASURED = 2_000
 #: Elements of a key that the server measures. By default it measures five, too few for hashes with one large field.
 SAMPLES = 100
 OTHER = "other keys"
@@ -168,7 +168,7 @@ def by_family(redis: Redis, budget_seconds: float) -> tuple[list[KeyFamily], boo
         family = _family(name, redis.keys.prefix)
         found = families.setdefault(family, KeyFamily(family))
         found.count += 1
-        if len(found.sample) < MOST_MEASURED:
+        if len(found.sample) < MAX_MEASURED:
             found.sample.append(name)
 
     complete = _scan(redis, budget_seconds, note)

@@ -47,7 +47,7 @@ DEFAULT_URL = "redis://localhost:6379/0"
 #: the pool is too small.
 POOL_WAIT_SECONDS = 1.0
 #: A connection used within this time is not checked before its next use.
-FRESH_SECONDS = 0.1
+MAX_IDLE_SECONDS = 0.1
 #: A timeout of a socket that differs by less than this from the wanted one is not changed.
 NEARLY_SECONDS = 0.02
 
@@ -345,7 +345,7 @@ class Wire:
     def _connect(self, deadline: float | None = None) -> None:
         try:
             now = time.monotonic()
-            unused = now - self._used_at > FRESH_SECONDS and not self.awaited
+            unused = now - self._used_at > MAX_IDLE_SECONDS and not self.awaited
             if unused and self._connection.is_connected and self._is_stale():
                 self.disconnect()
             self._used_at = now

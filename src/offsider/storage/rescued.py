@@ -13,9 +13,9 @@ from offsider.core.errors import MalformedPayload
 from offsider.core.payload import decode, encode
 from offsider.storage.redis import Redis
 
-MOST_JOBS = 1_000
+MAX_JOBS = 1_000
 #: Larger payloads are stored without their arguments.
-MOST_BYTES = 16_384
+MAX_BYTES = 16_384
 KEEP_SECONDS = 24 * 60 * 60
 
 
@@ -34,7 +34,7 @@ def note(redis: Redis, jobs: Iterable[Rescued]) -> None:
     if noted:
         key = redis.keys.rescued
         redis.pipeline(
-            [("RPUSH", key, *noted[-MOST_JOBS:]), ("LTRIM", key, -MOST_JOBS, -1), ("EXPIRE", key, KEEP_SECONDS)]
+            [("RPUSH", key, *noted[-MAX_JOBS:]), ("LTRIM", key, -MAX_JOBS, -1), ("EXPIRE", key, KEEP_SECONDS)]
         )
 
 
@@ -49,12 +49,12 @@ def _read(stored: bytes) -> Rescued:
 
 
 def _bounded(raw: bytes) -> bytes:
-    if len(raw) <= MOST_BYTES:
+    if len(raw) <= MAX_BYTES:
         return raw
     try:
         payload = decode(raw)
     except MalformedPayload:
-        return raw[:MOST_BYTES]
+        return raw[:MAX_BYTES]
     payload["args"] = []
     payload.pop("kwargs", None)
     return encode(payload)

@@ -9,9 +9,9 @@ from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command
 
 #: Maximum number of queues in a sample.
-MOST_QUEUES = 200
+MAX_QUEUES = 200
 #: Approximate bytes read from each end of a queue or set.
-MOST_BYTES = 5_000_000
+MAX_BYTES = 5_000_000
 
 
 def sample_jobs(redis: Redis, queues: Sequence[str], *, each: int) -> dict[str, list[bytes]]:
@@ -20,7 +20,7 @@ def sample_jobs(redis: Redis, queues: Sequence[str], *, each: int) -> dict[str, 
     Returns a dict by place: ``queue:<name>``, ``schedule``, ``retry``. A key of the wrong type yields no jobs.
     """
     keys = redis.keys
-    lists = {f"queue:{queue}": keys.queue(queue) for queue in queues[:MOST_QUEUES]}
+    lists = {f"queue:{queue}": keys.queue(queue) for queue in queues[:MAX_QUEUES]}
     sets = {"schedule": keys.schedule, "retry": keys.retry}
     wanted = _affordable(redis, lists, sets, each)
     commands: list[Command] = []
@@ -42,7 +42,7 @@ def _affordable(redis: Redis, lists: Mapping[str, str], sets: Mapping[str, str],
     for index, name in enumerate([*lists, *sets]):
         count, used = replies[2 * index], replies[2 * index + 1]
         known = isinstance(count, int) and isinstance(used, int) and used > 0
-        wanted[name] = max(1, min(each, MOST_BYTES * count // used)) if known else each
+        wanted[name] = max(1, min(each, MAX_BYTES * count // used)) if known else each
     return wanted
 
 

@@ -173,7 +173,7 @@ def _seconds(when: When | None) -> float | None:
     return None if when is None else due_at(when, 0.0) or 0.0
 
 
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 
 
 def not_enough(expected: Expectation, jobs: Sequence[EnqueuedJob], wanted: int | None, already_run: int) -> str:
@@ -209,9 +209,9 @@ def _listed(jobs: Sequence[EnqueuedJob]) -> list[str]:
     if not jobs:
         return ["Nothing is enqueued."]
     lines = [f"Enqueued, oldest first ({counted(len(jobs), 'job')}):"]
-    lines += [f"  {number}. {job}" for number, job in enumerate(jobs[:MOST_SHOWN], 1)]
-    if len(jobs) > MOST_SHOWN:
-        lines.append(f"  ... and {len(jobs) - MOST_SHOWN} more")
+    lines += [f"  {number}. {job}" for number, job in enumerate(jobs[:MAX_SHOWN], 1)]
+    if len(jobs) > MAX_SHOWN:
+        lines.append(f"  ... and {len(jobs) - MAX_SHOWN} more")
     return lines
 
 

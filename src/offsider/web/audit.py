@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from offsider.web.request import Request
     from offsider.web.results import WebError
 
-MOST_LETTERS = 500
+MAX_LETTERS = 500
 #: Form fields that are not part of the target.
 _SILENT = frozenset({"confirmed", "back", "offsider_question"})
 
@@ -59,7 +59,7 @@ def target_of(page_request: PageRequest) -> str:
 
 def shown(text: str) -> str:
     """Make text from a request safe for one line of the log: cut it and escape control characters."""
-    cut = text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]}…"
+    cut = text if len(text) <= MAX_LETTERS else f"{text[:MAX_LETTERS]}…"
     return cut if cut.isprintable() else "".join(char if char.isprintable() else _escaped(char) for char in cut)
 
 

@@ -14,7 +14,7 @@ from offsider.web.translation import Language
 #: Maximum characters of a text in lists.
 LINE_LETTERS = 100
 #: Maximum characters of a text in pages that list many.
-MOST_LETTERS = 2048
+MAX_LETTERS = 2048
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 #: Shown for a missing value.
 NONE = "\N{EN DASH}"
@@ -98,4 +98,4 @@ def long_text(locale: Language, text: str, most: int = LINE_LETTERS) -> Markup:
         return escape(text)
     return Markup(
         '<details class="long"><summary>{}<span class="more">{}</span></summary><div>{}</div></details>'
-    ).format(cut(text, most), locale.translate("common.show_all"), cut(text, MOST_LETTERS))
+    ).format(cut(text, most), locale.translate("common.show_all"), cut(text, MAX_LETTERS))

@@ -23,7 +23,7 @@ TEXTS = ("text", "name", "argument", "error", "group", "tag", "caller")
 FIELDS = (*TEXTS, *_AGES)
 #: Maximum values per facet.
 _OFFERED = 6
-_MOST_ENTRIES = 10**12
+_MAX_ENTRIES = 10**12
 _LONGEST_CURSOR = 500
 
 
@@ -134,8 +134,8 @@ def progress(
     Keys: the numbers of entries ``found``, ``scanned`` and ``total``; and ``more``, the address of the next step, empty
     at the end of the scan.
     """
-    scanned = step.scanned + request.number("seen", default=0, lowest=0, highest=_MOST_ENTRIES)
-    found = matches + request.number("found", default=0, lowest=0, highest=_MOST_ENTRIES)
+    scanned = step.scanned + request.number("seen", default=0, lowest=0, highest=_MAX_ENTRIES)
+    found = matches + request.number("found", default=0, lowest=0, highest=_MAX_ENTRIES)
     more = address(path, **fields, cursor=step.cursor, seen=scanned, found=found) if step.cursor else ""
     # Jobs are pushed and run during the scan; never show 101 of 100.
     total = max(step.total, scanned) if more else step.total

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from offsider.web.results import Message
 
 COOKIE = "offsider_flash"
-MOST_LETTERS = 300
+MAX_LETTERS = 300
 #: Lifetime of the cookie; any redirect takes less.
 SECONDS = 30
 
@@ -24,7 +24,7 @@ SECONDS = 30
 def cookie(request: PageRequest, message: Message) -> tuple[str, str]:
     """Return the header that stores a message, in the user's language."""
     text = message.text(request.t)
-    cut = text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]}…"
+    cut = text if len(text) <= MAX_LETTERS else f"{text[:MAX_LETTERS]}…"
     return _header(request.http, base64.urlsafe_b64encode(cut.encode(errors="replace")).decode(), SECONDS)
 
 
@@ -41,7 +41,7 @@ def message(request: Request) -> str:
         text = base64.urlsafe_b64decode(request.cookies.get(COOKIE, "")).decode()
     except (binascii.Error, ValueError):
         return ""
-    return text[: MOST_LETTERS + 1]
+    return text[: MAX_LETTERS + 1]
 
 
 def _header(request: Request, value: str, seconds: int) -> tuple[str, str]:

@@ -29,7 +29,7 @@ AUTO = "auto"
 THEMES = (AUTO, "light", "dark")
 #: Rows on a page of a list.
 PAGE = 25
-MOST_PAGES = 1_000_000
+MAX_PAGES = 1_000_000
 THEME_COOKIE = "offsider_theme"
 
 
@@ -144,7 +144,7 @@ class PageRequest:
     @property
     def page(self) -> int:
         """Number of the requested page of a list, from 1."""
-        return self.number("page", default=1, lowest=1, highest=MOST_PAGES)
+        return self.number("page", default=1, lowest=1, highest=MAX_PAGES)
 
     def rows(self) -> slice[int, int, None]:
         """Return the positions of the rows of the requested page."""

@@ -20,7 +20,7 @@ Redact: TypeAlias = Callable[[str, list[Any], dict[str, Any]], tuple[list[Any], 
 HIDDEN = "[hidden]"
 _SHORT_NUMBER = 2
 #: With more hidden texts than this, all texts that may contain one are hidden: the search would take too long.
-_MOST_SECRETS = 1_000
+_MAX_SECRETS = 1_000
 #: Payload fields with copies of arguments: of unique jobs, and of context variables.
 _COPIES = re.compile(r"(unique_args|lock_args|display_args|cattr(_[0-9]+)?)")
 
@@ -86,7 +86,7 @@ class Redacted:
         if (shown_args, shown_kwargs) == (args, kwargs):
             return cls(args, kwargs, changed=False, secrets=frozenset())
         secrets = frozenset(_leaves([args, kwargs])) - frozenset(_leaves([shown_args, shown_kwargs]))
-        return cls(shown_args, shown_kwargs, changed=True, secrets=secrets if len(secrets) <= _MOST_SECRETS else None)
+        return cls(shown_args, shown_kwargs, changed=True, secrets=secrets if len(secrets) <= _MAX_SECRETS else None)
 
     def message(self, text: str) -> str:
         """Return a free text about a run; `HIDDEN` if it may quote a hidden argument, even in part."""

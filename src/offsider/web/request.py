@@ -41,8 +41,8 @@ ALWAYS = (
 NO_STORE = ("cache-control", "private, no-store")
 #: For assets, whose names contain a digest of the content.
 FOR_EVER = ("cache-control", "public, max-age=31536000, immutable")
-MOST_QUERY_FIELDS = 100
-MOST_FORM_FIELDS = 1000
+MAX_QUERY_FIELDS = 100
+MAX_FORM_FIELDS = 1000
 FORM_TYPE = "application/x-www-form-urlencoded"
 _FORM_TYPES = (FORM_TYPE, f"{FORM_TYPE};charset=utf-8", f'{FORM_TYPE};charset="utf-8"')
 
@@ -127,7 +127,7 @@ class Fields:
 
 def query_fields(text: str) -> Fields:
     """Parse a query string. Raises BadRequest if it has too many fields."""
-    return _parsed(text, MOST_QUERY_FIELDS)
+    return _parsed(text, MAX_QUERY_FIELDS)
 
 
 def form_fields(request: Request) -> Fields:
@@ -144,7 +144,7 @@ def form_fields(request: Request) -> Fields:
     if kind not in _FORM_TYPES or request.header("content-encoding").strip().lower() not in {"", "identity"}:
         raise BadRequest(f"the form must be sent as {FORM_TYPE}, in UTF-8 and not compressed")
     try:
-        return _parsed(request.body.decode(), MOST_FORM_FIELDS, errors="strict")
+        return _parsed(request.body.decode(), MAX_FORM_FIELDS, errors="strict")
     except UnicodeDecodeError as error:
         raise BadRequest("the form is not valid UTF-8") from error
 

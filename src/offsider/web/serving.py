@@ -32,7 +32,7 @@ USER = "OFFSIDER_WEB_USER"
 PASSWORD = "OFFSIDER_WEB_PASSWORD"  # noqa: S105  # the name of the variable
 STOP_SECONDS = 5
 #: Connections above this limit are refused, so that clients cannot exhaust the process's file descriptors.
-MOST_CONNECTIONS = 500
+MAX_CONNECTIONS = 500
 CHALLENGE = 'Basic realm="offsider", charset="UTF-8"'
 _NO_PROXY = "{client} is not a trusted proxy: connect through the proxy, or add the address with --trusted-proxy"
 _ROOT_PATH = re.compile(r"(/[^/?#%\s]+)*/?")
@@ -160,7 +160,7 @@ def serve(options: WebOptions, listener: socket.socket, *, how: Proxied, ready: 
         server_header=False,
         lifespan="off",
         ws="none",
-        limit_concurrency=MOST_CONNECTIONS,
+        limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=STOP_SECONDS,
     )
     # uvicorn raises the signal again after its shutdown, and the process must exit with code 0.

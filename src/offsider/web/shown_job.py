@@ -11,13 +11,13 @@ from itertools import islice
 from typing import Any, TypeVar, cast
 
 from offsider.inspector import JobRecord
-from offsider.web.display import LINE_LETTERS, MOST_LETTERS, cut, is_finite
+from offsider.web.display import LINE_LETTERS, MAX_LETTERS, cut, is_finite
 from offsider.web.redaction import Redact, Redacted
 from offsider.web.segments import segment
 
 #: Maximum characters of a text on the page of a job.
-MOST_ON_PAGES = 100_000
-MOST_TAGS = 20
+MAX_ON_PAGES = 100_000
+MAX_TAGS = 20
 _LONGEST_LINK = 200
 #: Maximum nesting depth shown; Python's recursion is limited too.
 _DEEPEST = 100
@@ -42,14 +42,14 @@ def shown(record: JobRecord, redacted: Redacted, *, where: str, key: str) -> dic
         "key": key,
         "where": where,
         "path": job_path(where, key),
-        "jid": cut(record.jid, MOST_LETTERS),
-        "name": cut(record.display_class, MOST_LETTERS),
-        "queue": cut(record.queue, MOST_LETTERS),
+        "jid": cut(record.jid, MAX_LETTERS),
+        "name": cut(record.display_class, MAX_LETTERS),
+        "queue": cut(record.queue, MAX_LETTERS),
         "queue_path": f"/queues/{segment(record.queue)}" if 0 < len(record.queue) <= _LONGEST_LINK else "",
-        "args": "" if unlisted_bytes else one_line(record, redacted, MOST_LETTERS),
+        "args": "" if unlisted_bytes else one_line(record, redacted, MAX_LETTERS),
         "unlisted_bytes": unlisted_bytes,
-        "tags": [cut(redacted.value(tag), LINE_LETTERS) for tag in islice(record.tags, MOST_TAGS)],
-        "caller": cut(redacted.value(record.caller or ""), MOST_LETTERS),
+        "tags": [cut(redacted.value(tag), LINE_LETTERS) for tag in islice(record.tags, MAX_TAGS)],
+        "caller": cut(redacted.value(record.caller or ""), MAX_LETTERS),
         "error": shown_error(record, redacted),
         "retry_count": record.retry_count,
         "created_at": moment(record.created_at),
@@ -69,9 +69,9 @@ def shown_error(record: JobRecord, redacted: Redacted) -> dict[str, str] | None:
     error_class, message = record.error_class, redacted.message(record.error_message)
     whole = f"{error_class}: {message}" if error_class and message else error_class or message
     return {
-        "class": cut(error_class, MOST_LETTERS),
-        "message": cut(message, MOST_LETTERS),
-        "short": cut(" ".join(whole[:MOST_LETTERS].split()), LINE_LETTERS),
+        "class": cut(error_class, MAX_LETTERS),
+        "message": cut(message, MAX_LETTERS),
+        "short": cut(" ".join(whole[:MAX_LETTERS].split()), LINE_LETTERS),
     }
 
 
@@ -93,7 +93,7 @@ def one_line(record: JobRecord, redacted: Redacted, most: int) -> str:
 def redacted_job(record: JobRecord, redact: Redact | None) -> Redacted:
     """Redact a job. Bytes that are not a job have one argument, their first characters."""
     if record.malformed:
-        return Redacted.of(redact, "", [record.unwrapped[: MOST_ON_PAGES * 4].decode(errors="replace")], {})
+        return Redacted.of(redact, "", [record.unwrapped[: MAX_ON_PAGES * 4].decode(errors="replace")], {})
     return Redacted.of(redact, record.display_class, record.display_args, record.kwargs)
 
 

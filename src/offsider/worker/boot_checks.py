@@ -36,7 +36,7 @@ logger = logging.getLogger("offsider")
 
 #: Number of jobs to examine at each end of every queue.
 SAMPLE = 25
-MOST_NAMES = 10
+MAX_NAMES = 10
 
 
 def check_boot(config: Config) -> list[str]:
@@ -95,7 +95,7 @@ def check_stored_jobs(config: Config, redis: Redis) -> Iterator[Finding]:
     if missing:
         yield warn(
             "stored jobs",
-            f"stored jobs have unregistered names: {listed(missing, MOST_NAMES)}",
+            f"stored jobs have unregistered names: {listed(missing, MAX_NAMES)}",
             why="this worker cannot run them",
             fix="import their module with -r, or add an alias",
         )

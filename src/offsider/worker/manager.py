@@ -49,7 +49,7 @@ logger = logging.getLogger("offsider")
 OVERRUN_SECONDS = 3.0
 REPLACE_SECONDS = 0.1
 #: The worker exits after this number of deaths of threads without a job, while no job ends.
-MOST_DEATHS = 100
+MAX_DEATHS = 100
 
 
 class Manager:
@@ -247,7 +247,7 @@ class Manager:
             ended, before = self._work_state.runs.ended, self._ended
             self._idle_deaths = self._idle_deaths + 1 if ended is before else 1
             self._ended = ended
-            too_many = self._idle_deaths >= MOST_DEATHS
+            too_many = self._idle_deaths >= MAX_DEATHS
         if too_many and self._parts.give_up is not None:
             reason = f"the threads of capsule {self.name} die one after the other"
             logger.critical("%s: this worker exits for a restart", reason)

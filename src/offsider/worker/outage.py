@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("offsider")
 
-AGAIN_SECONDS = 60.0
+REPORT_SECONDS = 60.0
 #: Pause after a failure before the next attempt.
 RETRY_SECONDS = 1.0
 
@@ -47,7 +47,7 @@ class Outage:
                 self._since = now
             due = now >= self._report_at.get(kind, 0.0)
             if due:
-                self._report_at[kind] = now + AGAIN_SECONDS
+                self._report_at[kind] = now + REPORT_SECONDS
         if due:
             self._config.handle_error(error, {"context": self._where})
 

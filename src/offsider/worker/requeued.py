@@ -12,7 +12,7 @@ from offsider.logs.structured import about_raw
 logger = logging.getLogger("offsider")
 
 #: Maximum lines per incident; the caller logs the total in any case.
-MOST_LINES = 1_000
+MAX_LINES = 1_000
 
 
 class RequeueLog:
@@ -31,10 +31,10 @@ class RequeueLog:
     def add(self, raw: bytes, queue: str) -> None:
         """Log a requeued job."""
         self.count += 1
-        if self.count <= MOST_LINES:
+        if self.count <= MAX_LINES:
             extra = {"fields": about_raw(raw, queue)}
             logger.log(self._level, "requeued %s to queue %s: %s", _name(raw), queue, self._reason, extra=extra)
-        elif self.count == MOST_LINES + 1:
+        elif self.count == MAX_LINES + 1:
             logger.log(self._level, "requeued more jobs, not logged individually: %s", self._reason)
 
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("offsider")
 
-LOOK_SECONDS = 60.0
-MOST_NAMES = 5
+CHECK_SECONDS = 60.0
+MAX_NAMES = 5
 
 
 class UnservedQueues(LoopService):
@@ -51,9 +51,9 @@ class UnservedQueues(LoopService):
         chosen = [spec.name for capsule in self._config.capsules.values() for spec in capsule.specs]
         logger.info(
             "this worker does not serve %s; if no other worker does, start it with%s",
-            ", ".join(f"{each.queue} ({listed(each.chosen)})" for each in found[:MOST_NAMES])
-            + (f" and {counted(len(found) - MOST_NAMES, 'more queue')}" if len(found) > MOST_NAMES else ""),
-            "".join(f" {_option(name)}" for name in (*chosen, *self._queues[:MOST_NAMES])),
+            ", ".join(f"{each.queue} ({listed(each.chosen)})" for each in found[:MAX_NAMES])
+            + (f" and {counted(len(found) - MAX_NAMES, 'more queue')}" if len(found) > MAX_NAMES else ""),
+            "".join(f" {_option(name)}" for name in (*chosen, *self._queues[:MAX_NAMES])),
         )
         super().start()
 
@@ -62,7 +62,7 @@ class UnservedQueues(LoopService):
         if self._begun:
             self.look()
         self._begun = True
-        return LOOK_SECONDS
+        return CHECK_SECONDS
 
     def look(self) -> None:
         """Warn about queues with jobs that no live process serves. Raises RedisFailure."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("offsider")
 
-LEAST_PATIENCE_SECONDS = 30.0
+MIN_PATIENCE_SECONDS = 30.0
 LOOKS_PER_PATIENCE = 6
 ANSWERS = 3
 
@@ -64,7 +64,7 @@ class Watchdog(LoopService):
         self._fetchers = fetchers
         self._give_up = give_up
         pop_seconds = min(MAX_POP_SECONDS, config.worker.liveness_seconds * POP_LIVES)
-        self.patience_seconds = max(LEAST_PATIENCE_SECONDS, 2 * pop_seconds)
+        self.patience_seconds = max(MIN_PATIENCE_SECONDS, 2 * pop_seconds)
         self._suspicions: dict[str, _Suspicion] = {}
         super().__init__("offsider-watchdog", self.tick, config.handle_error)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from offsider.cli.health import MOST_CONNECTIONS
+from offsider.cli.health import MAX_CONNECTIONS
 from offsider.embedded.folder import free_port
 from tests.process.stored import private, push
 from tests.waiting import wait_for
@@ -114,7 +114,7 @@ def test_a_flood_on_the_health_port_blocks_no_other_request(workers, stored, led
     wait_for(lambda: {*jids} <= {*ledger.counts("end")}, 20)
     over.set()
     print("attacks", len(counts), "threads", before, max(threads), "files", max(files), "probe", longest)
-    assert max(threads) <= before + MOST_CONNECTIONS + 4, "those that are about to end included"
+    assert max(threads) <= before + MAX_CONNECTIONS + 4, "those that are about to end included"
     assert max(files) < 100
     assert len(counts) > 100
     for attacker in attackers:

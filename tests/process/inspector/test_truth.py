@@ -27,7 +27,7 @@ from tests.waiting import wait_for
 
 PER_SECOND = 2_000
 #: A machine that runs fewer than `PER_SECOND` gets no more jobs while this many wait.
-MOST_WAITING = 1_000
+MAX_WAITING = 1_000
 LOOKS = 3
 #: Longer than all phases of the test.
 LONG_SECONDS = 3600.0
@@ -75,9 +75,9 @@ class Workload(threading.Thread):
         started = time.monotonic()
         while not self._ended.wait(0.02):
             due = int((time.monotonic() - started) * PER_SECOND)
-            if self._stored.llen("queue:default") >= MOST_WAITING:
+            if self._stored.llen("queue:default") >= MAX_WAITING:
                 continue
-            numbers = range(self.pushed, min(due, self.pushed + MOST_WAITING))
+            numbers = range(self.pushed, min(due, self.pushed + MAX_WAITING))
             for dying in (False, True):
                 args = [[n, n % FAILING == 0] for n in numbers if (n % DYING == 0) == dying]
                 self._client.push_bulk({"class": "Short", "args": args, "retry": 0 if dying else 5})

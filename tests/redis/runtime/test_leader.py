@@ -70,7 +70,7 @@ def test_a_leader_that_cannot_ask_believes_in_itself_no_longer_than_its_lead(sta
         one.tick()
         assert one._leadership
         proxy.refuse()
-        assert one.tick() == module.AGAIN_SECONDS
+        assert one.tick() == module.RETRY_SECONDS
         wait_for(lambda: not one._leadership)
         one.stop()
         assert one._run_once() is None

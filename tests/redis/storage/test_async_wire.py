@@ -291,7 +291,7 @@ def test_an_idle_connection_that_ended_is_replaced_over_tls(tls_server):
 @pytest.mark.parametrize("where", ["tcp", "tls"])
 def test_a_connection_that_ended_while_the_loop_was_blocked_is_replaced(where, make_server, request, monkeypatch):
     """The same happens between two calls of ``run_until_complete``: the protocol has not been told of the end."""
-    monkeypatch.setattr(async_wire, "FRESH_SECONDS", 0)
+    monkeypatch.setattr(async_wire, "MAX_IDLE_SECONDS", 0)
     given = {}
     if where == "tls":
         server = request.getfixturevalue("tls_server")
@@ -315,7 +315,7 @@ def test_a_connection_that_ended_while_the_loop_was_blocked_is_replaced(where, m
 
 
 def test_a_connection_whose_socket_is_closed_already_is_replaced(redis_url, monkeypatch):
-    monkeypatch.setattr(async_wire, "FRESH_SECONDS", 0)
+    monkeypatch.setattr(async_wire, "MAX_IDLE_SECONDS", 0)
 
     async def use(wire):
         (first,) = await wire.exchange([("CLIENT", "ID")], None)

@@ -28,7 +28,7 @@ def test_jobs_are_forgotten_together(pool, raw_redis):
 
 
 def test_the_jobs_that_failed_longest_ago_make_room(pool, raw_redis, monkeypatch):
-    monkeypatch.setattr(attempts, "MOST_JOBS", 2)
+    monkeypatch.setattr(attempts, "MAX_JOBS", 2)
     for number, jid in enumerate("abac"):
         attempts.add(pool, [(jid, b"1", 60.0)], NOW + number)
     assert [len(attempts.read(pool, jid)) for jid in "abc"] == [2, 0, 1]

@@ -223,7 +223,7 @@ def test_a_killed_client_makes_the_pop_doubtful(consumer, raw_redis):
 
 def test_a_connection_closed_between_two_waits_is_replaced(consumer, raw_redis, monkeypatch):
     """The new socket has the same file descriptor, and another client id (rule 20)."""
-    monkeypatch.setattr(redis_module, "FRESH_SECONDS", 0.0)  # as if it had rested
+    monkeypatch.setattr(redis_module, "MAX_IDLE_SECONDS", 0.0)  # as if it had rested
     consumer.block("low", seconds=0.05)
     consumer.heard()
     (client,) = [found for found in raw_redis.client_list() if found["cmd"] == "blmove"]

@@ -58,7 +58,7 @@ def test_the_memory_of_a_family_is_extrapolated_from_a_sample(redis, raw_redis, 
     for number in range(10):
         raw_redis.set(f"{SHOP}queue:{number}", "x" * 10_000)
     raw_redis.set(f"{SHOP}retry", "x")
-    monkeypatch.setattr(keyspace, "MOST_MEASURED", 4)
+    monkeypatch.setattr(keyspace, "MAX_MEASURED", 4)
     (queues, retry), _ = keyspace.by_family(redis, 10.0)
     assert (queues.name, queues.measured, retry.name, retry.measured) == ("queue:*", 4, "retry", 1)
     assert 100_000 <= queues.estimated_bytes <= 200_000

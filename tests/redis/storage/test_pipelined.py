@@ -10,7 +10,7 @@ from redis import connection
 from offsider.core.errors import Fenced, RedisRefused, RedisUnavailable
 from offsider.storage import redis as redis_module, working
 from offsider.storage.pipelined import Pipelined
-from offsider.storage.redis import FRESH_SECONDS
+from offsider.storage.redis import MAX_IDLE_SECONDS
 from offsider.storage.working import Owner
 from tests.snapshot import snapshot
 from tests.waiting import wait_for
@@ -64,7 +64,7 @@ def test_several_requests_are_pipelined_and_answered_in_order(ahead, raw_redis):
     raw_redis.lpush("queue:low", "a", "b")
     raw_redis.lpush("queue:high", "c")
     ahead.ask(OWNER, ["low"], 1, [])
-    time.sleep(1.5 * FRESH_SECONDS)  # the reply that waits must not make the connection look stale
+    time.sleep(1.5 * MAX_IDLE_SECONDS)  # the reply that waits must not make the connection look stale
     ahead.ask(OWNER, ["high", "low"], 2, [])
     assert ahead.awaits
     assert ahead.readable

@@ -90,7 +90,7 @@ def test_a_server_that_cannot_be_reached_is_not_ambiguous(proxied, proxy):
 @pytest.mark.parametrize("how", ["reset", "close"])
 def test_an_idle_connection_that_broke_is_replaced_without_an_error(proxied, proxy, raw_redis, monkeypatch, how):
     """No byte was sent, so the command is sent on a new connection, once."""
-    monkeypatch.setattr(redis_module, "FRESH_SECONDS", 0.0)  # as if it had rested
+    monkeypatch.setattr(redis_module, "MAX_IDLE_SECONDS", 0.0)  # as if it had rested
     proxied.call("PING")
     getattr(proxy, how)()
     assert proxied.call("LPUSH", f"{proxied.keys.prefix}l", 1) == 1
@@ -100,7 +100,7 @@ def test_an_idle_connection_that_broke_is_replaced_without_an_error(proxied, pro
 
 
 def test_a_server_restart_does_not_fail_idle_connections(make_server, monkeypatch):
-    monkeypatch.setattr(redis_module, "FRESH_SECONDS", 0)  # a server of a test restarts in less
+    monkeypatch.setattr(redis_module, "MAX_IDLE_SECONDS", 0)  # a server of a test restarts in less
     server = make_server()
     pool = Redis(RedisSettings(url=server.url), size=1)
     pool.call("SET", "k", "v")

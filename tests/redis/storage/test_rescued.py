@@ -6,7 +6,7 @@ import pytest
 
 from offsider.core.payload import decode, encode
 from offsider.storage import rescued
-from offsider.storage.rescued import KEEP_SECONDS, MOST_BYTES, MOST_JOBS, Rescued
+from offsider.storage.rescued import KEEP_SECONDS, MAX_BYTES, MAX_JOBS, Rescued
 
 DEAD = "host:2:dddddddddddd"
 
@@ -32,7 +32,7 @@ def test_nothing_is_written_for_nothing(pool, raw_redis):
 
 def test_a_limited_number_waits_for_a_limited_time(pool, raw_redis):
     rescued.note(pool, [job(number) for number in range(10_000)])
-    assert raw_redis.llen("offsider:rescued") == MOST_JOBS
+    assert raw_redis.llen("offsider:rescued") == MAX_JOBS
     assert 0 < raw_redis.ttl("offsider:rescued") <= KEEP_SECONDS
     assert rescued.take(pool, 1) == [job(9_000)]
 
@@ -44,8 +44,8 @@ def test_bytes_stay_as_they_are(pool, raw):
 
 
 def test_a_large_payload_is_kept_without_its_arguments(pool):
-    large = {"class": "Hard", "args": ["x" * MOST_BYTES], "kwargs": {"y": 1}, "jid": "ab", "queue": "low"}
-    rescued.note(pool, [job(raw=encode(large)), job(raw=b"x" * 2 * MOST_BYTES)])
+    large = {"class": "Hard", "args": ["x" * MAX_BYTES], "kwargs": {"y": 1}, "jid": "ab", "queue": "low"}
+    rescued.note(pool, [job(raw=encode(large)), job(raw=b"x" * 2 * MAX_BYTES)])
     known, unknown = rescued.take(pool)
     assert decode(known.raw) == {"class": "Hard", "args": [], "jid": "ab", "queue": "low"}
-    assert unknown.raw == b"x" * MOST_BYTES
+    assert unknown.raw == b"x" * MAX_BYTES

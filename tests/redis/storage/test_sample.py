@@ -26,7 +26,7 @@ def test_fewer_large_jobs_are_read(pool, raw_redis):
 
 
 def test_one_huge_job_from_each_end_is_read(pool, raw_redis, monkeypatch):
-    monkeypatch.setattr(sample, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(sample, "MAX_BYTES", 1_000)
     raw_redis.rpush("queue:huge", *(f"{number}" + "x" * 100_000 for number in range(5)))
     found = sample.sample_jobs(pool, ["huge"], each=10)
     assert [raw[:1] for raw in found["queue:huge"]] == [b"0", b"4"]

@@ -67,7 +67,7 @@ def test_the_cookie_is_limited_and_escaped(ask):
     text = "<b>" + "x" * 5000
     page = ask("/queues", cookie=f"{flash.COOKIE}={base64.urlsafe_b64encode(text.encode()).decode()}").body.decode()
     assert "&lt;b&gt;xxx" in page
-    assert "x" * (flash.MOST_LETTERS + 1) not in page
+    assert "x" * (flash.MAX_LETTERS + 1) not in page
 
 
 def test_changing_a_preference_shows_no_message(ask):

@@ -10,7 +10,7 @@ from offsider.config.installation import Installation
 from offsider.inspector import Attempts, ErrorGroups
 from offsider.runtime.context import JobContext
 from offsider.storage.error_groups import MESSAGE_CHARACTERS, group_of
-from offsider.worker.settle.failures import MOST_ATTEMPTS, Failures
+from offsider.worker.settle.failures import MAX_ATTEMPTS, Failures
 from tests.waiting import wait_for
 
 
@@ -104,10 +104,10 @@ def test_a_long_message_is_cut_and_one_that_cannot_be_shown_is_named(config, fai
 
 
 def test_a_storm_keeps_the_counts_and_the_newest_attempts(config, failures):
-    for number in range(MOST_ATTEMPTS + 50):
+    for number in range(MAX_ATTEMPTS + 50):
         failures.note(job(jid=f"j{number}"), ValueError(), 0.0, 60.0)
     failures.flush()
-    assert [group.count for group in ErrorGroups(config).page()] == [MOST_ATTEMPTS + 50]
+    assert [group.count for group in ErrorGroups(config).page()] == [MAX_ATTEMPTS + 50]
     assert Attempts.of("j49", config) == []
     assert len(Attempts.of("j50", config)) == 1
 

@@ -345,7 +345,7 @@ class Stuck(BasicFetcher):
 
 @pytest.mark.parametrize("embedded", [False, True])
 def test_a_worker_whose_fetch_loop_is_stuck_stops_by_itself(config, launch, monkeypatch, embedded):
-    monkeypatch.setattr(watchdog, "LEAST_PATIENCE_SECONDS", 0.06)
+    monkeypatch.setattr(watchdog, "MIN_PATIENCE_SECONDS", 0.06)
     monkeypatch.setattr(watchdog, "MAX_POP_SECONDS", 0.01)
     monkeypatch.setattr(Stuck, "rebuilt", 0)
     config.fetcher = Stuck

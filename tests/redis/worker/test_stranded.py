@@ -340,7 +340,7 @@ def test_a_refused_record_does_no_harm(jobs, monkeypatch, caplog):
 
 
 def test_of_endless_classes_the_memory_is_bounded(jobs, monkeypatch):
-    monkeypatch.setattr(module, "_MOST_LOGGED", 2)
+    monkeypatch.setattr(module, "_MAX_LOGGED", 2)
     for number in range(5):
         job = context(f"Unknown{number}")
         jobs.report(job, judge(jobs, job))

@@ -253,7 +253,7 @@ def test_the_lease_outlasts_the_pause_between_checks(sweeper, corpse, raw_redis)
 def test_a_server_that_closes_idle_connections_does_not_keep_the_dead_from_being_found(
     proxied, proxy, raw_redis, monkeypatch
 ):
-    monkeypatch.setattr(redis_module, "FRESH_SECONDS", 0.0)  # as if the connection had rested
+    monkeypatch.setattr(redis_module, "MAX_IDLE_SECONDS", 0.0)  # as if the connection had rested
     proxied.ownership.register()
     sweeper = Sweeper(proxied.config, proxied.redis, proxied.ownership)
     sweeper.tick()

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from offsider.cli import health as module
-from offsider.cli.health import MOST_CONNECTIONS, REQUEST_BYTES, HealthServer, Starting, response
+from offsider.cli.health import MAX_CONNECTIONS, REQUEST_BYTES, HealthServer, Starting, response
 from offsider.core.errors import ConfigurationError
 from offsider.core.series import Series
 from offsider.worker.totals import Totals
@@ -165,11 +165,11 @@ def test_a_check_that_fails_itself_is_a_reason():
 
 def test_silent_connections_do_not_block_other_requests(server, monkeypatch):
     server.serve(Starting, Totals())
-    silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2 * MOST_CONNECTIONS)]
+    silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2 * MAX_CONNECTIONS)]
     started = time.monotonic()
     assert ask(server, "/live")[0] == 200
     assert time.monotonic() - started < module.REQUEST_SECONDS
-    assert len(server._open) <= MOST_CONNECTIONS
+    assert len(server._open) <= MAX_CONNECTIONS
     for connection in silent:
         connection.close()
     wait_for(lambda: not server._open)

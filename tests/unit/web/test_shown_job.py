@@ -10,7 +10,7 @@ from hypothesis import given, strategies
 
 from offsider.core.compression import compress
 from offsider.inspector import JobRecord
-from offsider.web.display import MOST_LETTERS
+from offsider.web.display import MAX_LETTERS
 from offsider.web.redaction import HIDDEN
 from offsider.web.shown_job import listed_job, moment, one_line, redacted_job, shown, start_of
 
@@ -82,7 +82,7 @@ def test_a_listed_job_has_its_location_and_all_fields():
 def test_every_text_is_cut(field):
     job = record([], **{field: "x" * 10_000})
     data = shown(job, listed_job(job, everything), where="dead", key="k")
-    assert len(json.dumps(data)) < 3 * MOST_LETTERS
+    assert len(json.dumps(data)) < 3 * MAX_LETTERS
 
 
 @pytest.mark.parametrize("redact", [None, everything])

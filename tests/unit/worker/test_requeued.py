@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from offsider.core.payload import encode
-from offsider.worker.requeued import MOST_LINES, RequeueLog
+from offsider.worker.requeued import MAX_LINES, RequeueLog
 
 
 def payload(number: int = 1) -> bytes:
@@ -40,5 +40,5 @@ def test_ten_thousand_jobs_are_not_ten_thousand_lines(log):
     for number in range(10_000):
         requeued.add(payload(number), "low")
     assert requeued.count == 10_000
-    assert len(log.records) == MOST_LINES + 1
+    assert len(log.records) == MAX_LINES + 1
     assert log.records[-1].getMessage() == "requeued more jobs, not logged individually: a test"

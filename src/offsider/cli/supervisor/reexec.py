@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, MutableMapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn
 
-from offsider.cli.command import MOST_LETTERS
+from offsider.cli.command import MAX_LETTERS
 from offsider.cli.failure import flush_output
 from offsider.cli.signals import NAMES, handled
 from offsider.cli.start_folder import start_folder
@@ -105,7 +105,7 @@ class Restart:
             return ""
         # A program that cannot even import offsider ends with a traceback, whose last line is the error.
         reason = text.rpartition("offsider: ")[2] if "offsider: " in text else text.strip().rpartition("\n")[2]
-        return plain(" ".join(reason.split()) or described(status), MOST_LETTERS)
+        return plain(" ".join(reason.split()) or described(status), MAX_LETTERS)
 
     def exec(self, children: Iterable[Child]) -> NoReturn:
         """Execute the program again; the next supervisor adopts ``children``.

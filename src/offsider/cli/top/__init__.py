@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import click
 
-from offsider.cli.command import MOST_LETTERS, ONE_SERVER, RELEASES, SETTINGS, ConnectionOptions, connected, require
+from offsider.cli.command import MAX_LETTERS, ONE_SERVER, RELEASES, SETTINGS, ConnectionOptions, connected, require
 from offsider.cli.text import plain, say
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
@@ -43,5 +43,5 @@ def top(connection: ConnectionOptions, interval: float) -> None:
     config, broken = connection.load_extensions()
     here = Installation.of(config, connection.server or "")
     if broken is not None:
-        say(plain(f"cannot load the application of worker.require: {broken}", MOST_LETTERS), err=True)
+        say(plain(f"cannot load the application of worker.require: {broken}", MAX_LETTERS), err=True)
     Top(here, interval).run()

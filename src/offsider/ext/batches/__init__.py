@@ -42,7 +42,7 @@ __all__ = [
     "group",
 ]
 
-LEAST_LINGER_SECONDS = 30
+MIN_LINGER_SECONDS = 30
 
 
 class Batches:
@@ -68,7 +68,7 @@ class Batches:
 
     def __init__(self, *, ttl: float | timedelta = timedelta(days=30), linger: float | timedelta = 86_400) -> None:
         ttl_seconds = _seconds("ttl", ttl)
-        self._installed = Installed(ttl_seconds, max(LEAST_LINGER_SECONDS, _seconds("linger", linger)))
+        self._installed = Installed(ttl_seconds, max(MIN_LINGER_SECONDS, _seconds("linger", linger)))
 
     def install(self, config: Config) -> None:
         """Add the effects of pushes and outcomes, the web tab, metrics and the check of the doctor."""

@@ -19,7 +19,7 @@ from offsider.core.payload import new_jid
 from offsider.ext.batches import store
 from offsider.ext.batches.block import Block, Opens, check_server
 from offsider.ext.batches.callbacks import Callbacks, Event
-from offsider.ext.batches.status import MOST_JIDS, Status, make_status
+from offsider.ext.batches.status import MAX_JIDS, Status, make_status
 from offsider.ext.batches.store import BID, CALLBACK_OF, Installed, lineages
 from offsider.runtime.context import current_job
 
@@ -153,7 +153,7 @@ class Batch:
         ((fields, sizes),) = store.sizes(redis, [self.bid])
         if not fields:
             raise self._unknown()
-        failed, dead = ([*store.first_of(redis, self.bid, part, MOST_JIDS)] for part in ("-failed", "-died"))
+        failed, dead = ([*store.first_of(redis, self.bid, part, MAX_JIDS)] for part in ("-failed", "-died"))
         return make_status(self.bid, fields, sizes, failed, dead)
 
     async def astatus(self) -> Status:

@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.config.installation import Installation
-from offsider.core.error_text import MOST_CLASS_CHARACTERS, message_of
+from offsider.core.error_text import MAX_CLASS_CHARACTERS, message_of
 from offsider.core.errors import MalformedPayload, RedisFailure, RedisUnavailable, Shutdown
 from offsider.core.outcome import Failed, Rescheduled
 from offsider.core.payload import decode
@@ -190,7 +190,7 @@ class BatchRuns:
 
 
 def _kind(error: BaseException) -> str:
-    return type(error).__name__[:MOST_CLASS_CHARACTERS]
+    return type(error).__name__[:MAX_CLASS_CHARACTERS]
 
 
 def _decoded(news: JobRemoved) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from offsider.storage.hashes import json_object, json_value, whole
 
 #: Jids that a status lists at most; `Batch.failed` and `Batch.died` return all.
-MOST_JIDS = 1_000
+MAX_JIDS = 1_000
 
 
 @dataclass(frozen=True)

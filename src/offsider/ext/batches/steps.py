@@ -57,7 +57,7 @@ FOLLOWED = "workflow"
 WAITING = "workflow"
 CONTINUING = "continuing a workflow"
 #: Maximum size of a result that another step takes, as JSON.
-MOST_BYTES = 1_048_576
+MAX_BYTES = 1_048_576
 CHUNK = 500
 
 
@@ -212,7 +212,7 @@ def text_of(job: JobContext, levels: int) -> str:
     if not levels:
         return "null"
     try:
-        raw = encode_result(job.result, MOST_BYTES, "the limit of workflows")
+        raw = encode_result(job.result, MAX_BYTES, "the limit of workflows")
         check_nesting(raw, job.result, MAX_ARGUMENT_NESTING + 1 - levels)
     except ValueError as error:
         raise InvalidArguments(f"{job.name}: its result cannot be an argument of the next step: {error}") from error

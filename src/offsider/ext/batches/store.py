@@ -63,7 +63,7 @@ CALLBACK_OF = "batch_callback"
 OPENED, MISSING, FINISHED = 1, 0, -1
 STEPS = "-steps"
 _PARTS = ("", "-jids", "-failed", "-died", "-open", "-pkids", "-cbsucc")
-_MOST_LINEAGES = 10_000
+_MAX_LINEAGES = 10_000
 PAGE = 500
 
 
@@ -120,7 +120,7 @@ class Lineages:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         #: Returns the lineage of a batch; empty if the batch does not exist. Raises RedisFailure.
-        self.of: Callable[[str], Lineage] = lru_cache(_MOST_LINEAGES)(self._read)
+        self.of: Callable[[str], Lineage] = lru_cache(_MAX_LINEAGES)(self._read)
 
     def _read(self, bid: str) -> Lineage:
         parent, queues = self._redis.call("HMGET", batch_key(self._redis.keys, bid), "parent", "queues")

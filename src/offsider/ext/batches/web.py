@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 PATH = "/batches"
 MOST = 100
 #: Tags of a batch in the list, and the longest text of a filter.
-_MOST_TAGS = 20
+_MAX_TAGS = 20
 _LONGEST_TAG = 100
 _MEMBER_COLUMNS = ("JID", "Job and error")
 _COLUMNS = ("Batch", "Description", "Tags", "State", "Progress", "Pending", "Failures", "Created")
@@ -184,7 +184,7 @@ def _facts(request: WebRequest, status: Status) -> dict[str, Cell]:
 
 
 def _tags(request: WebRequest, status: Status) -> WebLinks:
-    return WebLinks([_tag(request, tag) for tag in status.tags[:_MOST_TAGS]])
+    return WebLinks([_tag(request, tag) for tag in status.tags[:_MAX_TAGS]])
 
 
 def _tag(request: WebRequest, tag: str) -> WebLink | str:

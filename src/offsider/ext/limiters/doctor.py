@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from offsider.config.installation import Installation
 
 #: More limiters than this have no metrics: each is a time series.
-MOST_MEASURED = 100
+MAX_MEASURED = 100
 MANY = 100_000
 
 
 def families(here: Installation) -> list[Family]:
-    """Return the number of limiters, and up to `MOST_MEASURED` limiters with use, limit and counters."""
-    found = LimiterSet(here, most=MOST_MEASURED)
+    """Return the number of limiters, and up to `MAX_MEASURED` limiters with use, limit and counters."""
+    found = LimiterSet(here, most=MAX_MEASURED)
     count = len(found)
-    states = list(found) if count <= MOST_MEASURED else []
+    states = list(found) if count <= MAX_MEASURED else []
     return [
         Family.of("offsider_limiters", "gauge", "Number of limiters.", count),
         _family("limit", "gauge", "Configured limit of a limiter.", {state: state.limit for state in states}),

@@ -43,7 +43,7 @@ Backoff: TypeAlias = Callable[["Limiter | None", "JobContext", Exception], float
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
 #: The definition of a limiter is stored again after this time, much less than the minimum ``ttl``.
 _REGISTER_SECONDS = 3600.0
-_MOST_REGISTERED = 10_000
+_MAX_REGISTERED = 10_000
 _LONGEST_PAUSE_SECONDS = 0.025
 
 
@@ -404,7 +404,7 @@ class _Registered:
         if last is not None and now - last < _REGISTER_SECONDS:
             return False
         with self._lock:
-            if len(self._times) >= _MOST_REGISTERED:
+            if len(self._times) >= _MAX_REGISTERED:
                 self._times.clear()
             self._times[definition] = now
         return True

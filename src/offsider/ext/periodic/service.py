@@ -52,7 +52,7 @@ PUBLISH_SECONDS = 60.0
 #: Delay of a tick that logs a warning.
 LATE_SECONDS = 10.0
 #: Maximum skipped ticks of one job that are counted exactly.
-MOST_SKIPPED = 1000
+MAX_SKIPPED = 1000
 
 
 class PeriodicService(LoopService):
@@ -182,14 +182,14 @@ class PeriodicService(LoopService):
     def _skip(self, entry: Entry, last: int, now: float) -> None:
         """Skip ticks that are too old, and log it, once across all processes."""
         oldest = now - entry.grace_seconds
-        missed = list(islice(entry.ticks.ticks_within(last, oldest), MOST_SKIPPED))
-        until = missed[-1] if len(missed) < MOST_SKIPPED else int(oldest)
+        missed = list(islice(entry.ticks.ticks_within(last, oldest), MAX_SKIPPED))
+        until = missed[-1] if len(missed) < MAX_SKIPPED else int(oldest)
         line = HistoryLine("skipped", until, now, count=len(missed), by=self._me)
         if self._store.claim(entry.name, line) is Claimed.DONE:
             logger.warning(
                 "periodic job %s: skipped %s%s, the first at %s: no worker was running within %g s",
                 entry.name,
-                "at least " if len(missed) == MOST_SKIPPED else "",
+                "at least " if len(missed) == MAX_SKIPPED else "",
                 counted(len(missed), "tick"),
                 entry.ticks.local(missed[0]).isoformat(),
                 entry.grace_seconds,

@@ -39,7 +39,7 @@ logger = logging.getLogger("offsider")
 #: Pause before the state is read again, after the server did not answer.
 OUTAGE_SECONDS = 1.0
 #: Minimum time that a waiter of an event loop has for its first read of the state.
-LEAST_READ_SECONDS = 1.0
+MIN_READ_SECONDS = 1.0
 #: A cancelled job that is tracked is searched for this long in the retry set, and among so many jobs at each end of
 #: each queue: it does not begin anyway.
 SEARCH_MS = 50.0
@@ -80,7 +80,7 @@ class Reader:
     async def aresult(self, jid: str, timeout: float | None) -> Any:  # noqa: ASYNC109 - see `JobId.aresult`
         """See `JobId.aresult`."""
         # Many waiters of an event loop share few connections: each may wait for one as long as for its result.
-        stored = await self._aread(jid, None if timeout is None else max(timeout, LEAST_READ_SECONDS))
+        stored = await self._aread(jid, None if timeout is None else max(timeout, MIN_READ_SECONDS))
         if _waits(stored, timeout):
             _warn_of_deadlock(jid)
             stored = await self._await(jid, stored, timeout)

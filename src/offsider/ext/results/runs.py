@@ -39,7 +39,7 @@ PROGRESS_SECONDS = 1.0
 IDLE_SECONDS = 3600.0
 #: A job that this process has claimed, but not begun, is cancelled at its start if the request is not older.
 REMEMBERED_SECONDS = 60.0
-MOST_REMEMBERED = 1_000
+MAX_REMEMBERED = 1_000
 
 
 class ResultNotStored(OffsiderError):
@@ -210,7 +210,7 @@ class ResultRuns:
                 control = self._running.get(jid)
                 if control is None:
                     self._requests[jid] = time.monotonic()
-                    if len(self._requests) > MOST_REMEMBERED:
+                    if len(self._requests) > MAX_REMEMBERED:
                         self._requests.popitem(last=False)
             if control is not None:
                 control.request(hard=hard)

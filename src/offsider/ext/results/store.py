@@ -42,7 +42,7 @@ SETTLE = Script("settle", _LUA)
 CANCEL = Script("cancel", _LUA)
 PROGRESS = Script("progress", _LUA)
 #: Maximum number of failed runs that are stored of a job, by default those of all its retries.
-MOST_FAILURES = 25
+MAX_FAILURES = 25
 _FAILED = "failed:"
 
 
@@ -239,7 +239,7 @@ def arguments_field(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str,
 
 
 def failure_fields(failure: FailedRun) -> dict[str, str]:
-    return {f"{_FAILED}{failure.attempt % MOST_FAILURES}": json.dumps(astuple(failure))}
+    return {f"{_FAILED}{failure.attempt % MAX_FAILURES}": json.dumps(astuple(failure))}
 
 
 def _failures(text: Mapping[str, str]) -> tuple[FailedRun, ...]:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 _INTERVALS = 4
-_MOST_TICKS = 6
-_MOST_COLUMNS = 120  # more would be too narrow on a phone
+_MAX_TICKS = 6
+_MAX_COLUMNS = 120  # more would be too narrow on a phone
 _LEAST = 1e-6  # below this, grid lines would not be distinct floats
 _MOST = 1e15
 _STEPS_SECONDS = (60, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
@@ -67,7 +67,7 @@ class Columns:
     def over(cls, starts_at: float, ends_at: float, step_seconds: float) -> Columns:
         """Build the columns of a time range counted in such steps; steps are merged into at most 120 columns."""
         steps = max(0, round((ends_at - starts_at) / step_seconds))
-        together = max(1, math.ceil(steps / _MOST_COLUMNS))
+        together = max(1, math.ceil(steps / _MAX_COLUMNS))
         return cls(starts_at, step_seconds * together, math.ceil(steps / together))
 
     @property
@@ -102,12 +102,12 @@ class Columns:
     def ticks(self) -> list[float]:
         """Up to six round times."""
         wide = self.step_seconds * self.count
-        step = next((each for each in _STEPS_SECONDS if wide / each <= _MOST_TICKS), None)
+        step = next((each for each in _STEPS_SECONDS if wide / each <= _MAX_TICKS), None)
         if step is None:
-            step = math.ceil(wide / _MOST_TICKS / 86_400) * 86_400
+            step = math.ceil(wide / _MAX_TICKS / 86_400) * 86_400
         first = math.ceil(self.starts_at / step)
         at = [float(each * step) for each in range(first, math.floor(self.ends_at / step) + 1)]
-        return [each for each in at if self.share(each) is not None][:_MOST_TICKS]
+        return [each for each in at if self.share(each) is not None][:_MAX_TICKS]
 
 
 def _round_up(value: float) -> float:

@@ -16,8 +16,8 @@ from offsider.web.shown_job import listed_job, shown
 
 PER_PAGE = 100
 #: Limits of the page; a process may have more queues and capsules.
-MOST_QUEUES = 50
-MOST_CAPSULES = 20
+MAX_QUEUES = 50
+MAX_CAPSULES = 20
 EVERYBODY = "all"
 
 
@@ -114,7 +114,7 @@ def _capsules(process: Process) -> list[Mapping[str, Any]]:
         return [_capsule("", process.concurrency, process.queues, process.weights)]
     return [
         _capsule(name, capsule.concurrency, list(capsule.weights), capsule.weights)
-        for name, capsule in list(process.capsules.items())[:MOST_CAPSULES]
+        for name, capsule in list(process.capsules.items())[:MAX_CAPSULES]
     ]
 
 
@@ -122,8 +122,8 @@ def _capsule(name: str, threads: int, queues: Sequence[str], weights: Mapping[st
     return {
         "name": name,
         "threads": threads,
-        "queues": [{"name": queue, "weight": weights.get(queue, 0)} for queue in queues[:MOST_QUEUES]],
-        "more_queues": max(0, len(queues) - MOST_QUEUES),
+        "queues": [{"name": queue, "weight": weights.get(queue, 0)} for queue in queues[:MAX_QUEUES]],
+        "more_queues": max(0, len(queues) - MAX_QUEUES),
     }
 
 

@@ -17,10 +17,10 @@ from offsider.web.results import Answer, Page, Text
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
 
-MOST_QUEUES = 8
-MOST_JOBS = 5
-MOST_SWITCHES = 10
-MOST_DAYS = 180
+MAX_QUEUES = 8
+MAX_JOBS = 5
+MAX_SWITCHES = 10
+MAX_DAYS = 180
 #: Periods of the history.
 DAYS = (7, 30, 90, 180)
 #: Fraction of maxmemory that shows a warning.
@@ -32,7 +32,7 @@ def show(request: PageRequest) -> Answer:
         return alive(request)
     here = request.installation
     stats, hour, info = counters(here), last_hour(here), server(here)
-    days = request.number("days", default=30, lowest=1, highest=MOST_DAYS)
+    days = request.number("days", default=30, lowest=1, highest=MAX_DAYS)
     data = {
         "stats": {**counts(stats), "processes": stats.processes},
         "rates": {
@@ -40,7 +40,7 @@ def show(request: PageRequest) -> Answer:
             "failed": round(stats.failed_per_second, 1),
             "silent_processes": stats.silent_processes,
         },
-        "switched": [switch.name for switch in switches_here(here)[:MOST_SWITCHES]],
+        "switched": [switch.name for switch in switches_here(here)[:MAX_SWITCHES]],
         "attention": [request.t(message) for message in _attention(here, stats, info)],
         "stranded": [
             {**asdict(jobs), "path": f"/metrics/{segment(jobs.name)}"} for jobs in stranded(request.installation)
@@ -79,14 +79,14 @@ def _hour(hour: TopJobs) -> Mapping[str, Any]:
                 "total_seconds": job.total_seconds,
                 "average_seconds": job.average_ms / 1000,
             }
-            for job in hour.jobs[:MOST_JOBS]
+            for job in hour.jobs[:MAX_JOBS]
         ],
     }
 
 
 def _slowest(stats: Stats) -> list[Mapping[str, Any]]:
     by_latency = sorted(stats.queue_summaries, key=lambda queue: (-queue.latency_seconds, -queue.size, queue.name))
-    return [{**asdict(queue), "path": f"/queues/{segment(queue.name)}"} for queue in by_latency[:MOST_QUEUES]]
+    return [{**asdict(queue), "path": f"/queues/{segment(queue.name)}"} for queue in by_latency[:MAX_QUEUES]]
 
 
 def _history(request: PageRequest, days: int) -> Mapping[str, Sequence[object]]:

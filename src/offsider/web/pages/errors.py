@@ -6,7 +6,7 @@ from typing import Any
 
 from offsider.inspector import ErrorGroup, ErrorGroups
 from offsider.web.counters import ruby_processes
-from offsider.web.display import MOST_LETTERS, cut
+from offsider.web.display import MAX_LETTERS, cut
 from offsider.web.filters import address, pager
 from offsider.web.page_request import EVERY, PAGE, PageRequest
 from offsider.web.results import ActionResult, Message, NotFound, Page
@@ -77,14 +77,14 @@ def _shown(request: PageRequest, group: ErrorGroup) -> dict[str, Any]:
         "id": group.id,
         "path": path,
         "delete_path": f"{path}/delete",
-        "name": cut(group.name, MOST_LETTERS),
+        "name": cut(group.name, MAX_LETTERS),
         "metrics_path": f"/metrics/{segment(group.name)}",
-        "error_class": cut(group.error_class, MOST_LETTERS),
-        "message": cut(request.unquoted(group.message), MOST_LETTERS),
+        "error_class": cut(group.error_class, MAX_LETTERS),
+        "message": cut(request.unquoted(group.message), MAX_LETTERS),
         "count": group.count,
         "first_at": moment(group.first_at),
         "last_at": moment(group.last_at),
-        "queue": cut(group.queue, MOST_LETTERS),
+        "queue": cut(group.queue, MAX_LETTERS),
         "queue_path": f"/queues/{segment(group.queue)}" if group.queue else "",
         "last_jid": cut(group.last_jid),
         "job_path": f"/job/{segment(group.last_jid)}" if group.last_jid else "",

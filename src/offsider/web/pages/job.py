@@ -15,7 +15,7 @@ from offsider.inspector import Attempts, JobRecord, JobSet, Quarantine, Queue, S
 from offsider.inspector.scan import PAGE_BUDGET_MS
 from offsider.web.bulk import Verb
 from offsider.web.counters import ruby_processes
-from offsider.web.display import LINE_LETTERS, MOST_LETTERS, cut, iso
+from offsider.web.display import LINE_LETTERS, MAX_LETTERS, cut, iso
 from offsider.web.extension_tabs import job_facts
 from offsider.web.filters import address
 from offsider.web.job_lookup import (
@@ -35,11 +35,11 @@ from offsider.web.pages.search import results
 from offsider.web.redaction import Redacted, without_copies
 from offsider.web.results import ActionResult, BadRequest, Message, NotFound, Page
 from offsider.web.routing import LOOK, Route
-from offsider.web.shown_job import MOST_ON_PAGES, moment, redacted_job, shown, start_of
+from offsider.web.shown_job import MAX_ON_PAGES, moment, redacted_job, shown, start_of
 
 #: Maximum characters for "show all".
-_MOST_IN_ALL = 8_000_000
-_MOST_FIELDS = 200
+_MAX_IN_ALL = 8_000_000
+_MAX_FIELDS = 200
 _LONGEST_DELAY_MINUTES = 5_256_000  # ten years
 _PAGE_OF = {page.kind.name: page for page in SET_PAGES}
 _MESSAGES = {name: verb.done for name, verb in (job_sets.VERBS | quarantine.VERBS).items()}
@@ -84,7 +84,7 @@ def _page(request: PageRequest, place: JobLocation) -> Page:
     redacted = redacted_job(record, request.options.redact)
     args, kwargs = redacted.args, redacted.kwargs
     payload = _payload(request, record, redacted)
-    most = _MOST_IN_ALL if request.choice("all", ("0", "1"), "0") == "1" else MOST_ON_PAGES
+    most = _MAX_IN_ALL if request.choice("all", ("0", "1"), "0") == "1" else MAX_ON_PAGES
     short = shown(record, redacted, where=place.where, key=place.key)
     at = moment(place.at)
     texts = {
@@ -122,10 +122,10 @@ def _attempts(request: PageRequest, jid: str, redacted: Redacted) -> Iterator[di
         yield {
             "number": attempt.number,
             "at": moment(attempt.at),
-            "host": cut(attempt.host, MOST_LETTERS),
+            "host": cut(attempt.host, MAX_LETTERS),
             "duration_seconds": moment(attempt.duration_seconds),
-            "error_class": cut(attempt.error_class, MOST_LETTERS),
-            "error_message": cut(redacted.message(attempt.error_message), MOST_LETTERS),
+            "error_class": cut(attempt.error_class, MAX_LETTERS),
+            "error_message": cut(redacted.message(attempt.error_message), MAX_LETTERS),
         }
 
 
@@ -145,13 +145,13 @@ def _payload(request: PageRequest, record: JobRecord, redacted: Redacted) -> dic
 
 def _fields(payload: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     """Return the other fields of the payload."""
-    for name, value in islice(payload.items(), _MOST_FIELDS):
+    for name, value in islice(payload.items(), _MAX_FIELDS):
         if name not in _SHOWN_BY_NAME and not name.startswith("meta."):
             yield {"name": cut(name), "value": _text(value)}
 
 
 def _text(value: object) -> str:
-    return cut(value if isinstance(value, str) else start_of(value, MOST_LETTERS + 1), MOST_LETTERS)
+    return cut(value if isinstance(value, str) else start_of(value, MAX_LETTERS + 1), MAX_LETTERS)
 
 
 def _running(place: JobLocation) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from offsider.inspector.job_metrics import HISTOGRAM_PERIODS, expired_count
 from offsider.inspector.switches import switches_here
 from offsider.web.charts import Columns
 from offsider.web.charts.figure import duration
-from offsider.web.display import MOST_LETTERS, cut
+from offsider.web.display import MAX_LETTERS, cut
 from offsider.web.filters import address
 from offsider.web.page_request import PageRequest
 from offsider.web.pages.switches import switches_path
@@ -25,8 +25,8 @@ from offsider.web.segments import segment
 
 #: Number of lines by default, and at most.
 _TOP = 5
-_MOST_LINES = 8
-_MOST_ROWS = 50
+_MAX_LINES = 8
+_MAX_ROWS = 50
 _LONGEST_NAME = 500
 _SPARKS = 30
 #: Labels of the buckets by upper bound; the last bucket has no upper bound.
@@ -46,7 +46,7 @@ def index(request: PageRequest) -> Page:
     order = {job.name: position for position, job in enumerate(drawn)}
     toggle = partial(_toggle, [*order], period, name)
     # Selected classes are listed even if they are not among the first, so that users can deselect them.
-    rows = [*top.jobs[:_MOST_ROWS], *(job for job in top.jobs[_MOST_ROWS:] if job.name in order)]
+    rows = [*top.jobs[:_MAX_ROWS], *(job for job in top.jobs[_MAX_ROWS:] if job.name in order)]
     data = {
         "period": period,
         "periods": {each: address("/metrics", period=each, name=name) for each in PERIODS},
@@ -56,7 +56,7 @@ def index(request: PageRequest) -> Page:
         "lines": [{"name": cut(job.name), "values": columns.sums(job.series)} for job in drawn],
         "marks": _marks(top.marks),
         "jobs": [_row(job, order.get(job.name), period, columns) | {"toggle_path": toggle(job.name)} for job in rows],
-        "most_lines": _MOST_LINES,
+        "most_lines": _MAX_LINES,
         "total": len(top.jobs),
         "processed": sum(top.processed.values()),
         "failed": sum(top.failed.values()),
@@ -110,13 +110,13 @@ def _drawn(request: PageRequest, jobs: Sequence[JobTotals]) -> list[JobTotals]:
     chosen = request.query.all("job")
     if any(len(name) > _LONGEST_NAME for name in chosen):
         raise BadRequest("error.too_long", name="job", most=_LONGEST_NAME)
-    return [job for job in jobs if job.name in set(chosen)][:_MOST_LINES] if chosen else list(jobs[:_TOP])
+    return [job for job in jobs if job.name in set(chosen)][:_MAX_LINES] if chosen else list(jobs[:_TOP])
 
 
 def _toggle(drawn: Sequence[str], period: str, filtered: str, name: str) -> str:
     """Return the address that selects or deselects a class; empty if the maximum is selected."""
     wanted = [each for each in drawn if each != name] if name in drawn else [*drawn, name]
-    if len(wanted) > _MOST_LINES or len(name) > _LONGEST_NAME:
+    if len(wanted) > _MAX_LINES or len(name) > _LONGEST_NAME:
         return ""
     # Without a name the first classes would be selected again.
     fields = [("period", period), ("name", filtered), *(("job", each) for each in wanted or [""])]
@@ -128,7 +128,7 @@ def _row(job: JobTotals, position: int | None, period: str, columns: Columns) ->
     detail = period if period in HISTOGRAM_PERIODS else "8h"
     sparks = Columns.over(columns.starts_at, columns.ends_at, columns.step_seconds * -(-columns.count // _SPARKS))
     return {
-        "name": cut(job.name, MOST_LETTERS),
+        "name": cut(job.name, MAX_LETTERS),
         "path": address(f"/metrics/{segment(job.name)}", period=detail),
         "position": position,
         **_totals(job),

@@ -12,7 +12,7 @@ from offsider.config.installation import Installation
 from offsider.inspector import JobRecord, ProcessSet, Quarantine, Queue, Stats
 from offsider.web.bulk import BulkActions, Verb, bulk_routes
 from offsider.web.counters import counters
-from offsider.web.display import MOST_LETTERS, cut
+from offsider.web.display import MAX_LETTERS, cut
 from offsider.web.filters import address, fields_of, listed, wanted
 from offsider.web.job_lookup import QUEUE, find_in_list, queue_key
 from offsider.web.page_request import PageRequest
@@ -37,8 +37,8 @@ _ACTIONS = {"quarantine": "queue.quarantine", "delete": "queue.clear"}
 _SERVERS_SHOWN = 20
 #: Sample sizes of callers; larger ones take longer than a page may.
 _SAMPLES = ("1000", "10000")
-_MOST_ROWS = 25
-_MOST_QUEUES = 100
+_MAX_ROWS = 25
+_MAX_QUEUES = 100
 _LONGEST_FILTER = 100
 
 
@@ -148,9 +148,9 @@ def callers(request: PageRequest) -> Page:
     path = f"/callers/{segment(name)}"
     found = Queue(name, request.installation).callers(int(most))
     data = {
-        "name": cut(name, MOST_LETTERS),
+        "name": cut(name, MAX_LETTERS),
         "queue_path": queue_path(name),
-        "queues": [_queue_size(each, size, each == name) for each, size in queues[:_MOST_QUEUES]],
+        "queues": [_queue_size(each, size, each == name) for each, size in queues[:_MAX_QUEUES]],
         "most": most,
         "samples": {each: address(path, most=each) for each in _SAMPLES},
         "sampled": found.sampled,
@@ -167,11 +167,11 @@ def _queue_size(name: str, size: int, current: bool) -> dict[str, Any]:  # noqa:
 
 def _rows(queue: str, field: str, counts: Mapping[str, int]) -> list[dict[str, Any]]:
     """Return the largest counts first, each with the address of its jobs in the queue."""
-    largest = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:_MOST_ROWS]
+    largest = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:_MAX_ROWS]
     path = queue_path(queue)
     return [
         {
-            "value": cut(value, MOST_LETTERS),
+            "value": cut(value, MAX_LETTERS),
             "count": count,
             "path": address(path, **{field: value[:_LONGEST_FILTER]}) if value else "",
         }

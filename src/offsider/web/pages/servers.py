@@ -17,7 +17,7 @@ from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
 
 #: Maximum queues shown; a shard that selects jobs may have more.
-MOST_QUEUES = 30
+MAX_QUEUES = 30
 
 
 def servers(request: PageRequest) -> Page:
@@ -58,8 +58,8 @@ def _row(request: PageRequest, shard: Shard) -> Mapping[str, Any]:
         "url": shard.url,
         "address": f"{pages}/" if pages is not None else "",
         "error": shard.error,
-        "queues": [_queue(name, pages) for name in shard.queues[:MOST_QUEUES]],
-        "more_queues": max(0, len(shard.queues) - MOST_QUEUES),
+        "queues": [_queue(name, pages) for name in shard.queues[:MAX_QUEUES]],
+        "more_queues": max(0, len(shard.queues) - MAX_QUEUES),
         "processes": shard.processes,
         "quiet": shard.quiet,
         "concurrency": shard.concurrency,

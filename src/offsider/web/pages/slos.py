@@ -11,7 +11,7 @@ from offsider.fleet import ClassLevel, Course, Score, ServiceLevels, ShardLoad, 
 from offsider.fleet.service_levels import WINDOWS, cpu_bound
 from offsider.fleet.shard_load import ZONE
 from offsider.inspector import FleetMetrics
-from offsider.web.display import MOST_LETTERS, cut
+from offsider.web.display import MAX_LETTERS, cut
 from offsider.web.filters import address
 from offsider.web.page_request import PageRequest
 from offsider.web.results import Page
@@ -20,7 +20,7 @@ from offsider.web.segments import segment
 
 Row: TypeAlias = "dict[str, Any]"
 
-_MOST_ROWS = 200
+_MAX_ROWS = 200
 _LAST = math.inf
 #: Sort keys, worst rows first; rows without runs are last.
 _SORTS: Mapping[str, Callable[[Row], Any]] = {
@@ -63,7 +63,7 @@ def index(request: PageRequest) -> Page:
             for name, scores in sorted(levels.by("feature_category").items())
             if name
         ],
-        "classes": rows[:_MOST_ROWS],
+        "classes": rows[:_MAX_ROWS],
         "total": len(rows),
         "zone": {"low": ZONE[0], "high": ZONE[1]},
         "shards": [_shard(load, courses.get(load.name)) for load in loads],
@@ -72,7 +72,7 @@ def index(request: PageRequest) -> Page:
 
 
 def _class_row(level: ClassLevel, levels: ServiceLevels, window: str, hints: Mapping[str, float]) -> Row:
-    return _row(cut(level.name, MOST_LETTERS), level.scores, levels, window) | {
+    return _row(cut(level.name, MAX_LETTERS), level.scores, levels, window) | {
         "path": f"/metrics/{segment(level.name)}",
         "urgency": level.urgency,
         "feature_category": level.feature_category,

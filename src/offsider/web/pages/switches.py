@@ -6,7 +6,7 @@ from typing import Any
 
 from offsider.inspector import Switches, SwitchInForce
 from offsider.inspector.switches import known_jobs
-from offsider.web.display import MOST_LETTERS, cut
+from offsider.web.display import MAX_LETTERS, cut
 from offsider.web.filters import address
 from offsider.web.page_request import PageRequest
 from offsider.web.results import ActionResult, BadRequest, Message, Page
@@ -16,8 +16,8 @@ from offsider.web.shown_job import moment
 
 PATH = "/switches"
 _LONGEST = 500
-_MINUTES, _MOST_MINUTES = 5, 525_600
-_MOST_HOURS = 8_760
+_MINUTES, _MAX_MINUTES = 5, 525_600
+_MAX_HOURS = 8_760
 #: One form has the buttons of both actions.
 _FIELDS = ("name", "reason", "hours", "minutes", "delete")
 
@@ -32,11 +32,11 @@ def show(request: PageRequest) -> Page:
     seen = Switches(request.installation).look()
     data = {
         "switches": [_row(switch) for switch in seen.switches],
-        "away": [{"server": server, "error": cut(str(error), MOST_LETTERS)} for server, error in seen.away.items()],
+        "away": [{"server": server, "error": cut(str(error), MAX_LETTERS)} for server, error in seen.away.items()],
         "name": request.text("name", most=_LONGEST),
         "minutes": _MINUTES,
-        "most_minutes": _MOST_MINUTES,
-        "most_hours": _MOST_HOURS,
+        "most_minutes": _MAX_MINUTES,
+        "most_hours": _MAX_HOURS,
         "longest": _LONGEST,
         "actions": {verb: f"{PATH}/{verb}" for verb in ("drop", "defer", "clear")},
     }
@@ -52,8 +52,8 @@ def _row(switch: SwitchInForce) -> dict[str, Any]:
         "keep": switch.keep,
         "since": moment(switch.since),
         "until": moment(switch.until),
-        "by": cut(switch.by, MOST_LETTERS),
-        "reason": cut(switch.reason, MOST_LETTERS),
+        "by": cut(switch.by, MAX_LETTERS),
+        "reason": cut(switch.reason, MAX_LETTERS),
         "acted": switch.acted,
         "missing_on": list(switch.missing_on),
         "differs_on": list(switch.differs_on),
@@ -86,7 +86,7 @@ def _sure(request: PageRequest) -> Message:
 def defer(request: PageRequest) -> ActionResult:
     """Defer the jobs of a class."""
     name, given = _name(request), _given(request)
-    minutes = request.number("minutes", default=_MINUTES, highest=_MOST_MINUTES)
+    minutes = request.number("minutes", default=_MINUTES, highest=_MAX_MINUTES)
     Switches(request.installation).defer(name, minutes * 60, **given)
     return ActionResult(PATH, Message("switches.now_deferred", name=cut(name)), {"name": name})
 
@@ -107,7 +107,7 @@ def _name(request: PageRequest) -> str:
 
 
 def _given(request: PageRequest) -> dict[str, Any]:
-    hours = request.number("hours", default=0, lowest=0, highest=_MOST_HOURS)
+    hours = request.number("hours", default=0, lowest=0, highest=_MAX_HOURS)
     return {
         "lasting": hours * 3_600 if hours else None,
         "by": request.who or request.http.client,

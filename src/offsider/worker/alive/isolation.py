@@ -41,8 +41,8 @@ logger = logging.getLogger("offsider")
 PATIENCE_SECONDS = 60.0
 #: Number of consecutive checks: a single one may run after a fetcher called `claims_allowed`, but before it claims.
 LOOKS = 2
-LOOK_FIRST_SECONDS = 0.005
-LOOK_MOST_SECONDS = 0.25
+FIRST_POLL_SECONDS = 0.005
+MAX_POLL_SECONDS = 0.25
 
 _INTERRUPTED = b'"interrupted_count"'
 
@@ -124,7 +124,7 @@ class Isolation:
     def _wait(self, unit: UnitOfWork) -> bool:
         owner = unit.owner
         give_up = time.monotonic() + self._patience_seconds
-        pause_seconds = LOOK_FIRST_SECONDS
+        pause_seconds = FIRST_POLL_SECONDS
         looks = 0
         while owner is not None and not self._leaving():
             looks = looks + 1 if self._is_alone(owner) else 0
@@ -133,7 +133,7 @@ class Isolation:
             if time.monotonic() >= give_up:
                 break
             time.sleep(pause_seconds)
-            pause_seconds = min(pause_seconds * 2, LOOK_MOST_SECONDS)
+            pause_seconds = min(pause_seconds * 2, MAX_POLL_SECONDS)
         return False
 
     def _is_alone(self, owner: Owner) -> bool:

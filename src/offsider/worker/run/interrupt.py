@@ -38,7 +38,7 @@ AIMED = (Shutdown, SoftTimeout, HardTimeout, JobCancelled)
 LANDING_JUMPS = 1000
 #: Attempts to find the thread in a function where it can be interrupted.
 LOOKS = 5
-LOOK_AGAIN_SECONDS = 0.0005
+POLL_SECONDS = 0.0005
 #: Functions in which an exception would leave a lock locked, or be swallowed.
 SPARED = frozenset({"__enter__", "__exit__", "__del__"})
 
@@ -113,7 +113,7 @@ class Window:
         """
         for look in range(LOOKS):
             if look:
-                time.sleep(LOOK_AGAIN_SECONDS)
+                time.sleep(POLL_SECONDS)
             with self._lock:
                 if self._thread_id is None or not _may_aim():
                     return False

@@ -48,17 +48,17 @@ Known: TypeAlias = Mapping[str, str]
 #: Minimum time between two jobs that a process pushes to the tail of their queues; others go through the schedule.
 TAIL_SECONDS = 1.0
 #: Limits for handing a job over to processes that might run it: hand-overs, and time until the job is stranded.
-MOST_HAND_OVERS, MOST_SECONDS = 5, 60.0
+MAX_HAND_OVERS, MAX_SECONDS = 5, 60.0
 #: Hand-overs of one job between two warnings.
 WARN_EVERY = 500
 #: Minimum spacing of the due times that a process gives out: many jobs due at once would keep it busy with these alone.
 PACE_SECONDS = 0.01
 #: The next delay equals the time waited so far, within these limits.
 FIRST_SECONDS, HANDED_ON_SECONDS, STRANDED_SECONDS = 1.0, 5.0, stranded.LONGEST_SECONDS / 1.2
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 LOG_SECONDS = 60.0
 _SPREAD = 0.2
-_MOST_LOGGED = 500
+_MAX_LOGGED = 500
 _SECONDS_OF_DAY = 86_400
 _EVERY_QUEUE = "*"
 
@@ -109,9 +109,9 @@ class StrandedCheck:
             can = _can_run(job.payload, others)
             if can or _may_run(job.payload, declared, others):
                 count, seconds = stranded.count_hand_over(self._redis, strikes.name_of(job.raw), job.retry_count or 0)
-                if can or seconds <= MOST_SECONDS:
+                if can or seconds <= MAX_SECONDS:
                     who = f"{reason}; another worker {'can' if can else 'might'} run it"
-                    longest = HANDED_ON_SECONDS if can or count <= MOST_HAND_OVERS else MOST_SECONDS
+                    longest = HANDED_ON_SECONDS if can or count <= MAX_HAND_OVERS else MAX_SECONDS
                     return self._hand_on(job, who, count, seconds, longest)
                 why = "no other worker ran it in time"
         except RedisFailure as error:
@@ -130,7 +130,7 @@ class StrandedCheck:
         with self._lock:
             if now - self._logged_at.get(job.name, float("-inf")) < LOG_SECONDS:
                 return
-            if len(self._logged_at) >= _MOST_LOGGED:
+            if len(self._logged_at) >= _MAX_LOGGED:
                 self._logged_at.clear()
             self._logged_at[job.name] = now
         logger.error(
@@ -145,7 +145,7 @@ class StrandedCheck:
     def _others_of(self, queue: str) -> list[Known | None]:
         """The published jobs of each other process that serves this queue; None for one that does not publish them."""
         with self._lock:
-            if time.monotonic() - self._looked_at >= LOOK_SECONDS:
+            if time.monotonic() - self._looked_at >= CHECK_SECONDS:
                 found = [*ProcessSet(self._config)]
                 known = processes.published_jobs(self._redis, [process.identity for process in found])
                 self._others = [(process.serving, known.get(process.identity)) for process in found]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 WRITE_SECONDS = 0.25
 #: Sleep while there is nothing to write; `Failures.note` wakes the thread.
 IDLE_SECONDS = 3600.0
-MOST_ATTEMPTS = 1_000
+MAX_ATTEMPTS = 1_000
 
 
 class Failures(LoopService):
@@ -45,9 +45,9 @@ class Failures(LoopService):
         self._identity = identity
         self._outage = Outage("recording failed runs", config)
         self._lock = threading.Lock()
-        self._attempts: deque[tuple[str, bytes, float]] = deque(maxlen=MOST_ATTEMPTS)
+        self._attempts: deque[tuple[str, bytes, float]] = deque(maxlen=MAX_ATTEMPTS)
         self._groups: dict[str, Noted] = {}
-        self._done: deque[str] = deque(maxlen=MOST_ATTEMPTS)
+        self._done: deque[str] = deque(maxlen=MAX_ATTEMPTS)
         self._gathering = False
         super().__init__("offsider-failures", self._write_soon, config.handle_error)
 
@@ -93,9 +93,9 @@ class Failures(LoopService):
     def flush(self) -> None:
         """Write the recorded failures; they are lost if Redis is unavailable."""
         with self._lock:
-            noted, self._attempts = self._attempts, deque(maxlen=MOST_ATTEMPTS)
+            noted, self._attempts = self._attempts, deque(maxlen=MAX_ATTEMPTS)
             groups, self._groups = self._groups, {}
-            done, self._done = self._done, deque(maxlen=MOST_ATTEMPTS)
+            done, self._done = self._done, deque(maxlen=MAX_ATTEMPTS)
         try:
             attempts.add(self._redis, noted, self._clock.now())
             attempts.forget(self._redis, list(done))

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from offsider.worker.disposition import Disposition
 
 
-MOST_BACKTRACE_LINES = 1_000
+MAX_BACKTRACE_LINES = 1_000
 
 
 class Retrier:
@@ -170,6 +170,6 @@ def backtrace_lines(error: BaseException, wanted: int) -> list[str]:
     """Return ``file:line:in `function'`` as Ruby prints it, innermost first; up to 1,000 lines, or ``wanted``."""
     if wanted is not True and wanted <= 0:
         return []
-    most = MOST_BACKTRACE_LINES if wanted is True else min(wanted, MOST_BACKTRACE_LINES)
+    most = MAX_BACKTRACE_LINES if wanted is True else min(wanted, MAX_BACKTRACE_LINES)
     frames = traceback.extract_tb(trace_of(error), -most)
     return [f"{frame.filename}:{frame.lineno}:in `{frame.name}'" for frame in reversed(frames)]

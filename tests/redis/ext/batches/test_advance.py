@@ -408,7 +408,7 @@ def test_a_lineage_is_read_once_per_process(family, config, monkeypatch):
 
 
 def test_the_cache_of_lineages_is_bounded(config, redis, monkeypatch):
-    monkeypatch.setattr(store, "_MOST_LINEAGES", 2)
+    monkeypatch.setattr(store, "_MAX_LINEAGES", 2)
     found = store.Lineages(redis)
     assert [found.of(bid) for bid in ("a", "b", "c", "a")] == [()] * 4
     assert found.of.cache_info().currsize == 2

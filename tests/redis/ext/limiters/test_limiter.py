@@ -13,7 +13,7 @@ from offsider import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError, OverLimit, RedisUnavailable
 from offsider.ext.limiters import Limiter, Limiters, LimiterSet
-from offsider.ext.limiters.limiter import _MOST_REGISTERED, _Registered
+from offsider.ext.limiters.limiter import _MAX_REGISTERED, _Registered
 
 
 def takes(limiter, **amount):
@@ -343,9 +343,9 @@ def test_a_definition_is_stored_once_an_hour(config, time, raw_redis):
 
 def test_a_process_remembers_a_bounded_number_of_definitions():
     registered = _Registered()
-    for number in range(_MOST_REGISTERED + 1):
+    for number in range(_MAX_REGISTERED + 1):
         assert registered.is_due(Limiter.bucket(str(number), 1, "day").definition, 0.0)
-    assert not registered.is_due(Limiter.bucket(str(_MOST_REGISTERED), 1, "day").definition, 1.0)
+    assert not registered.is_due(Limiter.bucket(str(_MAX_REGISTERED), 1, "day").definition, 1.0)
     assert registered.is_due(Limiter.bucket("0", 1, "day").definition, 1.0)
 
 

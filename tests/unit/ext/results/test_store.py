@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offsider import FailedRun
-from offsider.ext.results.store import MOST_FAILURES, failure_fields, parsed
+from offsider.ext.results.store import MAX_FAILURES, failure_fields, parsed
 
 
 def failure(attempt):
@@ -18,10 +18,10 @@ def reply(fields):
 
 def test_the_last_failed_runs_are_kept_oldest_first():
     fields = {"state": "retrying"}
-    for attempt in range(1, MOST_FAILURES + 3):
+    for attempt in range(1, MAX_FAILURES + 3):
         fields |= failure_fields(failure(attempt))
     found = parsed("jid", reply(fields)).info.failures
-    assert found == tuple(failure(attempt) for attempt in range(3, MOST_FAILURES + 3))
+    assert found == tuple(failure(attempt) for attempt in range(3, MAX_FAILURES + 3))
 
 
 @pytest.mark.parametrize("text", ["", "{", "1", "[]", "[1]", '{"a": 1}'])
