@@ -14,9 +14,8 @@ their jobs shall not pay for redis-py, nor for anything else they do not touch.
 TYPE_CHECKING = False  # checkers know this name; importing typing would be most of what `import offsider` costs
 if TYPE_CHECKING:
     from offsider.client import AsyncClient, Client
-    from offsider.config.config import Config
+    from offsider.config.config import Config, Extension
     from offsider.config.default import configure_client
-    from offsider.config.hooks import Extension
     from offsider.config.installation import Installation
     from offsider.core.errors import (
         BatchFinished,
@@ -138,7 +137,7 @@ _ELSEWHERE = {
     "ClientMiddleware": "runtime.middleware",
     "Config": "config.config",
     "EmbeddedWorker": "worker.embed",
-    "Extension": "config.hooks",
+    "Extension": "config.config",
     "FailedRun": "core.job_id",
     "Installation": "config.installation",
     "Job": "jobs.base",

@@ -10,23 +10,25 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import Protocol, runtime_checkable
 
 from offsider.config.application import Application
 from offsider.config.capsule import Capsule
 from offsider.config.containers import Shared
 from offsider.config.environment import from_environ
 from offsider.config.files import Assignment, current_folder, from_tree
-from offsider.config.hooks import Extension, Hooks
+from offsider.config.hooks import Hooks
 from offsider.config.job_defaults import JobDefaults
 from offsider.config.loading import (
     Loaded,
     check_different_servers,
+    check_server,
     check_server_name,
     check_servers,
     check_shards,
-    named_server,
     of_shard,
     read_all,
 )
@@ -58,6 +60,24 @@ DOING = "context"
 NEXT = "next"
 
 
+@runtime_checkable
+class Extension(Protocol):
+    """An extension, installed by ``config.use(extension)``.
+
+    ``install`` may use all extension points of the configuration: client and server middleware, events, services, error
+    and death handlers, a fetcher, a queue resolver, job options, fields of the process info, web tabs and others.
+    """
+
+    @property
+    def name(self) -> str:
+        """Unique among the installed extensions."""
+        ...
+
+    def install(self, config: Config) -> None:
+        """Register the extension's parts. Called once, by ``config.use(extension)``."""
+        ...
+
+
 class Config(Hooks):
     """The configuration of a client or a worker.
 
@@ -79,7 +99,7 @@ class Config(Hooks):
 
     def __init__(self) -> None:
         super().__init__()
-        self.error_handlers.append(self._log_error)
+        self.error_handlers.append(partial(_log_error, self))
         self._fetcher: str | type | None = None
         self._extensions: dict[str, Extension] = {}
         self.shared = Shared()
@@ -200,17 +220,10 @@ class Config(Hooks):
         self._servers[check_server_name(name)] = section
         return section
 
-    def check_server(self, name: str, *, of: str) -> None:
-        """Raise ConfigurationError, with a message that begins with ``of``, if there is no server of this name."""
-        try:
-            named_server(name, self._servers)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"{of}: {error}") from None
-
     def check_rules(self) -> None:
         """Raise ConfigurationError if a routing rule names an unknown server."""
         for number, rule in enumerate(self.routing.rules, start=1):
-            self.check_server(rule.server or MAIN, of=f"routing.rules, rule {number}")
+            check_server(rule.server or MAIN, self._servers, of=f"routing.rules, rule {number}")
 
     def use(self, extension: Extension) -> None:
         """Install an extension; ConfigurationError if an extension with its name is installed already."""
@@ -235,26 +248,6 @@ class Config(Hooks):
         if isinstance(value, str):
             self.worker.fetcher = value
         self._fetcher = None if isinstance(value, str) else value
-
-    @property
-    def wants_leadership(self) -> bool:
-        """Whether a worker with this configuration takes part in the leader election."""
-        return self.events.listened("leader")
-
-    def _log_error(self, error: BaseException, context: Mapping[str, object]) -> None:
-        """Log an error: a job's error with its traceback and its next step, other errors in full for developers."""
-        is_debug = logger.isEnabledFor(logging.DEBUG)
-        in_full = self.worker.environment == "development" or is_debug
-        then = context.get(NEXT)
-        # The JSON line of the end of the run has the error already.
-        traced = in_full or (then is not None and self.log.format != "json")
-        # Log handlers and formatters must not see job arguments; an error handler receives the whole payload.
-        own = {key: value for key, value in context.items() if key not in (DOING, NEXT)}
-        fields = loggable(own, arguments=self.log.arguments)
-        parts = [context.get(DOING), None if then is None else f"failed ({then})", describe(error)]
-        message = ": ".join(str(part) for part in parts if part)
-        extra = {"fields": fields, "folded": then is not None and not is_debug}
-        logger.warning("%s", message, extra=extra, exc_info=error if traced else None)
 
     def freeze(self) -> None:
         """Validate the configuration and make it read-only; a second call does nothing.
@@ -304,34 +297,25 @@ class Config(Hooks):
 
     def _assign_all(self, assignments: Iterable[Assignment]) -> None:
         for item in assignments:
-            self._assign(item)
-
-    def _assign(self, item: Assignment) -> None:
-        group, _, name = item.section.partition(".")
-        if group == PERIODIC:
-            self.periodic.setdefault(name, {})[item.key] = item.value
-        else:
-            self._section(group, name).assign(item.key, item.value, origin=item.origin)
+            group, _, name = item.section.partition(".")
+            if group == PERIODIC:
+                self.periodic.setdefault(name, {})[item.key] = item.value
+            else:
+                self._section(group, name).assign(item.key, item.value, origin=item.origin)
 
     def _section(self, group: str, name: str) -> Section | JobDefaults:
         if group == CAPSULES:
             return self._capsule(name).settings
         if group == SERVERS:
-            return self._server(name)
+            if name not in self._servers or name == MAIN:
+                self._servers[check_server_name(name)] = RedisSection.of_server(name)
+            return self._servers[name]
         if group == SHARDS:
-            return self._shard(name)
+            if not name.strip():
+                raise ConfigurationError('shards."": a shard needs a name, for `offsider worker --shard NAME`')
+            return self._shards.setdefault(name, ShardSection.called(name))
         # If a worker serves a shard, `redis` may be another server.
         return self._servers[MAIN] if group == RedisSection.section else getattr(self, group)
-
-    def _server(self, name: str) -> RedisSection:
-        if name not in self._servers or name == MAIN:
-            self._servers[check_server_name(name)] = RedisSection.of_server(name)
-        return self._servers[name]
-
-    def _shard(self, name: str) -> ShardSection:
-        if not name.strip():
-            raise ConfigurationError('shards."": a shard needs a name, for `offsider worker --shard NAME`')
-        return self._shards.setdefault(name, ShardSection.called(name))
 
     def _capsule(self, name: str) -> Capsule:
         if name not in self._capsules:
@@ -340,3 +324,19 @@ class Config(Hooks):
 
     def _make_capsule(self, name: str, settings: CapsuleSection) -> Capsule:
         return Capsule(name, settings, self.client_middleware, self.server_middleware)
+
+
+def _log_error(config: Config, error: BaseException, context: Mapping[str, object]) -> None:
+    """Log an error: a job's error with its traceback and its next step, other errors in full for developers."""
+    is_debug = logger.isEnabledFor(logging.DEBUG)
+    in_full = config.worker.environment == "development" or is_debug
+    then = context.get(NEXT)
+    # The JSON line of the end of the run has the error already.
+    traced = in_full or (then is not None and config.log.format != "json")
+    # Log handlers and formatters must not see job arguments; an error handler receives the whole payload.
+    own = {key: value for key, value in context.items() if key not in (DOING, NEXT)}
+    fields = loggable(own, arguments=config.log.arguments)
+    parts = [context.get(DOING), None if then is None else f"failed ({then})", describe(error)]
+    message = ": ".join(str(part) for part in parts if part)
+    extra = {"fields": fields, "folded": then is not None and not is_debug}
+    logger.warning("%s", message, extra=extra, exc_info=error if traced else None)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
 
 from offsider.config.containers import Listing, frozen_error
 from offsider.config.push_effects import PushEffects
@@ -30,9 +30,6 @@ from offsider.runtime.middleware import (
 from offsider.runtime.service import Service
 
 if TYPE_CHECKING:
-    from offsider.config.config import Config
-    from offsider.config.installation import Installation
-    from offsider.config.web_tab import WebTab
     from offsider.runtime.events import JobPlaced, JobRemoved
     from offsider.storage.effects import Effect
 
@@ -77,10 +74,10 @@ def check_installed(options: Mapping[str, Any], outbox: OutboxWriter | None, *, 
 
 ErrorHandler: TypeAlias = Callable[[BaseException, Mapping[str, object]], None]
 DeathHandler: TypeAlias = Callable[[JobPayload, "BaseException | None"], None]
-#: Examines one server and returns findings; see `offsider.inspector.doctor`.
-DoctorCheck: TypeAlias = Callable[["Installation"], Iterable[Any]]
-#: Reads one server and returns metric families; see `offsider.prometheus`.
-MetricFamilies: TypeAlias = Callable[["Installation"], Iterable[Any]]
+#: Examines one server, an `Installation`, and returns findings; see `offsider.inspector.doctor`.
+DoctorCheck: TypeAlias = Callable[[Any], Iterable[Any]]
+#: Reads one server, an `Installation`, and returns metric families; see `offsider.prometheus`.
+MetricFamilies: TypeAlias = Callable[[Any], Iterable[Any]]
 #: See `Hooks.removal_effects`.
 RemovalEffects: TypeAlias = "Callable[[JobRemoved], Sequence[Effect]]"
 #: See `Hooks.move_effects`.
@@ -93,26 +90,10 @@ ASSIGNABLE = (
 )
 
 
-@runtime_checkable
-class Extension(Protocol):
-    """An extension, installed by ``config.use(extension)``.
-
-    ``install`` may use all extension points of the configuration: client and server middleware, events, services, error
-    and death handlers, a fetcher, a queue resolver, job options, fields of the process info, web tabs and others.
-    """
-
-    @property
-    def name(self) -> str:
-        """Unique among the installed extensions."""
-        ...
-
-    def install(self, config: Config) -> None:
-        """Register the extension's parts. Called once, by ``config.use(extension)``."""
-        ...
-
-
 class Hooks:
     """The part of a configuration that only Python code can set; `Config` adds the settings.
+
+    What gets a `Config` or an `Installation` is typed with Any here, because their modules import this one.
 
     Attributes:
         client_middleware, server_middleware: the chains that capsules copy.
@@ -145,7 +126,7 @@ class Hooks:
     outbox: OutboxWriter | None
     queue_resolver: Callable[[Push], str | None] | None
     push_guard: PushGuard | None
-    results: Callable[[Installation], JobResults] | None
+    results: Callable[[Any], JobResults] | None
     clock: Clock
     random: Random
 
@@ -158,17 +139,17 @@ class Hooks:
         self.events = Events(self.handle_error)
         self.error_handlers: Listing[ErrorHandler] = Listing("config.error_handlers")
         self.death_handlers: Listing[DeathHandler] = Listing("config.death_handlers")
-        self.services: Listing[Callable[[Config], Service]] = Listing("config.services")
+        self.services: Listing[Callable[[Any], Service]] = Listing("config.services")
         self.info_fields: Listing[Callable[[], Mapping[str, Any]]] = Listing("config.info_fields")
         self.push_effects: Listing[PushEffects] = Listing("config.push_effects")
         self.removal_effects: Listing[RemovalEffects] = Listing("config.removal_effects")
         self.move_effects: Listing[MoveEffects] = Listing("config.move_effects")
         self.admissions: ServerChain = MiddlewareChain(what="config.admissions")
-        self.web_tabs: Listing[WebTab] = Listing("config.web_tabs")
+        self.web_tabs: Listing[Any] = Listing("config.web_tabs")
         self.metric_labels: Listing[MetricLabels] = Listing("config.metric_labels")
         self.metric_families: Listing[MetricFamilies] = Listing("config.metric_families")
         self.doctor_checks: Listing[DoctorCheck] = Listing("config.doctor_checks")
-        self.queue_sources: Listing[Callable[[Config], Iterable[Any]]] = Listing("config.queue_sources")
+        self.queue_sources: Listing[Callable[[Any], Iterable[Any]]] = Listing("config.queue_sources")
         self.reloader = None
         self.after_commit = None
         self.outbox = None
@@ -186,7 +167,7 @@ class Hooks:
         """Listen to an event; see `Events.on`."""
         return self.events.on(name, handler)
 
-    def add_service(self, factory: Callable[[Config], Service]) -> None:
+    def add_service(self, factory: Callable[[Any], Service]) -> None:
         """Add a service that the worker creates, starts and stops."""
         self.services.append(factory)
 
@@ -219,8 +200,8 @@ class Hooks:
         """
         self.doctor_checks.append(check)
 
-    def add_web_tab(self, tab: WebTab) -> None:
-        """Add a tab to the web UI."""
+    def add_web_tab(self, tab: Any) -> None:
+        """Add an `offsider.web.WebTab` to the web UI."""
         if any(other.name == tab.name for other in self.web_tabs):
             raise ConfigurationError(f"there is a web tab {tab.name!r} already")
         self.web_tabs.append(tab)

@@ -128,6 +128,14 @@ def named_server(name: str, servers: Mapping[str, RedisSection]) -> RedisSection
     return section
 
 
+def check_server(name: str, servers: Mapping[str, RedisSection], *, of: str) -> None:
+    """Raise ConfigurationError, with a message that begins with ``of``, if there is no server of this name."""
+    try:
+        named_server(name, servers)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{of}: {error}") from None
+
+
 def check_servers(servers: Mapping[str, RedisSection], file: Path | None) -> None:
     """Raise ConfigurationError when a server has no URL, or two names mean the same server."""
     for name, section in servers.items():

@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
 from offsider.config.config import Config
+from offsider.config.loading import check_server
 from offsider.config.routing import provided_by, route
 from offsider.core.errors import InvalidOptions, UnknownJob
 from offsider.core.wording import listed
@@ -113,7 +114,7 @@ def check_all(config: Config) -> None:
     jobs = all_jobs()
     for job in jobs:
         job.check(config)
-        config.check_server(route(job, config.routing.rules, config.jobs).server, of=job.name)
+        check_server(route(job, config.routing.rules, config.jobs).server, config.servers, of=job.name)
     _tell_doubts(jobs)
     for base in sorted(_bases, key=lambda base: base.__qualname__):
         if not base.__subclasses__():

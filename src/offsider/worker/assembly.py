@@ -162,7 +162,7 @@ class Assembly:
             rescue,
             reader,
             UnservedQueues(config, redis),
-            *([self._leader()] if config.wants_leadership else []),
+            *([self._leader()] if config.events.listened("leader") else []),
             *(factory(config) for factory in config.services),
             *self._discovery(redis),
         ]

@@ -104,12 +104,3 @@ def test_a_follower_leaves_the_leader_alone_at_its_stop(stand, raw_redis):
     one.stop()
     assert one._run_once() is None
     assert raw_redis.get("dear-leader") == b"other"
-
-
-@pytest.mark.parametrize("listens", [False, True])
-def test_a_worker_joins_the_election_if_its_application_listens(listens):
-    config = Config()
-    if listens:
-        config.on("leader", lambda: None)
-    assert config.wants_leadership is listens
-    assert not Installation.of(config).is_leader

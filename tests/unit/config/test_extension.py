@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsider.config.hooks import Extension
+from offsider.config.config import Extension
 
 
 class Good:
