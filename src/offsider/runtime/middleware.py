@@ -129,7 +129,6 @@ class MiddlewareChain(Generic[T]):
     def run(self, subject: T, innermost: Callable[[T], object]) -> Any:
         """Run ``innermost(subject)`` inside all entries; return the result, or raise the error, that leaves them."""
         entered: list[Middleware] = []
-        result = error = None
         try:
             for concerns, entry in self._steps:
                 if concerns is None or concerns(subject):
@@ -137,14 +136,12 @@ class MiddlewareChain(Generic[T]):
                     try:
                         next(generator)
                     except StopIteration as returned:
-                        result = returned.value
-                        break
+                        return _leave(entered, returned.value, None)
                     entered.append(generator)
-            else:
-                result = innermost(subject)
+            result = innermost(subject)
         except BaseException as raised:  # noqa: BLE001 - the entries get it
-            error = _caught(raised)
-        return _leave(entered, result, error)
+            return _leave(entered, None, _caught(raised))
+        return _leave(entered, result, None) if entered else result
 
     def __iter__(self) -> Iterator[Callable[[T], Middleware]]:
         return iter(tuple(self._entries))

@@ -199,11 +199,23 @@ class Executor:
         return outcome
 
     def _timed(self, job: JobContext) -> Outcome:
-        """Run a job and measure it."""
+        """Run a job inside the middleware, and measure the run."""
         measured = not self._unmeasured
         cpu_started = time.thread_time() if measured else 0.0
         started = time.perf_counter()
-        outcome = self._outcome(job)
+        outcome: Outcome = _SUCCEEDED
+        try:
+            if job.declared is None:
+                job.declared = registry.find(job.payload["class"])
+            result = self._middleware.run(job, self._perform)
+            if result is not None:
+                job.result = result
+        except (Reschedule, Discard, Skip) as signal:
+            outcome = _asked_for(signal, job)
+        except BaseException as error:  # noqa: BLE001 - a job's SystemExit must not end the worker's thread
+            outcome = _INTERRUPTED if caused_by_shutdown(error) else Failed(error)
+        if here.stray:  # middleware forked
+            came_back(job.payload)
         duration_seconds = time.perf_counter() - started
         if measured:
             self._cpu_seconds = time.thread_time() - cpu_started
@@ -215,22 +227,6 @@ class Executor:
             self._unmeasured = SHORT_RUNS
         self._ran = outcome, duration_seconds
         return outcome
-
-    def _outcome(self, job: JobContext) -> Outcome:
-        try:
-            if job.declared is None:
-                job.declared = registry.find(job.payload["class"])
-            result = self._middleware.run(job, self._perform)
-            if result is not None:
-                job.result = result
-        except (Reschedule, Discard, Skip) as signal:
-            return _asked_for(signal, job)
-        except BaseException as error:  # noqa: BLE001 - a job's SystemExit must not end the worker's thread
-            return _INTERRUPTED if caused_by_shutdown(error) else Failed(error)
-        finally:
-            if here.stray:  # middleware forked
-                came_back(job.payload)
-        return _SUCCEEDED
 
     def _perform(self, job: JobContext) -> object:
         declared: Declared = job.declared
