@@ -49,51 +49,6 @@ class Rescheduled:
 
 
 @dataclass(frozen=True, slots=True)
-class Stranded:
-    """The job cannot run in this worker, and was not started; see `stranded`.
-
-    Attributes:
-        payload: the payload to store.
-        delay_seconds: until the next attempt; 0: the job moves to the tail of its queue.
-        reason: why it cannot run here.
-        is_first: whether this is the first attempt to log.
-        since: when the job was first stranded, in epoch seconds; None while another worker might run it.
-    """
-
-    payload: bytes
-    delay_seconds: float
-    reason: str
-    is_first: bool
-    since: float | None = None
-    name = "stranded"
-
-
-@dataclass(frozen=True, slots=True)
-class Deferred:
-    """A kill switch deferred the job before its start; see `switchboard`."""
-
-    delay_seconds: float
-    reason: str
-    name = "deferred"
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """A kill switch dropped the job before its start: into the quarantine, unless ``keep`` is off."""
-
-    reason: str
-    keep: bool
-    name = "dropped"
-
-
-@dataclass(frozen=True, slots=True)
-class Expired:
-    """The job expired before its start (``expires_in``); it is deleted."""
-
-    name = "expired"
-
-
-@dataclass(frozen=True, slots=True)
 class Discarded:
     """The job raised `Discard`: death handlers run, and the job is deleted."""
 
@@ -117,14 +72,6 @@ class Interrupted:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """An admission check stored the job elsewhere with its own script; nothing is left to write."""
-
-    place: str
-    name = "moved"
-
-
-@dataclass(frozen=True, slots=True)
 class Malformed:
     """The payload is malformed; it moves to the dead set in a wrapper."""
 
@@ -132,17 +79,31 @@ class Malformed:
     name = "malformed"
 
 
-@dataclass(frozen=True, slots=True)
-class NotAlone:
-    """The job must run alone, but other jobs run in this process; it moves to the tail of its queue."""
-
-    name = "not alone"
-
-
-#: Outcomes without a run: nothing is counted, and no retry is used up.
-NotBegun = Stranded | Deferred | Dropped | Expired | Moved | NotAlone
-Outcome = Succeeded | Failed | Rescheduled | NotBegun | Discarded | Skipped | Interrupted | Malformed
-
 Destination: TypeAlias = Literal["gone", "queue", "retry", "schedule", "dead", "quarantine", "elsewhere"]
 """Where a job goes after its run: out of the server, back to its queue, into a sorted set, the dead set or the
 quarantine, or where an admission has stored it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotStarted:
+    """The job did not start: nothing is counted, and no retry is used up.
+
+    Attributes:
+        place: where it goes; ``"queue"`` is the tail of its queue, ``"elsewhere"`` where an admission stored it with
+            its own script.
+        delay_seconds: with ``"schedule"``, the time until the next attempt.
+        reason: for the log.
+        name: in the log and in events.
+        payload: with ``"schedule"``, the payload to store, if it differs from the job.
+        is_logged: whether the log has a line about it.
+    """
+
+    place: Destination
+    delay_seconds: float = 0.0
+    reason: str = ""
+    name: str = "not started"
+    payload: bytes | None = None
+    is_logged: bool = True
+
+
+Outcome = Succeeded | Failed | Rescheduled | NotStarted | Discarded | Skipped | Interrupted | Malformed

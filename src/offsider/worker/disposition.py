@@ -36,7 +36,7 @@ class Done(_Disposition):
 
 
 @dataclass(frozen=True, slots=True)
-class Back(_Disposition):
+class RequeuedFirst(_Disposition):
     """The job returns to the head of its queue as ``payload``."""
 
     payload: bytes
@@ -44,7 +44,7 @@ class Back(_Disposition):
 
 
 @dataclass(frozen=True, slots=True)
-class Last(_Disposition):
+class RequeuedLast(_Disposition):
     """The job returns to the tail of its queue, byte for byte."""
 
     goes: ClassVar[Destination] = "queue"
@@ -77,7 +77,7 @@ class Dead(_Disposition):
 
 
 @dataclass(frozen=True, slots=True)
-class Aside(_Disposition):
+class Quarantined(_Disposition):
     """The job enters the quarantine."""
 
     reason: str
@@ -85,7 +85,7 @@ class Aside(_Disposition):
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere(_Disposition):
+class Moved(_Disposition):
     """The job is stored elsewhere already, by an admission. Nothing but its effects is written."""
 
     goes: ClassVar[Destination] = "elsewhere"
@@ -99,4 +99,4 @@ class Lost(_Disposition):
     """
 
 
-Disposition: TypeAlias = Done | Back | Last | Later | Dead | Aside | Elsewhere | Lost
+Disposition: TypeAlias = Done | RequeuedFirst | RequeuedLast | Later | Dead | Quarantined | Moved | Lost

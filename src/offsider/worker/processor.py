@@ -20,7 +20,7 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from offsider.core.outcome import NotAlone, Succeeded
+from offsider.core.outcome import NotStarted, Succeeded
 from offsider.core.payload import interrupted
 from offsider.core.tracebacks import clear_frames
 from offsider.jobs.clients import Clients, pushing_with
@@ -141,7 +141,9 @@ class Processor:
             if granted:
                 failure = self._process(unit)
             else:
-                self._settlement.settle(unit, Run(None, NotAlone(), self._clock.now(), 0.0, None))
+                self._settlement.settle(
+                    unit, Run(None, NotStarted("queue", name="not alone"), self._clock.now(), 0.0, None)
+                )
         self._unit = None
         return failure
 

@@ -10,7 +10,7 @@ from offsider.core.clock import Clock
 from offsider.core.payload import decode, interrupted
 from offsider.storage import quarantine
 from offsider.worker import outage
-from offsider.worker.disposition import Aside, Back, Dead, Done, Elsewhere, Last, Later
+from offsider.worker.disposition import Dead, Done, Later, Moved, Quarantined, RequeuedFirst, RequeuedLast
 from offsider.worker.fetch import basic
 from offsider.worker.fetch.basic import BasicFetcher
 from tests.snapshot import snapshot
@@ -50,12 +50,12 @@ def test_a_job_is_removed_from_redis_when_it_is_fetched(fetcher, raw_redis):
 @pytest.mark.parametrize(
     "disposition, key, stored",
     [
-        (Back(b"back"), "queue:default", [b"waiting", b"back"]),
-        (Last(), "queue:default", [JOB, b"waiting"]),
+        (RequeuedFirst(b"back"), "queue:default", [b"waiting", b"back"]),
+        (RequeuedLast(), "queue:default", [JOB, b"waiting"]),
         (Later("retry", b"later", 9.0), "retry", {b"later": NOW + 9.0}),
         (Later("schedule", b"later", 9.0), "schedule", {b"later": NOW + 9.0}),
         (Dead(b"dead"), "dead", {b"dead": NOW}),
-        (Elsewhere(), "queue:default", [b"waiting"]),
+        (Moved(), "queue:default", [b"waiting"]),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -74,7 +74,7 @@ def test_each_disposition_is_written_and_reported(parts, raw_redis, disposition,
 
 def test_a_job_that_a_switch_drops_is_in_the_quarantine(fetcher, parts, raw_redis):
     raw_redis.lpush("queue:default", JOB)
-    fetcher.settle(fetcher.retrieve(), Aside("a switch"))
+    fetcher.settle(fetcher.retrieve(), Quarantined("a switch"))
     assert quarantine.size(parts.redis) == 1
 
 

@@ -9,7 +9,7 @@ import pytest
 from offsider import Config, Discard, Reschedule, Skip, current_job, job
 from offsider.client import Client
 from offsider.config.installation import Installation
-from offsider.core.outcome import Failed, Moved, Succeeded
+from offsider.core.outcome import Failed, NotStarted, Succeeded
 from offsider.ext.concurrency_limits import ConcurrencyLimits
 from offsider.ext.unique import Unique
 from offsider.inspector import DeadSet, RetrySet, Stats
@@ -176,11 +176,11 @@ def test_a_run_that_is_void_has_no_effects(config, stage, raw_redis):
 
 @pytest.mark.usefixtures("each_fetcher")
 def test_a_job_that_an_admission_has_moved_has_its_effects_too(config, stage, raw_redis):
-    stage.admit = returning(Moved("elsewhere"))
+    stage.admit = returning(NotStarted("elsewhere", reason="elsewhere", name="moved"))
     stage.push()
     with RunningWorker(config):
         wait_for(lambda: stage.written)
-    assert (counters(raw_redis), stage.written) == ((1, 0), [(1, Moved)])
+    assert (counters(raw_redis), stage.written) == ((1, 0), [(1, NotStarted)])
 
 
 def test_effects_of_many_short_jobs_each_run_once(config, stage, raw_redis):

@@ -17,25 +17,12 @@ import redis as redis_py
 from offsider import job
 from offsider.core.errors import Discard, MalformedPayload, RedisRefused, RedisUnavailable
 from offsider.core.malformed import listable, unwrap
-from offsider.core.outcome import (
-    Deferred,
-    Discarded,
-    Dropped,
-    Failed,
-    Interrupted,
-    Malformed,
-    Moved,
-    NotAlone,
-    Rescheduled,
-    Skipped,
-    Stranded,
-    Succeeded,
-)
+from offsider.core.outcome import Discarded, Failed, Interrupted, Malformed, NotStarted, Rescheduled, Skipped, Succeeded
 from offsider.core.payload import decode, encode, interrupted, rescheduled
 from offsider.runtime.context import JobContext
 from offsider.storage import working
 from offsider.worker import outage
-from offsider.worker.disposition import Aside, Back, Dead, Done, Elsewhere, Last, Later
+from offsider.worker.disposition import Dead, Done, Later, Moved, Quarantined, RequeuedFirst, RequeuedLast
 from offsider.worker.fetch.fetcher import Settled
 from offsider.worker.settle.report import Reporter
 from offsider.worker.settle.settlement import Settlement
@@ -102,7 +89,7 @@ class Settling:
     def _report_of(self, unit: UnitOfWork) -> str:
         for one in self.reported:
             if one.unit is unit:
-                if one.lost or one.disposition == Elsewhere():
+                if one.lost or one.disposition == Moved():
                     return "lost" if one.lost else "moved"
                 return "died" if getattr(one.disposition, "died", None) else "written"
         return ""
@@ -220,7 +207,7 @@ def test_a_job_moved_by_middleware_is_released_and_not_counted(settling, raw_red
     unit = settling.claim(raw_redis)
     raw_redis.lmove(settling.parts.working, "offsider:elsewhere" if moved else "queue:default")
     before = stored(raw_redis)
-    assert settling.settle(unit, Moved("elsewhere")) == "moved"
+    assert settling.settle(unit, NotStarted("elsewhere", reason="elsewhere", name="moved")) == "moved"
     assert stored(raw_redis) == before
     assert unit.settled
     assert settling.parts.fetcher._state.in_flight.of(settling.parts.ownership.identity).total() == 0
@@ -230,7 +217,7 @@ def test_a_job_moved_by_middleware_is_released_and_not_counted(settling, raw_red
 
 def test_a_job_wrongly_reported_as_moved_runs_again(settling, raw_redis):
     unit = settling.claim(raw_redis)
-    assert settling.settle(unit, Moved("nowhere")) == "moved"
+    assert settling.settle(unit, NotStarted("elsewhere", reason="nowhere", name="moved")) == "moved"
     settling.parts.fetcher.audit()
     settling.parts.fetcher.audit()
     again = settling.parts.fetcher.retrieve()
@@ -427,14 +414,14 @@ def test_a_full_server_accepts_every_outcome(make_server):
         (Succeeded(), Done()),
         (Skipped("nothing to do"), Done()),
         (Rescheduled(9.0), Later("schedule", RAW, 9.0)),
-        (Deferred(9.0, "a switch"), Later("schedule", RAW, 9.0)),
-        (Stranded(b"marked", 9.0, "unknown", is_first=True), Later("schedule", b"marked", 9.0)),
-        (Stranded(RAW, 0.0, "unknown", is_first=True), Last()),
-        (NotAlone(), Last()),
-        (Dropped("a switch", keep=True), Aside("a switch")),
-        (Dropped("a switch", keep=False), Done()),
-        (Interrupted(), Back(interrupted(RAW))),
-        (Moved("elsewhere"), Elsewhere()),
+        (NotStarted("schedule", 9.0, "a switch", "deferred"), Later("schedule", RAW, 9.0)),
+        (NotStarted("schedule", 9.0, "unknown", "stranded", b"marked"), Later("schedule", b"marked", 9.0)),
+        (NotStarted("queue", 0.0, "unknown", "handed over"), RequeuedLast()),
+        (NotStarted("queue", name="not alone"), RequeuedLast()),
+        (NotStarted("quarantine", reason="a switch", name="dropped"), Quarantined("a switch")),
+        (NotStarted("gone", reason="a switch", name="dropped"), Done()),
+        (Interrupted(), RequeuedFirst(interrupted(RAW))),
+        (NotStarted("elsewhere", reason="elsewhere", name="moved"), Moved()),
     ],
     ids=lambda value: getattr(value, "name", None),
 )
@@ -472,7 +459,7 @@ def test_outage_errors_are_reported_with_their_context(faulty, proxy, raw_redis)
 
 
 def test_a_stranded_job_is_in_the_schedule_as_decided(settling, raw_redis):
-    stranded = Stranded(b'{"class":"J","args":[],"stranded_at":1}', 60.0, "not declared here", is_first=True)
+    stranded = NotStarted("schedule", 60.0, "not declared here", "stranded", b'{"class":"J","args":[],"stranded_at":1}')
     assert settling.settle(settling.claim(raw_redis), stranded) == "written"
     ((raw, score),) = stored(raw_redis)["schedule"].items()
     assert raw == stranded.payload
@@ -480,7 +467,7 @@ def test_a_stranded_job_is_in_the_schedule_as_decided(settling, raw_redis):
     assert settling.work_state.runs.take().summed_totals() == (0, 0)
 
 
-HANDED_ON = Stranded(RAW, 0.0, "another worker might run it", is_first=True)
+HANDED_ON = NotStarted("queue", 0.0, "another worker might run it", "handed over")
 
 
 def test_a_job_for_another_worker_moves_to_the_tail_of_its_queue_byte_for_byte(settling, raw_redis):

@@ -13,12 +13,12 @@ import pytest
 from offsider import JobContext, NoCapableWorker, job
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
-from offsider.core.outcome import Failed, Stranded
+from offsider.core.outcome import Failed, NotStarted
 from offsider.core.payload import decode, encode, not_stranded
 from offsider.jobs import registry
 from offsider.storage import processes, stranded
 from offsider.worker.run import stranded as module
-from offsider.worker.run.stranded import StrandedCheck
+from offsider.worker.run.stranded import HANDED_OVER, STRANDED, StrandedCheck
 
 DAY = 86_400
 NOW_MS = 1_795_216_780_000
@@ -129,7 +129,7 @@ def test_a_job_that_another_worker_can_run_moves_to_the_tail_unchanged(jobs, fle
     fleet("new:1:a", known, queues=queues)
     job = context(**fields)
     outcome = judge(jobs, job)
-    assert outcome == Stranded(job.raw, 0.0, outcome.reason, is_first=True)
+    assert outcome == NotStarted("queue", 0.0, outcome.reason, "handed over")
     assert outcome.reason.endswith("; another worker can run it")
 
 
@@ -160,8 +160,8 @@ def test_a_job_that_another_worker_can_run_is_handed_over_every_few_seconds(jobs
     first = judge(jobs, context("New"))
     raw_redis.set(f"offsider:handed-on:{'a' * 24}:0", 498, ex=3600 - 600)
     outcomes = [judge(jobs, context("New")) for _ in range(4)]
-    assert all(4.0 <= outcome.delay_seconds <= 6.0 and outcome.since is None for outcome in outcomes)
-    assert [outcome.is_first for outcome in (first, *outcomes)] == [True, False, False, False, False]
+    assert all(4.0 <= outcome.delay_seconds <= 6.0 and outcome.name == HANDED_OVER for outcome in outcomes)
+    assert [outcome.is_logged for outcome in (first, *outcomes)] == [True, False, False, False, False]
     reported = [record.getMessage() for record in caplog.records if "was handed over 500 times" in record.getMessage()]
     assert len(reported) == 1
 
@@ -177,7 +177,7 @@ def test_a_job_is_requeued_to_the_queue_it_was_in_not_the_one_in_its_payload(job
 def test_a_stranded_job_is_handed_over_as_soon_as_a_worker_starts(jobs, fleet):
     fleet("new:1:a", {"New": "1"})
     outcome = judge(jobs, context("New", stranded_at=NOW_MS - 5 * DAY * 1000))
-    assert (outcome.delay_seconds, outcome.since) == (0.0, None)
+    assert (outcome.delay_seconds, outcome.name) == (0.0, HANDED_OVER)
 
 
 # ------------------------------------------------------------------- another worker may be able to
@@ -187,7 +187,7 @@ def test_a_stranded_job_is_handed_over_as_soon_as_a_worker_starts(jobs, fleet):
 def test_a_worker_that_might_be_busy_gets_five_hand_overs_and_a_minute_before_the_alarm(
     jobs, fleet, clock, known, caplog
 ):
-    def seen_again(waited_seconds: int, after_seconds: float = 1.0) -> Stranded:
+    def seen_again(waited_seconds: int, after_seconds: float = 1.0) -> NotStarted:
         jobs._redis.call("EXPIRE", jobs._redis.keys.handed_on("a" * 24, "0"), 3600 - waited_seconds)
         clock.advance(after_seconds)
         job = context(signature="5ca1ab1e", retry=False)
@@ -198,17 +198,17 @@ def test_a_worker_that_might_be_busy_gets_five_hand_overs_and_a_minute_before_th
     fleet("other:1:a", known)
     raw = context(signature="5ca1ab1e", retry=False).raw
     handed_over = [seen_again(seconds) for seconds in range(5)]
-    assert [(outcome.payload, outcome.delay_seconds) for outcome in handed_over] == [(raw, 0.0)] * 5
-    assert [outcome.is_first for outcome in handed_over] == [True, False, False, False, False]
+    assert [(outcome.place, outcome.payload) for outcome in handed_over] == [("queue", None)] * 5
+    assert [outcome.is_logged for outcome in handed_over] == [True, False, False, False, False]
     for seconds in (6, 20, 59):
         assert seen_again(seconds).delay_seconds == 0.0  # an idle process that blocks behind this one gets a turn
         waits = seen_again(seconds, after_seconds=0.0)
-        assert (waits.payload, waits.since, waits.is_first) == (raw, None, False)
+        assert (waits.payload, waits.name, waits.is_logged) == (raw, HANDED_OVER, False)
         assert waits.reason.endswith("; another worker might run it")
         assert 0.8 * seconds <= waits.delay_seconds <= 1.2 * (seconds + 1)
     assert (stranded.counts(jobs._redis), caplog.text) == ({}, "")
     given_up = seen_again(61)
-    assert given_up.since == clock.seconds
+    assert given_up.name == STRANDED
     assert given_up.reason.endswith("; no other worker ran it in time")
     assert stranded.counts(jobs._redis) == {"Resize": 1}
     assert "stranded Resize" in caplog.text
@@ -216,23 +216,23 @@ def test_a_worker_that_might_be_busy_gets_five_hand_overs_and_a_minute_before_th
 
 def test_after_a_minute_it_is_not_retried(jobs, fleet, raw_redis):
     fleet("ruby:1:a", None)
-    assert judge(jobs, context("Ruby::Job")).since is None
+    assert judge(jobs, context("Ruby::Job")).name == HANDED_OVER
     raw_redis.expire(f"offsider:handed-on:{'a' * 24}:0", 3600 - 61)
-    assert judge(jobs, context("Ruby::Job")).since is not None
+    assert judge(jobs, context("Ruby::Job")).name == STRANDED
 
 
 def test_each_retry_of_a_job_gets_tries_of_its_own(jobs, fleet):
     fleet("ruby:1:a", None)
     for retry_count in (None, 0, 1):
         fields = {} if retry_count is None else {"retry_count": retry_count}
-        assert judge(jobs, context("Ruby::Job", **fields)).since is None
+        assert judge(jobs, context("Ruby::Job", **fields)).name == HANDED_OVER
     assert stranded.count_hand_over(jobs._redis, "a" * 24, 1)[0] == 2
 
 
 @pytest.mark.parametrize("process", [{"queues": ("mail",)}, {"quiet": "true"}])
 def test_a_ruby_process_that_does_not_serve_this_queue_does_not_count(jobs, fleet, process):
     fleet("ruby:1:a", None, **process)
-    assert judge(jobs, context("Unknown")).since is not None
+    assert judge(jobs, context("Unknown")).name == STRANDED
 
 
 def test_during_an_outage_the_job_waits_briefly(jobs, monkeypatch):
@@ -241,17 +241,17 @@ def test_during_an_outage_the_job_waits_briefly(jobs, monkeypatch):
 
     monkeypatch.setattr(jobs, "_others_of", away)
     outcome = judge(jobs, context("Unknown"))
-    assert (outcome.delay_seconds, outcome.since) == (1.0, None)
+    assert (outcome.delay_seconds, outcome.name) == (1.0, HANDED_OVER)
     assert outcome.payload == context("Unknown").raw
     assert outcome.reason.endswith("the other workers are unknown: away")
 
 
 def test_the_others_are_asked_once_a_second(jobs, fleet, clock):
-    assert judge(jobs, context("New")).since is not None
+    assert judge(jobs, context("New")).name == STRANDED
     fleet("new:1:a", {"New": "1"})
-    assert judge(jobs, context("New")).since is not None
+    assert judge(jobs, context("New")).name == STRANDED
     clock.advance(1.0)
-    assert judge(jobs, context("New")).since is None
+    assert judge(jobs, context("New")).name == HANDED_OVER
 
 
 # -------------------------------------------------------------------------------- no worker can
@@ -270,7 +270,7 @@ def test_a_stranded_job_waits_for_as_long_as_it_has_waited_up_to_five_minutes(jo
         delays.append(outcome.delay_seconds)
     assert "Resize(path: str, width: int = 100) -> None" in outcome.reason.replace("'", "")
     assert "pushed by version 2.15; no live worker of queue media can run it" in outcome.reason
-    assert (decode(raw)["stranded_at"], outcome.since, outcome.is_first) == (NOW_MS, NOW_MS / 1000, False)
+    assert (decode(raw)["stranded_at"], outcome.name, outcome.is_logged) == (NOW_MS, STRANDED, False)
     expected = [1, 1, 2, 4, 8, 100, 300, 300]
     assert all(0.8 * due <= delay <= 1.2 * due for delay, due in zip(delays, expected, strict=True))
     assert max(delays) <= stranded.LONGEST_SECONDS
@@ -280,7 +280,7 @@ def test_the_rest_of_the_payload_is_unchanged_and_no_retry_is_used(jobs):
     job = context("Unknown", retry=False, retry_count=3, error_class="X", custom={"x": 1}, app_version="2.15")
     outcome = judge(jobs, job)
     assert decode(outcome.payload) == {**job.payload, "stranded_at": NOW_MS}
-    assert outcome.is_first
+    assert outcome.is_logged
     assert not_stranded(outcome.payload) == job.raw
     assert not_stranded(job.raw) is job.raw
 
@@ -292,7 +292,7 @@ def test_a_stranded_job_returns_to_its_original_queue(jobs):
 
 def test_after_stranded_days_it_is_moved_to_the_dead_set(jobs, worker_config):
     worker_config.worker.stranded_days = 7
-    assert isinstance(judge(jobs, context("Unknown", stranded_at=NOW_MS - 7 * DAY * 1000)), Stranded)
+    assert isinstance(judge(jobs, context("Unknown", stranded_at=NOW_MS - 7 * DAY * 1000)), NotStarted)
     given_up = judge(jobs, context("Unknown", stranded_at=NOW_MS - 7 * DAY * 1000 - 1))
     assert isinstance(given_up, Failed)
     assert isinstance(given_up.error, NoCapableWorker)

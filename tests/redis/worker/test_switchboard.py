@@ -12,7 +12,7 @@ import pytest
 from offsider import Config, Job, job
 from offsider.client import Client
 from offsider.config.installation import Installation
-from offsider.core.outcome import Deferred, Dropped
+from offsider.core.outcome import NotStarted
 from offsider.core.payload import encode
 from offsider.ext.unique import Unique
 from offsider.inspector import Quarantine, Stats, Switches as Wanted
@@ -48,10 +48,14 @@ def test_the_board_decides_the_outcome_before_a_run_and_counts_it():
         "Gone": Switch("Gone", "drop", keep=False),
         "New": Switch("New", "defer", delay_seconds=60),
     }
-    assert board.judge(context("HardJob")) == Dropped("dropped by a kill switch: it is broken", keep=True)
-    assert board.judge(context("Gone")) == Dropped("dropped by a kill switch", keep=False)
-    assert board.judge(context("New")) == Deferred(60, "deferred by a kill switch")
-    assert board.judge(context("Old")) == Deferred(60, "deferred by a kill switch"), "stored under its older name"
+    assert board.judge(context("HardJob")) == NotStarted(
+        "quarantine", reason="dropped by a kill switch: it is broken", name="dropped"
+    )
+    assert board.judge(context("Gone")) == NotStarted("gone", reason="dropped by a kill switch", name="dropped")
+    assert board.judge(context("New")) == NotStarted("schedule", 60, "deferred by a kill switch", "deferred")
+    assert board.judge(context("Old")) == NotStarted("schedule", 60, "deferred by a kill switch", "deferred"), (
+        "stored under its older name"
+    )
     assert board.judge(context("Other")) is None
     assert board.take_counts() == {"HardJob": 1, "Gone": 1, "New": 2}
     board.give_back_counts(board.take_counts())

@@ -7,7 +7,7 @@ import pytest
 from offsider.core.outcome import Succeeded
 from offsider.storage.effects import Effect, at_end
 from offsider.storage.scripts import Script
-from offsider.worker.disposition import Aside, Back, Dead, Done, Elsewhere, Last, Later
+from offsider.worker.disposition import Dead, Done, Later, Moved, Quarantined, RequeuedFirst, RequeuedLast
 
 SCRIPT = Script("test", source="#!lua\nreturn 1\n")
 
@@ -17,12 +17,12 @@ SCRIPT = Script("test", source="#!lua\nreturn 1\n")
     [
         (Done(), "gone"),
         (Dead(b""), "dead"),
-        (Back(b""), "queue"),
-        (Last(), "queue"),
+        (RequeuedFirst(b""), "queue"),
+        (RequeuedLast(), "queue"),
         (Later("retry", b"", 1.0), "retry"),
         (Later("schedule", b"", 1.0), "schedule"),
-        (Aside("why"), "quarantine"),
-        (Elsewhere(), "elsewhere"),
+        (Quarantined("why"), "quarantine"),
+        (Moved(), "elsewhere"),
     ],
 )
 def test_each_disposition_has_a_destination(disposition, goes):

@@ -16,17 +16,7 @@ from offsider.config.config import Config
 from offsider.core import once
 from offsider.core.compression import compress
 from offsider.core.errors import HardTimeout, InvalidArguments, NoCurrentJob, Shutdown, SoftTimeout
-from offsider.core.outcome import (
-    Discarded,
-    Failed,
-    Interrupted,
-    Malformed,
-    Moved,
-    Rescheduled,
-    Skipped,
-    Stranded,
-    Succeeded,
-)
+from offsider.core.outcome import Discarded, Failed, Interrupted, Malformed, NotStarted, Rescheduled, Skipped, Succeeded
 from offsider.core.payload import encode
 from offsider.jobs import registry
 from offsider.storage.working import Owner, PrivateListEntry
@@ -142,7 +132,7 @@ def test_a_job_that_may_be_beyond_this_worker_is_judged_before_anything_of_it_be
         begun.append(number)
 
     config.server_middleware.add(lambda context: begun.append("middleware") or (yield))
-    stranded = Stranded(b"{}", 5.0, "not declared", is_first=True)
+    stranded = NotStarted("schedule", 5.0, "not declared", "stranded", b"{}")
     judge = Judge(stranded, None, None, Failed(NoCapableWorker("for 30 days")), LookupError("broken"))
     executor = make_executor(config, admissions=(judge,))
 
@@ -280,7 +270,7 @@ def broken_afterwards(job):
     "admission, outcome, lines",
     [
         (lambda job: (yield), Succeeded, ["start", "ran", "done"]),
-        (returning(Moved("elsewhere")), Moved, ["moved"]),
+        (returning(NotStarted("elsewhere", reason="elsewhere", name="moved")), NotStarted, ["moved"]),
         (returning(Rescheduled(5)), Rescheduled, ["done"]),
         (raising(ValueError("boom")), Failed, ["fail"]),
         (raising(Shutdown()), Interrupted, ["fail"]),

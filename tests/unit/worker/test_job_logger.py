@@ -10,19 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from offsider.core.errors import Discard, MalformedPayload
-from offsider.core.outcome import (
-    Deferred,
-    Discarded,
-    Dropped,
-    Failed,
-    Interrupted,
-    Malformed,
-    Moved,
-    Rescheduled,
-    Skipped,
-    Stranded,
-    Succeeded,
-)
+from offsider.core.outcome import Discarded, Failed, Interrupted, Malformed, NotStarted, Rescheduled, Skipped, Succeeded
 from offsider.logs.setup import logger
 from offsider.runtime.context import JobContext
 from offsider.runtime.middleware import MiddlewareChain
@@ -103,7 +91,7 @@ def test_a_job_that_ended_itself_logs_how_and_why(outcome, field, config, lines)
 
 
 def test_a_job_moved_by_middleware_logs_its_location(config, lines):
-    ended(config, Moved("parked"), 0.5)
+    ended(config, NotStarted("elsewhere", reason="parked", name="moved"), 0.5)
 
     assert lines()[1:] == [("INFO", "moved", {"elapsed": 0.5, "moved": "parked"})]
 
@@ -365,9 +353,15 @@ def test_structured_lines_can_be_switched_off_as_well(structured, lines):
 @pytest.mark.parametrize(
     "outcome, reported",
     [
-        (Stranded(b"{}", 4.56789, "why", is_first=True, since=1.0), {"again_in": 4.568, "stranded": "why"}),
-        (Deferred(60.0, "deferred by a kill switch"), {"again_in": 60.0, "deferred": "deferred by a kill switch"}),
-        (Dropped("dropped by a kill switch", keep=True), {"dropped": "dropped by a kill switch", "kept": True}),
+        (NotStarted("schedule", 4.56789, "why", "stranded", b"{}"), {"again_in": 4.568, "stranded": "why"}),
+        (
+            NotStarted("schedule", 60.0, "deferred by a kill switch", "deferred"),
+            {"again_in": 60.0, "deferred": "deferred by a kill switch"},
+        ),
+        (
+            NotStarted("quarantine", reason="dropped by a kill switch", name="dropped"),
+            {"dropped": "dropped by a kill switch", "kept": True},
+        ),
     ],
 )
 def test_a_job_that_does_not_start_has_one_line_with_the_reason(outcome, reported, config, lines):
@@ -376,13 +370,13 @@ def test_a_job_that_does_not_start_has_one_line_with_the_reason(outcome, reporte
 
 
 def test_a_job_handed_to_another_worker_is_not_logged_as_stranded(config, lines):
-    JobLogger(config).instead_of_a_run(job(), Stranded(b"{}", 0.0, "not declared", is_first=True))
+    JobLogger(config).instead_of_a_run(job(), NotStarted("queue", 0.0, "not declared", "handed over"))
     assert lines() == [("INFO", "handed over", {"again_in": 0.0, "handed_over": "not declared"})]
 
 
 def test_the_same_in_a_structured_line(structured, lines):
     logger = JobLogger(structured)
-    logger.instead_of_a_run(job(**PUSHED), Dropped("dropped by a kill switch", keep=True))
+    logger.instead_of_a_run(job(**PUSHED), NotStarted("quarantine", reason="dropped by a kill switch", name="dropped"))
     logger.instead_of_a_run(job(**PUSHED), Failed(ValueError("boom")))
     (_, dropped, reported), (_, failed, error) = lines()
     assert (dropped, failed) == (f"J JID-{'a' * 24}: dropped", f"J JID-{'a' * 24}: fail")
@@ -396,19 +390,19 @@ def test_an_error_while_logging_it_is_reported(structured, reports, monkeypatch)
         raise OSError("no disk")
 
     monkeypatch.setattr("offsider.worker.run.job_logger.write_info", broken)
-    JobLogger(structured).instead_of_a_run(job(), Dropped("why", keep=False))
+    JobLogger(structured).instead_of_a_run(job(), NotStarted("gone", reason="why", name="dropped"))
     assert reports[0][1] == {"context": "writing the job log"}
 
 
 def test_a_job_that_waits_for_another_worker_is_logged_when_it_begins_to_wait(config, lines):
     for is_first in (True, False, False):
-        JobLogger(config).instead_of_a_run(job(), Stranded(b"{}", 5.0, "not declared here", is_first))
+        JobLogger(config).instead_of_a_run(job(), NotStarted("schedule", 5.0, "not declared here", is_logged=is_first))
     assert len(lines()) == 1
 
 
 def test_the_level_of_the_job_applies_to_this_line_too(config, lines):
-    JobLogger(config).instead_of_a_run(job(log_level="error"), Dropped("why", keep=True))
+    JobLogger(config).instead_of_a_run(job(log_level="error"), NotStarted("quarantine", reason="why", name="dropped"))
     assert lines() == []
     config.log.job_log = False
-    JobLogger(config).instead_of_a_run(job(), Dropped("why", keep=True))
+    JobLogger(config).instead_of_a_run(job(), NotStarted("quarantine", reason="why", name="dropped"))
     assert lines() == []

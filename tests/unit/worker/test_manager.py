@@ -13,7 +13,7 @@ from offsider import job
 from offsider.config.installation import Installation
 from offsider.core.errors import HardTimeout, RedisUnavailable
 from offsider.core.payload import encode
-from offsider.worker.disposition import Back, Lost
+from offsider.worker.disposition import Lost, RequeuedFirst
 from offsider.worker.fetch.fetcher import FetcherContext, Settled
 from offsider.worker.manager import Manager
 from offsider.worker.parts import WorkerParts
@@ -61,7 +61,7 @@ class Fetcher:
             self.report([Settled(unit, disposition, lost=True)])
             return
         unit.settled = True
-        (self.requeued if isinstance(disposition, Back) else self.acknowledged).append(unit)
+        (self.requeued if isinstance(disposition, RequeuedFirst) else self.acknowledged).append(unit)
         self.report([Settled(unit, disposition)])
 
     def give_back(self, units):

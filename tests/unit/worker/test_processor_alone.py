@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from offsider.core.errors import RedisUnavailable
-from offsider.core.outcome import NotAlone, Succeeded
+from offsider.core.outcome import NotStarted, Succeeded
 from offsider.jobs.clients import Clients
 from offsider.worker.processor import CapsuleParts, Processor
 from offsider.worker.run.seats import Seats
@@ -40,7 +40,7 @@ class Isolation:
             return
         if self.error is not None:
             raise self.error
-        assert run.outcome == NotAlone()
+        assert run.outcome == NotStarted("queue", name="not alone")
         self.steps.append("put last")
 
 

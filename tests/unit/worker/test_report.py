@@ -6,21 +6,18 @@ import pytest
 
 from offsider.core.errors import MalformedPayload, NoCapableWorker
 from offsider.core.outcome import (
-    Deferred,
     Discarded,
-    Dropped,
     Failed,
     Interrupted,
     Malformed,
-    Moved,
+    NotStarted,
     Outcome,
     Rescheduled,
     Skipped,
-    Stranded,
     Succeeded,
 )
 from offsider.runtime.context import JobContext
-from offsider.worker.disposition import Back, Dead, Disposition, Done, Elsewhere, Last, Later
+from offsider.worker.disposition import Dead, Disposition, Done, Later, Moved, RequeuedFirst, RequeuedLast
 from offsider.worker.fetch.fetcher import Settled
 from offsider.worker.settle.report import IN_QUEUE_SECONDS, Reporter
 from offsider.worker.unit_of_work import Run, UnitOfWork
@@ -67,7 +64,7 @@ def test_without_a_listener_they_are_counted(reporter, state):
 
 
 def test_a_unit_that_never_ran_is_neither_counted_nor_emitted(reporter, state, told):
-    reporter.settled([Settled(UnitOfWork("default", b"raw"), Last())])
+    reporter.settled([Settled(UnitOfWork("default", b"raw"), RequeuedLast())])
     assert (state.runs.take().summed_totals(), told) == ((0, 0), [])
 
 
@@ -87,7 +84,7 @@ BOOM = ValueError("boom")
         (Failed(BOOM), Done(DIED), (1, 1), "died"),
         (Discarded(BOOM), Done(DIED), (1, 0), "discarded"),
         (Rescheduled(5), Later("schedule", b"", 5.0), (1, 0), "rescheduled"),
-        (Interrupted(), Back(b""), (0, 0), "interrupted"),
+        (Interrupted(), RequeuedFirst(b""), (0, 0), "interrupted"),
     ],
 )
 def test_every_other_outcome_is_counted_and_emitted(config, told, reports, *, outcome, disposition, counts, word):
@@ -112,7 +109,7 @@ def test_a_void_run_logs_a_warning_and_is_neither_counted_nor_emitted(config, st
 
 
 def test_a_job_moved_by_middleware_is_neither_counted_nor_emitted(reporter, state, told):
-    reporter.settled([settled(Moved("held"), disposition=Elsewhere())])
+    reporter.settled([settled(NotStarted("elsewhere", reason="held", name="moved"), disposition=Moved())])
     assert (state.runs.take().summed_totals(), told) == ((0, 0), [])
 
 
@@ -156,17 +153,17 @@ class Heard:
     """Stands in for the part that reports stranded jobs."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, Stranded]] = []
+        self.told: list[tuple[str, NotStarted]] = []
 
-    def report(self, job: JobContext, outcome: Stranded) -> None:
+    def report(self, job: JobContext, outcome: NotStarted) -> None:
         self.told.append((job.jid, outcome))
 
 
 def test_a_job_that_could_not_run_does_not_count_as_a_run(config, state, told):
     heard = Heard()
-    stranded = Stranded(b"{}", 5.0, "not declared here", is_first=True)
+    stranded = NotStarted("schedule", 5.0, "not declared here", "stranded", b"{}")
     for reporter in (Reporter(config, state, stranded=heard), Reporter(config, state)):
-        reporter.settled([settled(stranded, disposition=Last())])
+        reporter.settled([settled(stranded, disposition=RequeuedLast())])
     assert heard.told == [("a", stranded)]
     assert (state.runs.take().summed_totals(), told) == ((0, 0), [])
 
@@ -174,7 +171,11 @@ def test_a_job_that_could_not_run_does_not_count_as_a_run(config, state, told):
 def test_a_job_stopped_by_a_switch_emits_only_its_removal_and_counts_no_run(config, state, told):
     removed = []
     config.on("job_removed", removed.append)
-    outcomes = (Deferred(60, "why"), Dropped("why", keep=True), Dropped("why", keep=False))
+    outcomes = (
+        NotStarted("schedule", 60, "why", "deferred"),
+        NotStarted("quarantine", reason="why", name="dropped"),
+        NotStarted("gone", reason="why", name="dropped"),
+    )
     Reporter(config, state).settled([settled(outcome) for outcome in outcomes])
     assert (state.runs.take().summed_totals(), told) == ((0, 0), [])
     assert [(one.where, one.how) for one in removed] == [("queue:default", "quarantine"), ("queue:default", "delete")]

@@ -441,10 +441,10 @@ def test_a_job_stranded_for_too_long_is_dead_with_any_options(decide, retry, dea
 def test_the_callbacks_of_a_job_that_never_ran_are_not_called(decide, dead):
     called = []
 
-    @job(name="Elsewhere", on_exhausted=lambda payload, error: called.append(payload) or "discard")
+    @job(name="Moved", on_exhausted=lambda payload, error: called.append(payload) or "discard")
     def elsewhere() -> None: ...
 
-    decision = decide(NoCapableWorker("none could for 30 days"), **{"class": "Elsewhere", "dead": dead})
+    decision = decide(NoCapableWorker("none could for 30 days"), **{"class": "Moved", "dead": dead})
     assert isinstance(decision, Dead)
     assert called == []
     assert "discarded_at" not in decision.died

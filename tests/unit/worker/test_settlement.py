@@ -10,23 +10,18 @@ import pytest
 from offsider import Config
 from offsider.core.errors import MalformedPayload
 from offsider.core.outcome import (
-    Deferred,
     Discarded,
-    Dropped,
-    Expired,
     Failed,
     Interrupted,
     Malformed,
-    Moved,
-    NotAlone,
+    NotStarted,
     Outcome,
     Rescheduled,
     Skipped,
-    Stranded,
     Succeeded,
 )
 from offsider.runtime.context import JobContext
-from offsider.worker.disposition import Aside, Back, Dead, Done, Elsewhere, Last, Later
+from offsider.worker.disposition import Dead, Done, Later, Moved, Quarantined, RequeuedFirst, RequeuedLast
 from offsider.worker.settle.settlement import Settlement
 from offsider.worker.unit_of_work import Run, UnitOfWork
 
@@ -34,15 +29,15 @@ RAW = b'{"class":"Mail","args":[1],"queue":"low","jid":"abc","retry":3}'
 OUTCOMES = {
     Succeeded(): Done(),
     Skipped("a reason"): Done(),
-    Expired(): Done(),
+    NotStarted("gone", name="expired"): Done(),
     Rescheduled(5.0, "a reason"): Later("schedule", RAW, 5.0),
-    Deferred(60.0, "a switch"): Later("schedule", RAW, 60.0),
-    Stranded(b"noted", 30.0, "unknown class", is_first=True): Later("schedule", b"noted", 30.0),
-    Stranded(b"noted", 0.0, "unknown class", is_first=True): Last(),
-    Dropped("a switch", keep=True): Aside("a switch"),
-    Dropped("a switch", keep=False): Done(),
-    Moved("held:Mail"): Elsewhere(),
-    NotAlone(): Last(),
+    NotStarted("schedule", 60.0, "a switch", "deferred"): Later("schedule", RAW, 60.0),
+    NotStarted("schedule", 30.0, "unknown class", "stranded", b"noted"): Later("schedule", b"noted", 30.0),
+    NotStarted("queue", 0.0, "unknown class", "handed over"): RequeuedLast(),
+    NotStarted("quarantine", reason="a switch", name="dropped"): Quarantined("a switch"),
+    NotStarted("gone", reason="a switch", name="dropped"): Done(),
+    NotStarted("elsewhere", reason="held:Mail", name="moved"): Moved(),
+    NotStarted("queue", name="not alone"): RequeuedLast(),
 }
 
 
@@ -69,7 +64,7 @@ def test_each_outcome_has_one_disposition(decide, outcome):
 
 def test_an_interrupted_job_returns_to_the_head_with_a_count(decide):
     disposition = decide(Interrupted())
-    assert isinstance(disposition, Back)
+    assert isinstance(disposition, RequeuedFirst)
     assert json.loads(disposition.payload) == {**json.loads(RAW), "interrupted_count": 1}
 
 

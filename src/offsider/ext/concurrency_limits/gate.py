@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure, RedisUnavailable, Shutdown
-from offsider.core.outcome import Moved, Rescheduled
+from offsider.core.outcome import NotStarted, Rescheduled
 from offsider.ext.concurrency_limits import store
 from offsider.ext.concurrency_limits.store import Candidate, Entered, Run
 
@@ -68,9 +68,8 @@ class Gate:
         if entered in (Entered.HELD_BEHIND, Entered.TAKEN_LAST):
             self._slots.resume_soon(run.name, limited.declared)
         if entered not in (Entered.TAKEN, Entered.TAKEN_LAST):
-            return Moved(
-                "another process" if entered is Entered.LOST else "held: its class is at its concurrency limit"
-            )
+            why = "another process" if entered is Entered.LOST else "held: its class is at its concurrency limit"
+            return NotStarted("elsewhere", reason=why, name="moved")
         with self._slots.occupy(run, job, limited.declared):
             return (yield)
 

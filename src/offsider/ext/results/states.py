@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from offsider.core.error_text import class_of, message_of, traceback_of
 from offsider.core.job_id import FailedRun
-from offsider.core.outcome import Discarded, Expired, Failed, Skipped, Succeeded
+from offsider.core.outcome import Discarded, Failed, Skipped, Succeeded
 from offsider.ext.results.store import SettledJob, failure_fields, progress_text
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def state_of(outcome: Outcome, goes: Destination, *, cancelled: bool) -> State:
         return "succeeded"
     if isinstance(outcome, Failed) and goes == "gone":
         return "failed"
-    if isinstance(outcome, Expired):
+    if outcome.name == "expired":
         return "expired"
     return _BY_DESTINATION[goes]
 

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING
 from offsider.core.errors import RedisFailure
 from offsider.storage import job_sets, quarantine, queues
 from offsider.worker import outage
-from offsider.worker.disposition import Aside, Back, Dead, Disposition, Done, Elsewhere, Last, Later, Lost
+from offsider.worker.disposition import (
+    Dead,
+    Disposition,
+    Done,
+    Later,
+    Lost,
+    Moved,
+    Quarantined,
+    RequeuedFirst,
+    RequeuedLast,
+)
 from offsider.worker.fetch.fetcher import Fetcher, FetcherContext, Settled
 from offsider.worker.fetch.writes import Writes
 from offsider.worker.outage import Outage
@@ -84,19 +94,19 @@ class BasicFetcher(Fetcher):
     def _write(self, unit: UnitOfWork, disposition: Disposition) -> bool:
         redis, worker, now = self._redis, self._config.worker, self._config.clock.now()
         match disposition:
-            case Back(payload):
+            case RequeuedFirst(payload):
                 queues.push_to_head(redis, unit.queue, payload)
-            case Last():
+            case RequeuedLast():
                 queues.push_last(redis, unit.queue, unit.raw)
             case Later(where, payload, delay_seconds):
                 sorted_set = redis.keys.retry if where == "retry" else redis.keys.schedule
                 job_sets.add(redis, sorted_set, payload, now + delay_seconds)
             case Dead(payload):
                 job_sets.bury(redis, payload, now, self._config.worker.dead_set_limits)
-            case Aside(reason):
+            case Quarantined(reason):
                 days, most = worker.quarantine_days, quarantine.MAX_JOBS
                 quarantine.add(redis, unit.raw, unit.queue, days=days, most=most, at=now, how=reason)
-            case Done() | Elsewhere() | Lost():
+            case Done() | Moved() | Lost():
                 pass
         return True
 

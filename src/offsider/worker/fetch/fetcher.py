@@ -87,7 +87,7 @@ class Fetcher(ABC):
         """Write where the job goes, retry until the write succeeds, then report it.
 
         May return before the write. Set ``unit.settled`` with the write. Stop retrying once ``abandoned`` is set.
-        `Elsewhere` and `Lost` write nothing; report a `Lost` unit as lost. Run the effects of the disposition with the
+        `Moved` and `Lost` write nothing; report a `Lost` unit as lost. Run the effects of the disposition with the
         write, or after it (`storage.effects`).
         """
 

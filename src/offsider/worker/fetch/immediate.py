@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING
 from offsider.core.errors import Fenced, RedisFailure
 from offsider.storage import quarantine, working
 from offsider.storage.effects import Together
-from offsider.worker.disposition import Aside, Back, Dead, Disposition, Done, Elsewhere, Last, Later, Lost
+from offsider.worker.disposition import (
+    Dead,
+    Disposition,
+    Done,
+    Later,
+    Lost,
+    Moved,
+    Quarantined,
+    RequeuedFirst,
+    RequeuedLast,
+)
 from offsider.worker.fetch.fetcher import Settled
 from offsider.worker.fetch.writes import Writes
 from offsider.worker.requeued import RequeueLog
@@ -42,7 +52,7 @@ class ImmediateWrites:
     def settle(self, unit: UnitOfWork, disposition: Disposition) -> None:
         """Write a disposition, retry until the server accepts it, and report it."""
         redis = self._context.redis
-        if isinstance(disposition, (Elsewhere, Lost)):
+        if isinstance(disposition, (Moved, Lost)):
             self._release(unit)
             replies = self._writes.effects(redis, unit, disposition.effects)
             self._context.report([Settled(unit, disposition, lost=isinstance(disposition, Lost), replies=replies)])
@@ -60,19 +70,19 @@ class ImmediateWrites:
         config = self._context.config
         worker = config.worker
         match disposition:
-            case Back(payload):
+            case RequeuedFirst(payload):
                 return working.put_back(redis, [(entry, payload)])[0]
-            case Last():
+            case RequeuedLast():
                 return working.put_last(redis, entry)
             case Later(where, payload, delay_seconds):
                 sorted_set = redis.keys.retry if where == "retry" else redis.keys.schedule
                 return working.postpone(redis, entry, sorted_set, payload, delay_seconds)
             case Dead(payload):
                 return working.bury(redis, entry, payload, worker.dead_set_limits)
-            case Aside(reason):
+            case Quarantined(reason):
                 days, most, now = worker.quarantine_days, quarantine.MAX_JOBS, config.clock.now()
                 return quarantine.put_from_run(redis, entry, days=days, most=most, at=now, how=reason)
-            case Done() | Elsewhere() | Lost():  # the last two never come here
+            case Done() | Moved() | Lost():  # the last two never come here
                 return working.acknowledge(redis, entry)
 
     def _was_written(self, unit: UnitOfWork) -> bool:

@@ -37,11 +37,10 @@ from offsider.core.normalize import ignored, normalize
 from offsider.core.once import first_time
 from offsider.core.outcome import (
     Discarded,
-    Dropped,
-    Expired,
     Failed,
     Interrupted,
     Malformed,
+    NotStarted,
     Outcome,
     Rescheduled,
     Skipped,
@@ -83,7 +82,7 @@ REFUSED_SECONDS = 10.0
 
 _SUCCEEDED = Succeeded()
 _INTERRUPTED = Interrupted()
-_EXPIRED = Expired()
+_EXPIRED = NotStarted("gone", name="expired")
 
 
 class Executor:
@@ -183,8 +182,8 @@ class Executor:
             got = type(outcome).__name__
             return Failed(ConfigurationError(f"an admission returned {got} before its yield; return an outcome"))
         error = outcome.error if isinstance(outcome, Failed) else None
-        if isinstance(outcome, Dropped):
-            how = "quarantine" if outcome.keep else "delete"
+        if outcome.name == "dropped":
+            how = "quarantine" if isinstance(outcome, NotStarted) and outcome.place == "quarantine" else "delete"
         elif isinstance(error, NoCapableWorker):
             how = "kill"
         else:

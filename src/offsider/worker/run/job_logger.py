@@ -18,17 +18,13 @@ from typing import TYPE_CHECKING
 
 from offsider.core.error_text import shown
 from offsider.core.outcome import (
-    Deferred,
     Discarded,
-    Dropped,
-    Expired,
     Failed,
     Interrupted,
-    Moved,
+    NotStarted,
     Outcome,
     Rescheduled,
     Skipped,
-    Stranded,
     Succeeded,
 )
 from offsider.core.payload import read_stamp
@@ -76,7 +72,7 @@ class JobLogger:
 
     def instead_of_a_run(self, job: JobContext, outcome: Outcome) -> None:
         """Log the only line of a job that does not run. A stranded job is logged at the first attempt only."""
-        if not self.concerns(job) or (isinstance(outcome, Stranded) and not outcome.is_first):
+        if not self.concerns(job) or (isinstance(outcome, NotStarted) and not outcome.is_logged):
             return
         with job_level(job.payload.get("log_level")) if "log_level" in job.payload else nullcontext():
             if self._structured:
@@ -173,9 +169,7 @@ _YEAR_9999 = 253_370_764_800  # a larger number is not a valid time and cannot b
 
 
 def _status(outcome: Outcome) -> str:
-    if isinstance(outcome, Stranded) and outcome.since is None:
-        return "handed over"
-    if isinstance(outcome, (Moved, Stranded, Deferred, Dropped, Expired)):
+    if isinstance(outcome, NotStarted):
         return outcome.name
     return "fail" if isinstance(outcome, (Failed, Interrupted)) else "done"
 
@@ -184,21 +178,17 @@ def _measured(job: JobContext) -> dict[str, object]:
     return {f"{name}_duration_s": round(seconds, 6) for name, seconds in job.measured_seconds.items()}
 
 
-def _details(outcome: Outcome) -> Mapping[str, object]:  # noqa: PLR0911 - one for each
+def _details(outcome: Outcome) -> Mapping[str, object]:
     match outcome:
         case Rescheduled(delay_seconds, reason):
             again: dict[str, object] = {"again_in": delay_seconds}
             return again | {"rescheduled": shown(reason)} if reason else again
-        case Stranded(_, delay_seconds, reason):
-            return {"again_in": round(delay_seconds, 3), _status(outcome).replace(" ", "_"): reason}
-        case Deferred(delay_seconds, reason):
-            return {"again_in": delay_seconds, "deferred": reason}
-        case Dropped(reason, keep):
-            return {"dropped": reason, "kept": keep}
+        case NotStarted(place, delay_seconds, reason, name):
+            when: dict[str, object] = {"again_in": round(delay_seconds, 3)} if place in ("schedule", "queue") else {}
+            kept = {"kept": place == "quarantine"} if name == "dropped" else {}
+            return when | ({name.replace(" ", "_"): reason} if reason else {}) | kept
         case Discarded(error):
             return {"discarded": shown(error) or True}
-        case Moved(place):
-            return {"moved": place}
         case Skipped(reason):
             return {"skipped": shown(reason) or True}
         case _:

@@ -24,7 +24,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from offsider.core.errors import InvalidArguments, NoCapableWorker, RedisFailure
-from offsider.core.outcome import Failed, Stranded
+from offsider.core.outcome import Failed, NotStarted
 from offsider.core.payload import decode, encode, forget_stranded, stamp
 from offsider.inspector.process import ProcessSet
 from offsider.logs.structured import about_here
@@ -56,6 +56,8 @@ PACE_SECONDS = 0.01
 #: The next delay equals the time waited so far, within these limits.
 FIRST_SECONDS, HANDED_ON_SECONDS, STRANDED_SECONDS = 1.0, 5.0, stranded.LONGEST_SECONDS / 1.2
 CHECK_SECONDS = 1.0
+#: The names of both outcomes.
+HANDED_OVER, STRANDED = "handed over", "stranded"
 LOG_SECONDS = 60.0
 _SPREAD = 0.2
 _MAX_LOGGED = 500
@@ -91,7 +93,7 @@ class StrandedCheck:
             return stranded
         yield
 
-    def judge(self, job: JobContext, declared: Declared | None) -> Stranded | Failed | None:
+    def judge(self, job: JobContext, declared: Declared | None) -> NotStarted | Failed | None:
         """Decide about a job before it runs.
 
         Args:
@@ -118,11 +120,12 @@ class StrandedCheck:
             return self._later(job, f"{reason}; the other workers are unknown: {error}", FIRST_SECONDS)
         return self._strand(job, f"{reason}; {why}")
 
-    def report(self, job: JobContext, outcome: Stranded) -> None:
+    def report(self, job: JobContext, outcome: NotStarted) -> None:
         """Report a stranded job: to listeners, in Redis, and at most once a minute for each class in the log."""
-        if outcome.since is None:
+        if outcome.name != STRANDED:
             return
-        news = JobStranded(job, outcome.reason, outcome.delay_seconds, outcome.since)
+        since = stranded_since(decode(outcome.payload or job.raw)) or self._config.clock.now()
+        news = JobStranded(job, outcome.reason, outcome.delay_seconds, since)
         self._config.events.emit("job_stranded", news)
         with suppress(RedisFailure):  # the next attempt notes it
             stranded.note(self._redis, job.payload["class"], outcome.reason)
@@ -152,7 +155,7 @@ class StrandedCheck:
                 self._looked_at = time.monotonic()
             return [known for queues, known in self._others if queue in queues or _EVERY_QUEUE in queues]
 
-    def _hand_on(self, job: JobContext, reason: str, count: int, seconds: float, longest: float) -> Stranded:
+    def _hand_on(self, job: JobContext, reason: str, count: int, seconds: float, longest: float) -> NotStarted:
         if count % WARN_EVERY == 0:
             message = (
                 "%s JID-%s was handed over %d times and has not run yet: %s; check which workers of its queue load "
@@ -163,15 +166,15 @@ class StrandedCheck:
             now = time.monotonic()
             if now - self._tail_at >= TAIL_SECONDS:
                 self._tail_at = now
-                return Stranded(job.raw, 0.0, reason, count == 1)
+                return NotStarted("queue", 0.0, reason, HANDED_OVER, is_logged=count == 1)
         return self._later(job, reason, self._backoff(seconds, longest), is_first=count == 1)
 
-    def _later(self, job: JobContext, reason: str, delay_seconds: float, *, is_first: bool = True) -> Stranded:
+    def _later(self, job: JobContext, reason: str, delay_seconds: float, *, is_first: bool = True) -> NotStarted:
         payload = decode(job.raw)
         raw = job.raw if payload.get("queue") == job.queue else encode({**payload, "queue": job.queue})
-        return Stranded(raw, delay_seconds, reason, is_first)
+        return NotStarted("schedule", delay_seconds, reason, HANDED_OVER, raw, is_first)
 
-    def _strand(self, job: JobContext, reason: str) -> Stranded | Failed:
+    def _strand(self, job: JobContext, reason: str) -> NotStarted | Failed:
         payload, now = decode(job.raw), self._config.clock.now()
         known_since = stranded_since(payload)
         since = now if known_since is None else known_since
@@ -182,7 +185,7 @@ class StrandedCheck:
         payload["queue"] = job.queue
         payload["stranded_at"] = stamp(since, self._config.redis.wire_version)
         delay_seconds = self._backoff(now - since, STRANDED_SECONDS)
-        return Stranded(encode(payload), delay_seconds, reason, known_since is None, since)
+        return NotStarted("schedule", delay_seconds, reason, STRANDED, encode(payload), known_since is None)
 
     def _backoff(self, waited_seconds: float, longest_seconds: float) -> float:
         spread = self._config.random.uniform(1 - _SPREAD, 1 + _SPREAD)

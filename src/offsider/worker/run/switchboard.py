@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from offsider.core.errors import RedisFailure
-from offsider.core.outcome import Deferred, Dropped
+from offsider.core.outcome import Destination, NotStarted
 from offsider.jobs import registry
 from offsider.storage import quarantine, switches
 from offsider.storage.switches import Switch
@@ -55,7 +55,7 @@ class Switchboard:
             return outcome
         yield
 
-    def judge(self, job: JobContext) -> Dropped | Deferred | None:
+    def judge(self, job: JobContext) -> NotStarted | None:
         """Return the outcome of a job that must not run; None for other jobs. Call it only while a switch is ``on``."""
         switch = self._switch_of(job.payload["class"])
         if switch is None:
@@ -64,8 +64,9 @@ class Switchboard:
             self._acted[switch.name] += 1
         why = f": {switch.reason}" if switch.reason else ""
         if switch.action == "defer":
-            return Deferred(switch.delay_seconds, f"deferred by a kill switch{why}")
-        return Dropped(f"dropped by a kill switch{why}", keep=switch.keep)
+            return NotStarted("schedule", switch.delay_seconds, f"deferred by a kill switch{why}", "deferred")
+        place: Destination = "quarantine" if switch.keep else "gone"
+        return NotStarted(place, reason=f"dropped by a kill switch{why}", name="dropped")
 
     def take_counts(self) -> Counter[str]:
         """Return and reset the number of dropped and deferred jobs, by the class of the switch."""

@@ -10,21 +10,18 @@ from typing import TYPE_CHECKING, Any
 from offsider.config.config import NEXT
 from offsider.core.errors import NoCapableWorker, RedisRefused
 from offsider.core.outcome import (
-    Deferred,
     Discarded,
-    Dropped,
-    Expired,
     Failed,
     Interrupted,
     Malformed,
-    Stranded,
+    NotStarted,
     Succeeded,
 )
 from offsider.core.payload import read_stamp
 from offsider.logs.structured import about_raw
 from offsider.runtime.events import ExecutionFinished, JobRemoved, LostOwnership
 from offsider.runtime.forks import end_child
-from offsider.worker.disposition import Dead, Disposition, Done, Elsewhere, Later
+from offsider.worker.disposition import Dead, Disposition, Done, Later, Moved
 from offsider.worker.requeued import RequeueLog
 from offsider.worker.settle.retrier import retry_option
 
@@ -96,19 +93,16 @@ class Reporter:
             end_child()
         if isinstance(outcome, (Failed, Malformed)):
             self._config.handle_error(outcome.error, _context(run) | {NEXT: self._next(run, disposition)})
-        if run.job is None or isinstance(disposition, Elsewhere):
+        if run.job is None or isinstance(disposition, Moved):
             return
         match outcome:  # a job that did not start has no run to count
-            case Stranded():
-                if self._stranded is not None:
+            case NotStarted(place):
+                if place in ("gone", "quarantine"):
+                    how = "expire" if outcome.name == "expired" else "delete" if place == "gone" else place
+                    removed = JobRemoved(unit.raw, f"queue:{unit.queue}", how, self._config.server)
+                    self._config.events.emit("job_removed", removed)
+                elif self._stranded is not None:
                     self._stranded.report(run.job, outcome)
-                return
-            case Deferred():
-                return
-            case Dropped() | Expired():
-                how = "expire" if isinstance(outcome, Expired) else "quarantine" if outcome.keep else "delete"
-                removed = JobRemoved(unit.raw, f"queue:{unit.queue}", how, self._config.server)
-                self._config.events.emit("job_removed", removed)
                 return
             case Interrupted():
                 self._runs.requeued()

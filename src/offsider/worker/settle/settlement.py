@@ -14,18 +14,13 @@ from offsider.core.errors import MalformedPayload
 from offsider.core.malformed import wrap
 from offsider.core.outcome import (
     Deadly,
-    Deferred,
     Discarded,
-    Dropped,
-    Expired,
     Failed,
     Interrupted,
     Malformed,
-    Moved,
-    NotAlone,
+    NotStarted,
     Rescheduled,
     Skipped,
-    Stranded,
     Succeeded,
 )
 from offsider.core.payload import decode, interrupted, not_stranded, rescheduled, stamp
@@ -33,21 +28,41 @@ from offsider.inspector import removal
 from offsider.runtime.context import JobContext
 from offsider.runtime.events import JobRemoved
 from offsider.runtime.forks import end_child
-from offsider.worker.disposition import Aside, Back, Dead, Disposition, Done, Elsewhere, Last, Later, Lost
+from offsider.worker.disposition import (
+    Dead,
+    Disposition,
+    Done,
+    Later,
+    Lost,
+    Moved,
+    Quarantined,
+    RequeuedFirst,
+    RequeuedLast,
+)
 from offsider.worker.settle.retrier import Retrier
 from offsider.worker.unit_of_work import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from offsider.config.config import Config
-    from offsider.core.outcome import Outcome
+    from offsider.core.outcome import Destination, Outcome
     from offsider.storage.effects import Effect
     from offsider.worker.fetch.fetcher import Fetcher
     from offsider.worker.unit_of_work import UnitOfWork
 
 _DONE: Disposition = Done()
 _LOST: Disposition = Lost()
+#: The dispositions of jobs that did not start.
+_NOT_STARTED: Mapping[Destination, Callable[[NotStarted, UnitOfWork], Disposition]] = {
+    "gone": lambda _, __: _DONE,
+    "queue": lambda _, __: RequeuedLast(),
+    "schedule": lambda outcome, unit: Later(
+        "schedule", outcome.payload or not_stranded(unit.raw), outcome.delay_seconds
+    ),
+    "quarantine": lambda outcome, _: Quarantined(outcome.reason),
+    "elsewhere": lambda _, __: Moved(),
+}
 
 
 class Settlement:
@@ -124,9 +139,9 @@ class Settlement:
             last = self._last_done = Done(effects=chosen)
         return last
 
-    def _decide(self, unit: UnitOfWork, run: Run) -> Disposition:  # noqa: C901, PLR0911 - one case for each outcome
+    def _decide(self, unit: UnitOfWork, run: Run) -> Disposition:  # noqa: PLR0911 - one case for each outcome
         match run.outcome:
-            case Succeeded() | Skipped() | Expired():
+            case Succeeded() | Skipped():
                 return _DONE
             case Deadly(error, effects):
                 return replace(self._retrier.bury(_job(run), error), effects=effects)
@@ -137,20 +152,12 @@ class Settlement:
             case Rescheduled(delay_seconds, _, counted, counter):
                 payload = not_stranded(unit.raw)
                 return Later("schedule", rescheduled(payload, counter) if counted else payload, delay_seconds)
-            case Deferred(delay_seconds):
-                return Later("schedule", not_stranded(unit.raw), delay_seconds)
-            case Stranded(payload, delay_seconds):
-                return Later("schedule", payload, delay_seconds) if delay_seconds else Last()
-            case Dropped(reason, keep):
-                return Aside(reason) if keep else _DONE
+            case NotStarted() as outcome:
+                return _NOT_STARTED[outcome.place](outcome, unit)
             case Interrupted():
-                return Back(interrupted(unit.raw))
+                return RequeuedFirst(interrupted(unit.raw))
             case Malformed(error):
                 return Dead(wrap(error, unit.queue, stamp(self._config.clock.now(), self._config.redis.wire_version)))
-            case Moved():
-                return Elsewhere()
-            case NotAlone():
-                return Last()
 
 
 def _job(run: Run) -> JobContext:

@@ -10,7 +10,7 @@ from offsider import Config, Discard, current_job, job
 from offsider.client import Client
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisRefused, RedisUnavailable, Reschedule, Shutdown
-from offsider.core.outcome import Moved, Rescheduled, Succeeded
+from offsider.core.outcome import NotStarted, Rescheduled, Succeeded
 from offsider.core.payload import decode, encode
 from offsider.ext.concurrency_limits import ConcurrencyLimits, Limits, gate, store
 from offsider.ext.concurrency_limits.gate import Gate
@@ -258,7 +258,7 @@ def test_a_refused_script_reschedules_the_job(config, stage, monkeypatch):
 
 def test_a_job_claimed_by_another_process_is_left_to_it(config, stage, monkeypatch):
     failing = Failing(config, monkeypatch, Entered.LOST)
-    assert failing.run() == Moved("another process")
+    assert failing.run() == NotStarted("elsewhere", reason="another process", name="moved")
 
 
 @pytest.fixture
