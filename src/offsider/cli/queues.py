@@ -1,4 +1,4 @@
-"""``offsider queues``: list queues with size and latency; pause, unpause, move and clear them."""
+"""``offsider queues``: list queues with size and latency; pause, resume, move and clear them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class UnknownQueue(OffsiderError):
 def queues(context: click.Context, connection: ConnectionOptions, *, as_json: bool) -> None:
     """Show the queues with size and latency; paused and unserved queues are marked.
 
-    The subcommands pause, unpause, move and clear change queues.
+    The subcommands pause, resume, move and clear change queues.
     """
     context.obj = connection
     if context.invoked_subcommand is not None:
@@ -120,7 +120,7 @@ def pause(connection: ConnectionOptions, names: tuple[str, ...]) -> None:
 @queues.command(context_settings=SETTINGS)
 @NAMES
 @click.pass_obj
-def unpause(connection: ConnectionOptions, names: tuple[str, ...]) -> None:
+def resume(connection: ConnectionOptions, names: tuple[str, ...]) -> None:
     """Let workers claim jobs from these queues again."""
     for queue in _chosen(connection.installation(), names):
         queue.unpause()

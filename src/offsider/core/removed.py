@@ -43,6 +43,7 @@ JOB_OPTIONS: dict[str, str] = {
 }
 #: Without ``offsider``: ``"queues example"``.
 COMMANDS: dict[str, str] = {
+    "queues unpause": "run 'offsider queues resume'",
     "shards list": "run 'offsider shards'",
     "shards check": "run 'offsider routes check', which checks shards too",
     "migrate": "due jobs follow the routing rules when they are enqueued, and 'offsider queues move FROM TO' moves the "

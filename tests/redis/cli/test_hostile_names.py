@@ -66,7 +66,7 @@ def evil(redis_url, raw_redis, monkeypatch, tmp_path):
 
 
 COMMANDS = [
-    "stats", "queues", "queues pause EVIL", "queues unpause EVIL", "queues clear QUEUE --yes", "queues clear missing",
+    "stats", "queues", "queues pause EVIL", "queues resume EVIL", "queues clear QUEUE --yes", "queues clear missing",
     "search pwned", "doctor", "switches", "switches drop EVIL", "switches clear EVIL", "switches clear Cx",
     "limits", "limits set EVIL 3", "limits pause EVIL", "limits clear EVIL --yes", "limits pause Cx",
     "limiters reset EVIL EVIL", "locks release EVIL", "periodic", "periodic show PERIODIC", "periodic show missing",
@@ -101,4 +101,4 @@ def test_proposed_commands_are_quoted(evil):
     for fix in named:
         assert any("$(reboot)" in word for word in shlex.split(fix)), fix
         assert not re.search(r"\$\(", re.sub(r"'[^']*'", "", fix)), fix
-    assert any("offsider queues unpause -- -x" in fix for fix in fixes), fixes
+    assert any("offsider queues resume -- -x" in fix for fix in fixes), fixes

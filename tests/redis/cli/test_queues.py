@@ -74,13 +74,13 @@ def test_queues_are_paused_and_resumed(raw_redis):
     push(raw_redis, "A", queue="mail")
     assert call("pause", "default", "mail").output == "default: paused\nmail: paused\n"
     assert raw_redis.smembers("paused") == {b"default", b"mail"}
-    assert call("unpause", "mail").output == "mail: resumed\n"
+    assert call("resume", "mail").output == "mail: resumed\n"
     assert raw_redis.smembers("paused") == {b"default"}
 
 
 def test_a_queue_may_be_paused_before_its_first_job(raw_redis):
     assert call("pause", "later").exit_code == 0
-    assert call("unpause", "later").exit_code == 0
+    assert call("resume", "later").exit_code == 0
     assert not raw_redis.exists("paused")
 
 
@@ -182,7 +182,7 @@ def test_an_application_that_was_asked_for_has_to_be_there(raw_redis):
     assert (result.exit_code, raw_redis.llen("queue:default")) == (1, 1)
 
 
-@pytest.mark.parametrize("word", ["clear", "unpause"])
+@pytest.mark.parametrize("word", ["clear", "resume"])
 def test_a_misspelt_queue_names_the_nearest_and_nothing_is_done(raw_redis, word):
     push(raw_redis, "A")
     result = call(word, "default", "defualt")
@@ -226,7 +226,7 @@ def test_the_shell_completes_words_options_and_names_of_queues(raw_redis, monkey
     assert {"top", "stats", "queues", "doctor"} <= set(completed("offsider "))
     assert completed("offsider st") == ["stop", "stats"]
     assert completed("offsider stats o") == ["overview"]
-    assert {"pause", "unpause", "clear", "move"} == set(completed("offsider queues "))
+    assert {"pause", "resume", "clear", "move"} == set(completed("offsider queues "))
     assert completed("offsider queues pause ma") == ["mail", "main"]
     assert "--json" in completed("offsider doctor --")
     monkeypatch.setenv("REDIS_URL", "redis://localhost:1")

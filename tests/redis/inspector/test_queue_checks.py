@@ -38,7 +38,7 @@ def test_a_queue_that_was_forgotten_after_it_was_paused(redis_url, raw_redis):
     finding = examined(redis_url)["paused"]
     assert finding.severity is Severity.WARN
     assert finding.what == "default is paused (1 job waiting)"
-    assert finding.fix == "offsider queues unpause default"
+    assert finding.fix == "offsider queues resume default"
 
 
 @pytest.mark.parametrize("age, expected", [(0, "ok"), (300, "warn"), (36_000, "error")])

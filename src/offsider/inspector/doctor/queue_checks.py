@@ -37,7 +37,7 @@ def check_paused(facts: Facts) -> Iterator[Finding]:
             "paused",
             f"{listed(forgotten)} {'is' if len(forgotten) == 1 else 'are'} paused ({counted(jobs, 'job')} waiting)",
             why="workers claim no jobs from a paused queue until you resume it",
-            fix=f"offsider queues unpause {shell_words(forgotten[0])}",
+            fix=f"offsider queues resume {shell_words(forgotten[0])}",
         )
 
 
