@@ -17,20 +17,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from bench.load import Usage, start_worker, wait_for_all, wait_for_first
-from bench.slots import Slots
-from offsider import Client, Config
-from offsider.embedded import EmbeddedServer
+from bench.place import Place, Ran
 
 #: About a millisecond on CPython 3.11.
 LOOPS = 20_000
@@ -39,20 +33,7 @@ SCENARIOS = (("spin", 1), ("spin", 0), ("noop", 1), ("noop", 10))
 TOLD = "import platform, sys; print(platform.python_version() + sys.abiflags)"
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The figures of one worker process."""
-
-    per_second: float
-    cpu_us: float
-    lost: int
-
-    @property
-    def cores(self) -> float:
-        return self.per_second * self.cpu_us / 1e6
-
-
-Rounds = Mapping[tuple[str, str, int], Sequence[Measured]]
+Rounds = Mapping[tuple[str, str, int], Sequence[Ran]]
 
 
 def main() -> int:
@@ -60,19 +41,17 @@ def main() -> int:
     options = parse()
     # Absolute, because each worker runs in its own folder; not resolved, because the link selects the environment.
     versions = {version_of(python): str(Path(python).absolute()) for python in options.python}
-    found: defaultdict[tuple[str, str, int], list[Measured]] = defaultdict(list)
+    found: defaultdict[tuple[str, str, int], list[Ran]] = defaultdict(list)
     began = os.getloadavg()[0]
-    with (
-        tempfile.TemporaryDirectory(prefix="offsider-bench-") as folder,
-        EmbeddedServer(Path(folder) / "server") as server,
-    ):
-        for number in range(options.rounds):
+    with Place() as place:
+        client = place.client()
+        for _ in range(options.rounds):
             for kind, threads in SCENARIOS:
                 for version, python in versions.items():
                     threads = threads or options.threads  # noqa: PLW2901 - the wanted number
                     jobs = options.jobs if kind == "spin" else options.noops
-                    place = Path(folder, f"{number}-{kind}-{threads}-{version}")
-                    found[version, kind, threads].append(run(python, kind, threads, jobs, url=server.url, folder=place))
+                    place.push_bulk(client, jobs, kind, LOOPS)
+                    found[version, kind, threads].append(place.drain(jobs, concurrency=threads, python=python))
     print("\n".join(table(found)))
     print(
         f"{options.rounds} rounds, {os.cpu_count()} cores, load {began:.1f} before and {os.getloadavg()[0]:.1f} after"
@@ -94,34 +73,15 @@ def version_of(python: str) -> str:
     return subprocess.run([python, "-c", TOLD], check=True, capture_output=True, text=True).stdout.strip()
 
 
-def run(python: str, kind: str, threads: int, jobs: int, *, url: str, folder: Path) -> Measured:
-    """Push the jobs, run them in one worker, and return its figures."""
-    folder.mkdir()
-    config = Config()
-    config.redis.url = url
-    slots = Slots(folder / "slots", jobs)
-    Client(config).push_bulk({"class": f"bench.{kind}", "args": ([number, LOOPS] for number in range(jobs))})
-    options = argparse.Namespace(job_ms=0, log_level="warn", concurrency=threads)
-    worker = start_worker(options, folder, url, python=python)
-    try:
-        idle = wait_for_first(slots, worker)
-        wait_for_all(slots, jobs)
-        after = Usage.of(worker.pid)
-    finally:
-        worker.send_signal(signal.SIGTERM)
-        worker.wait(timeout=60)
-    runs = [(start, end) for start, end, _ in slots.read() if end]
-    seconds = (max(end for _, end in runs) - min(start for start, _ in runs)) / 1e9
-    return Measured(len(runs) / seconds, (after.cpu_seconds - idle.cpu_seconds) / len(runs) * 1e6, jobs - len(runs))
-
-
 def table(found: Rounds) -> list[str]:
     """Return the lines of a Markdown table, one for each interpreter, kind of job and number of threads."""
     lines = ["| Python | job | threads | jobs/s | CPU us a job | cores | per core | lost |", "|---" * 8 + "|"]
     for (version, kind, threads), rounds in found.items():
         rate, cpu_us, cores = (
             statistics.median(values)
-            for values in zip(*((one.per_second, one.cpu_us, one.cores) for one in rounds), strict=True)
+            for values in zip(
+                *((one.per_second, one.cpu_us, one.per_second * one.cpu_us / 1e6) for one in rounds), strict=True
+            )
         )
         ratios = [
             several.per_second / alone.per_second / threads

@@ -21,16 +21,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench import load
-from bench.load import ROOT
+from bench.load_app import noop
+from bench.place import ROOT, Place, Usage, microseconds, wait_for_first, wait_until
 from bench.slots import Slots
-from offsider import Client, Config
-from offsider.embedded import EmbeddedServer
+from offsider import Client
 
 SINGLE_PUSHES = 5_000
 LOGGED_SHARE = 0.3
@@ -91,90 +88,49 @@ def export(revision: str, folder: Path) -> Path:
 def measure(options: argparse.Namespace, source: Path) -> Figures:
     """Run one round with the code in ``source``."""
     figures: dict[str, float] = {}
-    with tempfile.TemporaryDirectory(prefix="offsider-bench-") as name, EmbeddedServer(Path(name) / "s") as server:
-        ground = Ground(Path(name), server.url, {"PYTHONPATH": f"{source}{os.pathsep}{ROOT}"})
-        slots = Slots(ground.folder / "slots", options.jobs)
-        figures |= pushed(options, ground)
-        with ground.worker() as worker:
-            idle = load.wait_for_first(slots, worker)
-            load.wait_for_all(slots, options.jobs)
-            after = load.Usage.of(worker.pid)
-        figures[NO_OPS] = load.middle_rate(slots.read())
-        figures["worker CPU per no-op, us"] = (after.cpu_seconds - idle.cpu_seconds) / options.jobs * 1e6
-        figures["worker memory after no-ops, MB"] = after.rss_mb
-        figures[LOGGED] = ground.drain(int(options.jobs * LOGGED_SHARE), log_level="info")
-        figures[SHORT] = ground.drain(SHORT_JOBS, concurrency=SHORT_THREADS, job_ms=SHORT_MS)
-        figures["pick-up p50, us"], figures["idle worker, MB"] = picked_up(ground)
+    with Place(environ={"PYTHONPATH": f"{source}{os.pathsep}{ROOT}"}) as place:
+        client = place.client()  # of the working tree: the same one for both
+        figures |= pushed(options, place)
+        ran = place.drain(options.jobs)
+        figures[NO_OPS] = ran.middle
+        figures["worker CPU per no-op, us"] = ran.cpu_us
+        figures["worker memory after no-ops, MB"] = ran.last.rss_mb
+        logged = int(options.jobs * LOGGED_SHARE)
+        place.push_bulk(client, logged)
+        figures[LOGGED] = place.drain(logged, log_level="info").middle
+        place.push_bulk(client, SHORT_JOBS)
+        figures[SHORT] = place.drain(SHORT_JOBS, concurrency=SHORT_THREADS, job_ms=SHORT_MS).middle
+        figures["pick-up p50, us"], figures["idle worker, MB"] = picked_up(place, client)
     return figures
 
 
-@dataclass(frozen=True)
-class Ground:
-    """Where one round runs: a folder for its files, the URL of its server, and the environment that names the code."""
-
-    folder: Path
-    url: str
-    environ: Mapping[str, str]
-
-    @contextmanager
-    def worker(self, **plan: float | str) -> Generator[subprocess.Popen[bytes]]:
-        """Run a worker; ``plan`` has options of `bench.load`."""
-        usual = {"concurrency": 10, "job_ms": 0.0, "log_level": "warn"}
-        worker = load.start_worker(argparse.Namespace(**usual | plan), self.folder, self.url, self.environ)
-        try:
-            yield worker
-        finally:
-            worker.terminate()
-            worker.wait(timeout=60)
-
-    def client(self) -> Client:
-        """Return a client of the working tree: the same one for both."""
-        config = Config()
-        config.redis.url = self.url
-        return Client(config)
-
-    def drain(self, jobs: int, **plan: float | str) -> float:
-        """Run jobs that are stored before the worker starts; return jobs per second in the middle 80 %."""
-        slots = Slots(self.folder / "slots", jobs)
-        self.client().push_bulk({"class": "bench.noop", "args": ([number] for number in range(jobs))})
-        with self.worker(**plan) as worker:
-            load.wait_for_first(slots, worker)
-            load.wait_for_all(slots, jobs)
-        return load.middle_rate(slots.read())
-
-
-def picked_up(ground: Ground) -> tuple[float, float]:
+def picked_up(place: Place, client: Client) -> tuple[float, float]:
     """Push single jobs to an idle worker; return the median microseconds from push to start, and its memory in MB."""
-    slots, client = Slots(ground.folder / "slots", PICK_UPS + 1), ground.client()
-    with ground.worker() as worker:
+    slots = Slots(place.folder / "slots", PICK_UPS + 1)
+    with place.worker() as worker:
         client.push({"class": "bench.noop", "args": [PICK_UPS]})
-        load.wait_for_first(slots, worker)
+        wait_for_first(slots, worker)
         time.sleep(1)
-        memory = load.Usage.of(worker.pid).rss_mb
+        memory = Usage.of(worker.pid).rss_mb
         pushed_at: list[int] = []
         for number in range(PICK_UPS):
             pushed_at.append(time.monotonic_ns())
             client.push({"class": "bench.noop", "args": [number]})
             time.sleep(GAP_SECONDS)
-        load.wait_for_all(slots, PICK_UPS + 1)
+        wait_until(lambda: slots.finished() > PICK_UPS)
     starts = [start for start, _, _ in slots.read()]
     late = [start - at for start, at in zip(starts, pushed_at, strict=False)]
     return statistics.median(late) / 1000, memory
 
 
-def pushed(options: argparse.Namespace, ground: Ground) -> Figures:
+def pushed(options: argparse.Namespace, place: Place) -> Figures:
     command = [sys.executable, "-m", "bench.revision", options.revision, "--push", "--jobs", str(options.jobs)]
-    further = {"OFFSIDER_BENCH_SLOTS": str(ground.folder / "slots"), "OFFSIDER_REDIS_URL": ground.url, **ground.environ}
-    said = subprocess.run(
-        command, env=os.environ | further, cwd=ground.folder, check=True, capture_output=True, text=True
-    )
+    said = subprocess.run(command, env=place.environ, cwd=place.folder, check=True, capture_output=True, text=True)
     return {str(what): float(us) for what, us in json.loads(said.stdout).items()}
 
 
 def push(options: argparse.Namespace) -> int:
     """Push jobs in a process with the measured code; print microseconds per job of each way to push."""
-    from bench.load_app import noop  # here, because its import maps the slots file of a round
-
     unserved = noop.using(queue="unserved")
 
     def one_by_one() -> None:
@@ -189,22 +145,16 @@ def push(options: argparse.Namespace) -> int:
         return time.perf_counter() - started
 
     unserved.enqueue(0, "two", 3)
-    one = seconds_of(one_by_one)
+    one_us = microseconds(one_by_one, SINGLE_PUSHES)
     asynchronous = asyncio.run(awaited())
-    bulk = seconds_of(lambda: noop.enqueue_many((number, "two", 3) for number in range(options.jobs)))
+    bulk = lambda: noop.enqueue_many((number, "two", 3) for number in range(options.jobs))  # noqa: E731
     figures = {
-        "pushed one by one, us": one / SINGLE_PUSHES * 1e6,
+        "pushed one by one, us": one_us,
         "pushed with aenqueue, us": asynchronous / SINGLE_PUSHES * 1e6,
-        "pushed in bulk, us": bulk / options.jobs * 1e6,
+        "pushed in bulk, us": microseconds(bulk, options.jobs),
     }
     print(json.dumps(figures))
     return 0
-
-
-def seconds_of(run: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    run()
-    return time.perf_counter() - started
 
 
 if __name__ == "__main__":

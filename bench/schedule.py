@@ -11,30 +11,17 @@ and become available in one step. If the worker uses them up, the run is invalid
 from __future__ import annotations
 
 import argparse
-import os
 import random
-import signal
 import subprocess
 import sys
-import tempfile
 import time
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import redis
+from typing import Any
 
 from bench.bar import Bar
 from bench.compare.stats import quantile
-from bench.load import Usage
-from offsider import Client, Config
-from offsider.embedded import EmbeddedServer
+from bench.place import PATIENCE_SECONDS, Place, Usage, wait_until
+from offsider import Client
 
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-ROOT = Path(__file__).resolve().parents[1]
-PATIENCE_SECONDS = 300
 LEAD_SECONDS = 1.0
 #: Other jobs: enough for the lead time, plus this number for each moving job, more than the worker can fetch meanwhile.
 BESIDE, BESIDE_EACH = 150_000, 8
@@ -43,26 +30,14 @@ BESIDE, BESIDE_EACH = 150_000, 8
 def main() -> int:
     """Run the measurements and print figures and bars; exit code 1 if the other jobs were used up."""
     options = parse()
-    with (
-        tempfile.TemporaryDirectory(prefix="offsider-bench-") as folder,
-        EmbeddedServer(Path(folder) / "server", persist=False) as server,
-        connected(server.url) as watcher,
-    ):
-        config = Config()
-        config.redis.url = server.url
-        client = Client(config)
-        with worker(Path(folder), server.url) as process:
-            bars = lateness(client, watcher, options.single)
-            moved, left = moving(client, watcher, options.jobs)
-            bars += moved
-            bars += memory(client, process, options.kept)
+    with Place(persist=False) as place, place.worker("-q", "served", concurrency=5) as process:
+        client, watcher = place.client(), place.raw
+        bars = lateness(client, watcher, options.single)
+        moved, left = moving(client, watcher, options.jobs)
+        bars += moved
+        bars += memory(client, process, options.kept)
     print("\n" + "\n".join(str(bar) for bar in bars))
     return 0 if left else 1  # the bars do not affect the exit code
-
-
-def connected(url: str) -> Any:
-    untyped: Any = redis.Redis
-    return untyped.from_url(url)
 
 
 def parse() -> argparse.Namespace:
@@ -71,33 +46,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--single", type=int, default=200, help="jobs due one by one on an idle server")
     parser.add_argument("--kept", type=int, default=1_000_000, help="jobs scheduled for another day")
     return parser.parse_args()
-
-
-@contextmanager
-def worker(folder: Path, url: str) -> Generator[subprocess.Popen[bytes]]:
-    environ = os.environ | {
-        "OFFSIDER_REDIS_URL": url,
-        "OFFSIDER_LOG_LEVEL": "warn",
-        "PYTHONPATH": str(ROOT),
-    }
-    command = [
-        sys.executable,
-        "-m",
-        "offsider",
-        "worker",
-        "-r",
-        "bench.schedule_app",
-        "-q",
-        "served",
-        "-e",
-        "production",
-    ]
-    process = subprocess.Popen(command, env=environ, cwd=folder)
-    try:
-        yield process
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(timeout=60)
 
 
 def scheduled(client: Client, count: int, at: float, queue: str) -> None:
@@ -155,14 +103,6 @@ def memory(client: Client, process: subprocess.Popen[bytes], count: int) -> list
     after = Usage.of(process.pid)
     print(f"memory               {before.rss_mb:.1f} MB, with {count:,} scheduled {after.rss_mb:.1f} MB")
     return [Bar("memory for what is scheduled, MB", after.rss_mb - before.rss_mb, 1, is_most=True)]
-
-
-def wait_until(condition: Any) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        if time.monotonic() > deadline:
-            sys.exit("the worker makes no progress")
-        time.sleep(0.005)
 
 
 if __name__ == "__main__":
