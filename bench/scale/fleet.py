@@ -26,10 +26,10 @@ from offsider.storage.redis import Redis
 from offsider.worker.alive.liveness import Liveness
 from offsider.worker.alive.ownership import Ownership
 from offsider.worker.alive.sweeper import Sweeper
-from offsider.worker.controls import Controls, ControlsReader
+from offsider.worker.controls import ControlsReader, KnownControls
 from offsider.worker.fetch.server_wait import MAX_POP_SECONDS, POP_LIVES
 from offsider.worker.heartbeat import REPORT_SECONDS, Heartbeat
-from offsider.worker.run.switchboard import Switchboard, Switches
+from offsider.worker.run.control_rules import ControlRules
 from offsider.worker.scheduler import Scheduler
 from offsider.worker.work_state import WorkState
 
@@ -58,8 +58,8 @@ class Member:
         self._controls = ControlsReader(
             config,
             self.redis,
-            Controls(),
-            [Switches(self.redis, Switchboard())],
+            KnownControls(),
+            [ControlRules(config, self.redis)],
             identity=lambda: self._heartbeat.identity,
             on_signal=lambda _: None,
             on_pauses=lambda: None,

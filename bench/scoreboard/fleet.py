@@ -18,8 +18,8 @@ from bench.scoreboard.shifted_clock import VARIABLE as CLOCK
 from bench.scoreboard.ticking import Ticking, changed_clocks
 from offsider import Client, Config
 from offsider.config.installation import Installation
-from offsider.ext.concurrency_limits import Limits
 from offsider.ext.unique import Locks
+from offsider.inspector import Controls
 from offsider.jobs.function import JobFunction
 from tests.process.workers import Worker
 
@@ -247,7 +247,9 @@ class Played:
         servers = [Installation.of(self.config, name) for name in self.config.servers]
         locks = remaining(lambda: sum(len(list(Locks(config))) for config in servers))
         report.count(f"locks left 0, got {locks}", locks == 0)
-        slots = remaining(lambda: sum(limit.in_use + limit.held for config in servers for limit in Limits(config)))
+        slots = remaining(
+            lambda: sum(group.in_use + group.held for config in servers for group in Controls(config).groups())
+        )
         report.count(f"slots in use and jobs held at the end 0, got {slots}", slots == 0)
         self._outside.close()
 

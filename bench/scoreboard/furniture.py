@@ -29,7 +29,7 @@ def furnish(raw: Any, words: Words, *, seed: int = 0) -> Furniture:
     """Store all data; different values of ``seed`` allow several sets of texts on one server."""
     furniture = Furniture(words, seed)
     with raw.pipeline(transaction=False) as pipeline:
-        for place in (queues, sets, aside, processes, metrics, promises, switched, errors):
+        for place in (queues, sets, aside, processes, metrics, promises, controlled, errors):
             place(pipeline, furniture)
         pipeline.execute(raise_on_error=True)
     return furniture
@@ -209,18 +209,18 @@ def metrics(pipeline: Any, furniture: Furniture) -> None:
     pipeline.hset(f"{deployed:%Y%m%d}-marks", f"{deployed:%Y-%m-%dT%H:%M}:00Z", safe(furniture.words("deploy")))
 
 
-def switched(pipeline: Any, furniture: Furniture) -> None:
-    """Store a kill switch for the class."""
-    switch = {
+def controlled(pipeline: Any, furniture: Furniture) -> None:
+    """Store a control of the class."""
+    control = {
         "action": "defer",
         "delay_seconds": 300,
         "keep": True,
         "since": furniture.now - 100,
         "until": furniture.now + KEPT_SECONDS,
-        "by": furniture.words("switched_by"),
+        "by": furniture.words("controlled_by"),
         "reason": furniture.words("reason"),
     }
-    pipeline.hset("offsider:switches", safe(furniture.name), dumped(switch))
+    pipeline.hset("offsider:controls", safe(furniture.name), dumped(control))
 
 
 def promises(pipeline: Any, furniture: Furniture) -> None:

@@ -172,7 +172,7 @@ def fields_for(route: Route, furniture: Furniture) -> list[tuple[str, str]]:
         keys = [f"{position}|{jid}" for position, jid in enumerate(furniture.jids)]
     fields = [
         *(("key", key) for key in keys[:3]),
-        *((("name", furniture.name),) if name == "switches" else ()),
+        *((("subject", furniture.name),) if name == "controls" else ()),
         ("at", "2030-01-01T00:00:00Z"),
         ("every", "yes"),
         ("locale", "de"),

@@ -13,8 +13,8 @@ from bench.scoreboard.holdings import Holdings
 from bench.scoreboard.inside import Outside
 from bench.scoreboard.row import Report, row
 from offsider import Client, Config
-from offsider.ext.concurrency_limits import Limits
 from offsider.ext.unique import Locks
+from offsider.inspector import Controls
 
 THREADS = 4
 LIMIT = 3
@@ -102,5 +102,5 @@ def judge_the_rest(report: Report, config: Config, orphaned_at: float, ran_at: f
     held = remaining(lambda: left(lambda name: name != brief))
     report.count(f"locks left 0, got {held}", held == 0)
     report.figure("seconds until the last lock was freed", time.monotonic() - ran_at)
-    slots = remaining(lambda: sum(limit.in_use + limit.held for limit in Limits(config)))
+    slots = remaining(lambda: sum(group.in_use + group.held for group in Controls(config).groups()))
     report.count(f"slots in use and jobs held at the end 0, got {slots}", slots == 0)

@@ -172,26 +172,26 @@ found = {"nightly": nightly, "other": [made(tags=["import"]) for _ in range(58)]
     assert wrong == []
 
 
-def test_concurrency_limits_show_slots_and_held_jobs_and_change_at_run_time(workers, ledger, web, open_, pushed):
+def test_controls_show_slots_and_held_jobs_and_change_at_run_time(workers, ledger, web, open_, pushed):
     jids = pushed("found = [copy.enqueue(volume) for volume in 'abcde']")
     workers.start("-c", "5", app=APPLICATION)
     wait_for(lambda: len(ledger.notes("start")) == 2, what="two runs")
-    page = open_("/limits")
+    page = open_("/controls")
     name = "shop.backups.copy"
-    expect(row(page, "Concurrency limits", name)).to_have_text([name, "2", "2", "3", "Pause"])
-    wrong = faults(page, "/limits")
+    expect(row(page, "Limits and held jobs", name)).to_have_text([name, "2", "2", "3"])
+    wrong = faults(page, "/controls")
     for text, shown in (("nothing", 0), ("backups", 1)):
-        page.get_by_role("searchbox", name="Class or key").fill(text)
+        page.get_by_role("searchbox", name="Class, key or queue").fill(text)
         page.get_by_role("button", name="Filter").click()
         expect(page.locator(".chip")).to_contain_text(text)
         expect(page.get_by_role("link", name=name)).to_have_count(shown)
-    wrong += faults(page, "/limits?name=")
+    wrong += faults(page, "/controls?name=")
     page.get_by_role("link", name=name).click()
     running = {note.jid for note in ledger.notes("start")}
     for jid in jids:
         table = "Jobs holding a slot" if jid in running else "Held jobs, next first"
         expect(row(page, table, jid)).to_have_count(3)
-    wrong += faults(page, "/limits/*")
+    wrong += faults(page, "/controls/*")
 
     held = next(jid for jid in jids if jid not in running)
     page.get_by_role("link", name=held).click()
@@ -200,14 +200,15 @@ def test_concurrency_limits_show_slots_and_held_jobs_and_change_at_run_time(work
     expect(fact(page, "Concurrency limit")).to_have_text("2")
     wrong += faults(page, "/job/held/*")
 
-    page.goto(f"{web.url}/limits/{name}")
-    press(page, "Limit 3")
+    page.goto(f"{web.url}/controls/{name}")
+    page.get_by_label("Limit", exact=True).fill("3")
+    press(page, "Limit")
     wait_for(lambda: len(ledger.notes("start")) == 3, what="a third run")
-    page.goto(f"{web.url}/limits/{name}")
-    assert [fact(page, each).inner_text() for each in ("Set at run time", "In use", "Held")] == ["3", "3", "2"]
-    press(page, "Pause")
-    expect(page.get_by_text("paused", exact=True)).to_be_visible()
-    page.goto(f"{web.url}/limits/{name}")
+    page.goto(f"{web.url}/controls/{name}")
+    assert [fact(page, each).inner_text() for each in ("Jobs", "In use", "Held")] == ["limited to 3", "3", "2"]
+    press(page, "Hold")
+    expect(page.get_by_text("held", exact=True)).to_be_visible()
+    page.goto(f"{web.url}/controls/{name}")
     press(page, "Quarantine held", yes=True)
     expect(page.locator(".notice.done")).to_have_text("Quarantined: 2")
     page.goto(f"{web.url}/quarantine")

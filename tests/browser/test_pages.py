@@ -16,7 +16,7 @@ pytestmark = pytest.mark.needs("chromium")
 #: Pages that have to be reached by links alone.
 WANTED = {
     *("/", "/busy", "/queues", "/queues/*", "/retries", "/scheduled", "/dead", "/metrics", "/metrics/*", "/errors"),
-    *("/slos", "/errors/*", "/callers/*", "/quarantine", "/switches"),
+    *("/slos", "/errors/*", "/callers/*", "/quarantine", "/controls"),
     *("/job/retry/*", "/job/queue/*", "/job/schedule/*", "/job/dead/*", "/job/busy/*"),
 }
 

@@ -70,7 +70,7 @@ def expired() -> None: ...
 def one_by_one(customer: int) -> None: ...
 
 
-@job(name="every.keyed", concurrency_limit=1, concurrency_key=lambda customer: customer)
+@job(name="every.keyed", concurrency_limit=1, key=lambda customer: customer)
 def keyed(customer: int) -> None: ...
 
 
@@ -93,8 +93,8 @@ def waiting() -> None:
         time.sleep(0.01)
 
 
-@job(name="every.switched")
-def switched() -> None: ...
+@job(name="every.dropped")
+def dropped() -> None: ...
 
 
 @job(name="every.callback")
@@ -107,7 +107,7 @@ periodic.register(job=plain, every=1, name="often")
 
 def push_all() -> None:
     """Push a job of every kind."""
-    for one in (plain, limited, failing, dying, expired, throttled, debounced, switched, waiting):
+    for one in (plain, limited, failing, dying, expired, throttled, debounced, dropped, waiting):
         one.enqueue()
     for number in (1, 2):
         for each in (tracked, one_by_one, keyed, unique):

@@ -22,6 +22,7 @@ from offsider.cli.command import (
     print_json,
     require,
 )
+from offsider.cli.controls import myself
 from offsider.cli.text import aligned, confirm, grouped, plain, say
 from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError
@@ -113,7 +114,7 @@ NAMES = click.argument("names", metavar="NAME...", nargs=-1, required=True, shel
 def pause(connection: ConnectionOptions, names: tuple[str, ...]) -> None:
     """Stop all workers from claiming jobs from these queues. Running jobs continue."""
     for queue in _chosen(connection.installation(), names, may_be_new=True):
-        queue.pause()
+        queue.pause(by=myself())
         say(f"{queue.name}: paused")
 
 

@@ -32,6 +32,7 @@ from offsider.runtime.service import Service
 if TYPE_CHECKING:
     from offsider.runtime.events import JobPlaced, JobRemoved
     from offsider.storage.effects import Effect
+    from offsider.storage.slots import Rate
 
 
 class PendingPushes(Protocol):
@@ -72,6 +73,22 @@ def check_installed(options: Mapping[str, Any], outbox: OutboxWriter | None, *, 
         )
 
 
+class LimitsInCode(Protocol):
+    """The interface of ``config.limits``; `offsider.ext.concurrency_limits` implements it."""
+
+    def wants_threads(self, jobs: Iterable[Any]) -> bool:
+        """Whether limits of these jobs depend on the number of threads in the fleet."""
+        ...
+
+    def limit_of(self, job: Any, config: Any, fleet_threads: int) -> int:
+        """Return the maximum concurrent runs of a job: 0 for no limit, -1 if nothing may run."""
+        ...
+
+    def rate_of(self, job: Any) -> Rate:
+        """Return the maximum starts of a job in a time."""
+        ...
+
+
 ErrorHandler: TypeAlias = Callable[[BaseException, Mapping[str, object]], None]
 DeathHandler: TypeAlias = Callable[[JobPayload, "BaseException | None"], None]
 #: Examines one server, an `Installation`, and returns findings; see `offsider.inspector.doctor`.
@@ -86,7 +103,18 @@ MetricLabels: TypeAlias = Callable[[str, str], Mapping[str, str]]
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 ASSIGNABLE = (
-    *("after_commit", "clock", "fetcher", "outbox", "push_guard", "queue_resolver", "random", "reloader", "results"),
+    *(
+        "after_commit",
+        "clock",
+        "fetcher",
+        "limits",
+        "outbox",
+        "push_guard",
+        "queue_resolver",
+        "random",
+        "reloader",
+        "results",
+    ),
 )
 
 
@@ -118,6 +146,7 @@ class Hooks:
             another time.
         push_guard: stores jobs with a script that may refuse them; called after client middleware.
         results: returns the object that reads the states and results of the jobs of a server; see `JobId`.
+        limits: evaluates the concurrency and rate limits in code.
         clock, random: replaceable in tests.
     """
 
@@ -127,6 +156,7 @@ class Hooks:
     queue_resolver: Callable[[Push], str | None] | None
     push_guard: PushGuard | None
     results: Callable[[Any], JobResults] | None
+    limits: LimitsInCode | None
     clock: Clock
     random: Random
 
@@ -156,6 +186,7 @@ class Hooks:
         self.queue_resolver = None
         self.push_guard = None
         self.results = None
+        self.limits = None
         self.clock = SYSTEM_CLOCK
         self.random = Random()
 

@@ -218,7 +218,45 @@ class WebButtons:
     buttons: Sequence[WebButton]
 
 
-Block: TypeAlias = WebTable | WebFacts | WebNote | WebButtons
+@dataclass(frozen=True)
+class WebField:
+    """An input of a form.
+
+    Attributes:
+        name: the form field.
+        label: shown beside it.
+        value: shown at first.
+        is_number: whether it takes whole numbers.
+        required: whether it must not be empty.
+        choices: value -> its text, for a choice of one.
+    """
+
+    name: str
+    label: str
+    value: str = ""
+    is_number: bool = False
+    required: bool = False
+    choices: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True)
+class WebForm:
+    """Inputs, and buttons that send them.
+
+    Attributes:
+        title: the heading.
+        fields: the inputs, from left to right.
+        buttons: each sends the inputs to its path; ``fields`` and ``confirm`` of the buttons are not used.
+        confirm: a question to confirm first; empty for none.
+    """
+
+    title: str
+    fields: Sequence[WebField]
+    buttons: Sequence[WebButton]
+    confirm: str = ""
+
+
+Block: TypeAlias = WebTable | WebFacts | WebNote | WebButtons | WebForm
 
 #: Query fields of pagers and scans, and the format of the response.
 POSITION_FIELDS = frozenset({"page", "cursor", "seen", "found", "format"})

@@ -130,17 +130,14 @@ class JobDeclaration(JobOptions, total=False):
     concurrency_limit: int
     """Maximum concurrent runs across the fleet; 0 for no limit. This and the next options belong to the extension
     ``ConcurrencyLimits``, and are rejected if it is not installed."""
-    concurrency_key: Callable[..., str | int | None]
-    """Apply the concurrency limit to each key separately: ``lambda account_id: account_id``. The function gets the
-    arguments that its parameters name, or else all of them. It runs in the worker and is not stored."""
     rate_limit: str | Callable[[], str | None]
     """Maximum starts in a time across the fleet, ``"100/minute"``, ``"100/30"`` for 30 seconds; or a function that
     returns it, called every ten seconds. Not stored."""
-    rate_key: Callable[..., str | int | None]
-    """Apply the rate limit to each key separately, like ``concurrency_key``."""
-    fair_by: Callable[..., str | int | None]
-    """Limit each key, such as a tenant, to ``concurrency_limit`` runs at once; by default to a quarter of the threads
-    of the fleet."""
+    key: Callable[..., str | int | None]
+    """Apply the limits to each key separately, such as an account: ``lambda account_id: account_id``. The function gets
+    the arguments that its parameters name, or else all of them. It runs in the worker and is not stored."""
+    fair_share: float
+    """Share of all threads of the fleet that the jobs of one key may occupy, such as 0.25. Not stored."""
 
 
 # Ruby's level names: a Ruby worker loses jobs with other names.
@@ -162,7 +159,7 @@ TRANSIENT = frozenset(
     }
 )
 # Options of bundled extensions that are declared only, and evaluated in the worker.
-FUNCTIONS = frozenset({"concurrency_key", "rate_limit", "rate_key", "fair_by"})
+FUNCTIONS = frozenset({"rate_limit", "key", "fair_share"})
 # Options of bundled extensions, and how to install them, for an error message.
 INSTALLED_BY = {
     **dict.fromkeys(
@@ -171,7 +168,7 @@ INSTALLED_BY = {
     ),
     **dict.fromkeys(("track", "keep_result", "keep_arguments"), "offsider.ext.results.Results"),
     **dict.fromkeys(
-        ("concurrency_limit", "concurrency_key", "rate_limit", "rate_key", "fair_by"),
+        ("concurrency_limit", "rate_limit", "key", "fair_share"),
         "offsider.ext.concurrency_limits.ConcurrencyLimits",
     ),
 }

@@ -40,6 +40,9 @@ SETTINGS: dict[str, str] = {
 JOB_OPTIONS: dict[str, str] = {
     "deduplicate": 'write unique_until="until_executed" or "until_executing", unique_for=SECONDS, and '
     "including_scheduled=True or reschedule_once=True",
+    "concurrency_key": "use key=, which applies to all limits of the job",
+    "rate_key": "use key=, which applies to all limits of the job",
+    "fair_by": "use key= with fair_share=0.25",
 }
 #: Without ``offsider``: ``"queues example"``.
 COMMANDS: dict[str, str] = {
@@ -48,6 +51,8 @@ COMMANDS: dict[str, str] = {
     "shards check": "run 'offsider routes check', which checks shards too",
     "migrate": "due jobs follow the routing rules when they are enqueued, and 'offsider queues move FROM TO' moves the "
     "jobs of a queue",
+    "switches": "use offsider controls",
+    "limits": "use offsider controls",
 }
 #: With its command: ``"worker --example"``.
 COMMAND_OPTIONS: dict[str, str] = {

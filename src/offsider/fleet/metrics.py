@@ -19,9 +19,9 @@ from offsider.core.errors import RedisFailure
 from offsider.core.series import Series
 from offsider.fleet.shard_load import QueueTargets, ShardLoad, loads_of
 from offsider.inspector import FleetMetrics, JobRecord, Process, ProcessSet, Stats, Work, WorkSet
+from offsider.inspector.controls import Controls
 from offsider.inspector.server_info import ServerInfo
 from offsider.inspector.stranded import stranded_counts, stranded_jobs
-from offsider.inspector.switches import switches_here
 from offsider.prometheus.family import Family, Sample, concurrency_family, running_family, series_families
 from offsider.storage import run_counts, stats
 from offsider.storage.sample import sample_jobs, scheduler_lag_seconds
@@ -50,7 +50,7 @@ def read_families(here: Installation) -> list[Family]:
         _waiting(here, stats, shards),
         *_stranded(here),
         *_expired(here),
-        *_switches(here),
+        *_controls(here),
         *_by_class(series),
         *_by_release(here),
         *series_families(series),
@@ -202,12 +202,22 @@ def _expired(here: Installation) -> Iterator[Family]:
     yield Family.by("class", "sidekiq_jobs_expired_total", "counter", text, stats.expired_counts(here.redis))
 
 
-def _switches(here: Installation) -> Iterator[Family]:
-    found = [(one, {"class": one.name, "action": one.action}) for one in switches_here(here)]
+def _controls(here: Installation) -> Iterator[Family]:
+    controls = Controls(here)
+    found = [(one, {"subject": one.subject, "action": one.action}) for one in controls.here()]
     on = tuple(Sample(1, labels) for _, labels in found)
     acted = tuple(Sample(one.acted, labels) for one, labels in found)
-    yield Family("sidekiq_switches", "gauge", "1 for each class whose jobs a kill switch drops or defers.", on)
-    yield Family("sidekiq_switched_jobs", "gauge", "Jobs that a kill switch dropped or deferred.", acted)
+    yield Family("offsider_controls", "gauge", "1 for each subject that has a control.", on)
+    yield Family("offsider_controlled_jobs", "gauge", "Jobs that a control deferred or dropped.", acted)
+    limits = {one.subject: one.limit for one, _ in found if one.action == "limit"}
+    groups = controls.groups()
+    limits = {**{one.name: one.limit for one in groups if one.limit is not None}, **limits}
+    for what, text, values in (
+        ("", "Maximum number of concurrent runs of a group.", limits),
+        ("_in_use", "Slots of a group in use.", {one.name: one.in_use for one in groups}),
+        ("_held_jobs", "Held jobs of a group.", {one.name: one.held for one in groups}),
+    ):
+        yield Family.by("group", f"offsider_limit{what}", "gauge", text, values)
 
 
 def _by_class(series: Iterable[Series]) -> Iterator[Family]:

@@ -7,6 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from offsider.inspector.controls import (
+        ChangedInPart,
+        ControlInForce,
+        Controls,
+        ControlsSeen,
+        GroupSeen,
+        InvalidControl,
+    )
     from offsider.inspector.counted import Counted
     from offsider.inspector.failures import Attempt, Attempts, ErrorGroup, ErrorGroups
     from offsider.inspector.job_filter import JobFilter
@@ -31,7 +39,6 @@ if TYPE_CHECKING:
     from offsider.inspector.server_info import ServerInfo
     from offsider.inspector.stats import History, QueueSummary, Stats
     from offsider.inspector.stranded import StrandedJobs, stranded_counts, stranded_jobs
-    from offsider.inspector.switches import InvalidSwitch, SwitchedInPart, Switches, SwitchesSeen, SwitchInForce
     from offsider.inspector.work import Work, WorkSet
 
 __all__ = [
@@ -41,7 +48,11 @@ __all__ = [
     "Attempts",
     "Callers",
     "CapsuleShown",
+    "ChangedInPart",
     "Chunk",
+    "ControlInForce",
+    "Controls",
+    "ControlsSeen",
     "Counted",
     "DeadSet",
     "DeployMark",
@@ -50,9 +61,10 @@ __all__ = [
     "ErrorGroups",
     "FleetMetrics",
     "Found",
+    "GroupSeen",
     "HeldList",
     "History",
-    "InvalidSwitch",
+    "InvalidControl",
     "JobDetail",
     "JobFilter",
     "JobMetrics",
@@ -71,10 +83,6 @@ __all__ = [
     "SetEntry",
     "Stats",
     "StrandedJobs",
-    "SwitchInForce",
-    "SwitchedInPart",
-    "Switches",
-    "SwitchesSeen",
     "TopJobs",
     "Work",
     "WorkSet",
@@ -86,6 +94,7 @@ __all__ = [
 
 #: Module -> the names that it defines.
 _NAMES = {
+    "controls": "ChangedInPart ControlInForce Controls ControlsSeen GroupSeen InvalidControl",
     "counted": "Counted",
     "failures": "Attempt Attempts ErrorGroup ErrorGroups",
     "job_filter": "JobFilter",
@@ -100,7 +109,6 @@ _NAMES = {
     "server_info": "ServerInfo",
     "stats": "History QueueSummary Stats",
     "stranded": "StrandedJobs stranded_counts stranded_jobs",
-    "switches": "InvalidSwitch SwitchInForce SwitchedInPart Switches SwitchesSeen",
     "work": "Work WorkSet",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -12,6 +12,7 @@ from itertools import islice
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
+from offsider.core.controls import QUEUE, Control
 from offsider.core.errors import InvalidOptions, MalformedPayload, RedisRefused
 from offsider.core.options import check_queue_name
 from offsider.core.payload import decode_object, encode
@@ -21,7 +22,7 @@ from offsider.inspector.job_record import JobRecord
 from offsider.inspector.removal import placing, removing
 from offsider.inspector.scan import Chunk, deadline, first_pages, steps
 from offsider.runtime.events import JobRemoved
-from offsider.storage import places, quarantine, queue_walk, queues
+from offsider.storage import control_table, places, quarantine, queue_walk, queues
 from offsider.storage.places import Destination, Move, MoveResult, departing
 from offsider.storage.quarantine import Seen
 from offsider.storage.queue_walk import Place
@@ -225,13 +226,13 @@ class Queue(_JobList, CountedByScan):
         """Whether the queue is paused, so that workers claim none of its jobs."""
         return self.name in queues.paused(self._redis)
 
-    def pause(self) -> None:
+    def pause(self, *, by: str = "", reason: str = "") -> None:
         """Stop workers from claiming jobs of this queue; running jobs continue."""
-        queues.pause(self._redis, self.name)
+        control_table.put(self._redis, Control(f"{QUEUE}{self.name}", "hold", by=by, reason=reason))
 
     def unpause(self) -> None:
         """Let workers claim jobs of this queue again."""
-        queues.unpause(self._redis, self.name)
+        control_table.clear(self._redis, f"{QUEUE}{self.name}")
 
     def find_job(self, jid: str) -> JobRecord | None:
         """Return the job with this ID; scans the whole queue."""

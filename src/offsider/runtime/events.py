@@ -55,7 +55,7 @@ class ExecutionFinished:
 
 @dataclass(frozen=True)
 class JobRemoved:
-    """A stored job was removed without a run: by an operator, a kill switch, another push or its expiry.
+    """A stored job was removed without a run: by an operator, a control, another push or its expiry.
 
     Client middleware can remove a due job, too. A poison pill, and a job that no worker could run for too long, move to
     the dead set without this event; only `Hooks.removal_effects` get it.

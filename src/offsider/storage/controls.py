@@ -23,19 +23,22 @@ class ControlsReply(NamedTuple):
     Attributes:
         version: of the controls; empty before the first one. Compare it only for equality.
         paused: the paused queues.
+        has_held: whether any job is held.
         signal: a signal for this process, which is removed from the server: ``TSTP``, ``TERM`` or ``TTIN``.
     """
 
     version: bytes
     paused: frozenset[str]
+    has_held: bool
     signal: str | None
 
 
 def read(redis: Redis, identity: str) -> ControlsReply:
     """Read the version and the paused queues, and take a signal of the process with this identity."""
     keys = redis.keys
-    version, paused, signal = redis.run(READ_CONTROLS, [keys.controls_version, keys.paused, keys.signals(identity)], [])
-    return ControlsReply(version or b"", frozenset(readable(paused)), signal.decode() if signal else None)
+    own = [keys.controls_version, keys.paused, keys.signals(identity), keys.groups_due]
+    version, paused, signal, held = redis.run(READ_CONTROLS, own, [])
+    return ControlsReply(version or b"", frozenset(readable(paused)), bool(held), signal.decode() if signal else None)
 
 
 def changed(keys: Keys) -> Command:

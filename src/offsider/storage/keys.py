@@ -60,8 +60,17 @@ key                                            type    written by               
 ``offsider:handed-on:<jid>:<retry>``           string  hand-overs of a job (count)        1 h
 ``offsider:turn:<name>``                       string  history of metrics (its lease)     3 intervals
 ``offsider:controls:version``                  string  controls (changes with each)       never
-``offsider:switches``                          hash    switches (class -> action)         never
-``offsider:switches:acted``                    hash    worker (class -> affected jobs)    never
+``offsider:controls``                          hash    controls (subject -> action)       never
+``offsider:controls:acted``                    hash    worker (subject -> affected jobs)  never
+``offsider:limits``                            hash    workers (class -> limits in code)  never
+``offsider:groups``                            set     slots (groups)                     never
+``offsider:groups:due``                        zset    slots (group -> next check)        never
+``offsider:slots:<group>``                     zset    slots (run -> since)               never
+``offsider:starts:<group>``                    zset    slots (run -> since)               with the window
+``offsider:resumed:<group>``                   zset    slots (jid -> time)                never
+``offsider:resumed-payloads:<group>``          hash    slots (jid -> job in its queue)    never
+``offsider:held:<group>``                      list    slots (held jobs)                  never
+``offsider:held-run:<run>``                    string  slots (a job was held)             10 min
 ``offsider:clients``                           zset    push (host:role:rules -> time)     5 min
 ``offsider:in-transit``                        set     moves (names of servers)           never
 ``offsider:in-transit:<server>``               list    moves (jobs in transit)            when delivered
@@ -118,8 +127,11 @@ class Keys:
         self.errors = prefix + "offsider:errors"
         self.error_fields = prefix + "offsider:errors:fields"
         self.controls_version = prefix + "offsider:controls:version"
-        self.switches = prefix + "offsider:switches"
-        self.switches_acted = prefix + "offsider:switches:acted"
+        self.controls = prefix + "offsider:controls"
+        self.controls_acted = prefix + "offsider:controls:acted"
+        self.limits = prefix + "offsider:limits"
+        self.groups = prefix + "offsider:groups"
+        self.groups_due = prefix + "offsider:groups:due"
         self.clients = prefix + "offsider:clients"
         self.stranded = prefix + "offsider:stranded"
         self.expired = prefix + "offsider:expired"
@@ -130,6 +142,24 @@ class Keys:
 
     def queue(self, name: str) -> str:
         return self._queue + name
+
+    def slots(self, group: str) -> str:
+        return f"{self.prefix}offsider:slots:{group}"
+
+    def starts(self, group: str) -> str:
+        return f"{self.prefix}offsider:starts:{group}"
+
+    def resumed(self, group: str) -> str:
+        return f"{self.prefix}offsider:resumed:{group}"
+
+    def resumed_payloads(self, group: str) -> str:
+        return f"{self.prefix}offsider:resumed-payloads:{group}"
+
+    def held(self, group: str) -> str:
+        return f"{self.prefix}offsider:held:{group}"
+
+    def held_run(self, run: str) -> str:
+        return f"{self.prefix}offsider:held-run:{run}"
 
     def stat(self, name: str) -> str:
         return f"{self.prefix}stat:{name}"

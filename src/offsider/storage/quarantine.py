@@ -1,4 +1,4 @@
-"""Quarantine: jobs removed by a bulk purge or a switch, kept for some days with their origin.
+"""Quarantine: jobs removed by a bulk purge or a control, kept for some days with their origin.
 
 A sorted set contains ids, scored by expiry in epoch seconds. A hash maps each id to a line of JSON and the payload.
 Each move in or out is one script, so a job is always in exactly one place.

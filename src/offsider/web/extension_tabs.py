@@ -21,6 +21,7 @@ from offsider.config.web_tab import (
     WebButtons,
     WebFacts,
     WebFilter,
+    WebForm,
     WebJson,
     WebLink,
     WebLinks,
@@ -34,6 +35,7 @@ from offsider.config.web_tab import (
     WebView,
     is_path,
 )
+from offsider.core.controls import InvalidControl
 from offsider.core.error_text import describe
 from offsider.core.errors import ConfigurationError, InvalidOptions
 from offsider.logs.setup import logger
@@ -41,6 +43,7 @@ from offsider.web.assets import Assets
 from offsider.web.display import is_finite
 from offsider.web.filters import address, pager, progress
 from offsider.web.page_request import PageRequest
+from offsider.web.pages import controls
 from offsider.web.results import ActionResult, BadRequest, Message, NotFound, Page, Text
 from offsider.web.routing import LOOK, Route
 from offsider.web.shown_job import moment
@@ -53,6 +56,11 @@ class TabAssets(Assets):
     """Style sheets and scripts of all tabs."""
 
 
+def all_tabs(here: Installation) -> Sequence[WebTab]:
+    """Return the tabs that consist of data: our own ones and those of extensions."""
+    return [controls.TAB, *here.config.web_tabs]
+
+
 def tab_routes(here: Installation, own: Sequence[Route]) -> Iterator[Route]:
     """Yield the routes of every tab.
 
@@ -60,7 +68,7 @@ def tab_routes(here: Installation, own: Sequence[Route]) -> Iterator[Route]:
         ConfigurationError: a tab has the path of a built-in page.
     """
     taken = {route.path for route in own}
-    for tab in here.config.web_tabs:
+    for tab in all_tabs(here):
         routes = [*_routes(tab)]
         clash = next((route.path for route in routes if route.path in taken), None)
         if clash is not None:
@@ -71,7 +79,7 @@ def tab_routes(here: Installation, own: Sequence[Route]) -> Iterator[Route]:
 
 def tab_assets(here: Installation) -> Assets:
     """Return the files of all tabs, with the tab's name as prefix."""
-    files = {f"{tab.name}-{name}": path for tab in here.config.web_tabs for name, path in tab.assets.items()}
+    files = {f"{tab.name}-{name}": path for tab in all_tabs(here) for name, path in tab.assets.items()}
     return here.shared.get(TabAssets, lambda: TabAssets(files))
 
 
@@ -82,13 +90,13 @@ def names_of_assets(tab: WebTab | None, suffix: str) -> list[str]:
 
 def current_tab(here: Installation, path: str) -> WebTab | None:
     """Return the tab of a path."""
-    return next((tab for tab in here.config.web_tabs if path == tab.path or path.startswith(f"{tab.path}/")), None)
+    return next((tab for tab in all_tabs(here) if path == tab.path or path.startswith(f"{tab.path}/")), None)
 
 
 def job_facts(here: Installation, payload: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """Return the facts about a job from all extensions. An extension that fails is logged and left out."""
     found: list[dict[str, Any]] = []
-    for tab in here.config.web_tabs:
+    for tab in all_tabs(here):
         if tab.job_facts is None or payload is None:
             continue
         try:
@@ -136,9 +144,13 @@ def block(value: object) -> dict[str, Any]:
             return {"is": "note", "text": value.text, "tone": value.tone}
         case WebButtons():
             return {"is": "buttons", "buttons": [_button(each) for each in value.buttons]}
+        case WebForm():
+            buttons = [_button(each) for each in value.buttons]
+            fields = [asdict(each) for each in value.fields]
+            return {"is": "form", "title": value.title, "fields": fields, "buttons": buttons, "confirm": value.confirm}
         case _:
             raise TypeError(
-                f"a page consists of WebTable, WebFacts, WebNote and WebButtons, got {type(value).__name__}"
+                f"a page consists of WebTable, WebFacts, WebNote, WebButtons and WebForm, got {type(value).__name__}"
             )
 
 
@@ -227,5 +239,5 @@ def _json(values: WebJson, request: PageRequest) -> Text:
 def _done(tab: WebTab, action: WebAction, request: PageRequest) -> ActionResult:
     try:
         return ActionResult(tab.path, Message(str(action(request) or tab.title)))
-    except InvalidOptions as error:
+    except (InvalidControl, InvalidOptions) as error:
         raise BadRequest(str(error)) from error

@@ -10,7 +10,7 @@ from offsider.config.installation import Installation
 from offsider.inspector.stats import Stats
 from offsider.web import flash
 from offsider.web.assets import own_assets
-from offsider.web.extension_tabs import current_tab, names_of_assets
+from offsider.web.extension_tabs import all_tabs, current_tab, names_of_assets
 from offsider.web.page_request import THEMES, server_path
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ TABS = (
     ("/metrics", "layout.metrics"),
     ("/slos", "layout.slos"),
     ("/errors", "term.errors"),
-    ("/switches", "layout.kill_switches"),
 )
 #: Tab that is shown if shards are configured.
 SHARDS = ("/shards", "term.shards")
@@ -119,4 +118,4 @@ def _tabs(request: PageRequest, page: Page) -> list[dict[str, Any]]:
 
 def _every_tab(here: Installation) -> list[tuple[str, str]]:
     own = [*TABS, SHARDS] if here.config.shards else TABS
-    return [*own, *((tab.path, tab.title) for tab in here.config.web_tabs)]
+    return [*own, *((tab.path, tab.title) for tab in all_tabs(here))]

@@ -22,16 +22,18 @@ from offsider.worker.alive.keeper.link import KeeperLink, KeeperProcess, Status
 from offsider.worker.alive.liveness import Liveness
 from offsider.worker.alive.ownership import Ownership
 from offsider.worker.alive.sweeper import Sweeper
-from offsider.worker.controls import Controls, ControlsReader
+from offsider.worker.controls import ControlsReader, KnownControls
 from offsider.worker.discovery import Discovery
 from offsider.worker.fetch.by_name import make_fetcher
 from offsider.worker.fetch.fetcher import FetcherContext
 from offsider.worker.heartbeat import Heartbeat
 from offsider.worker.manager import Manager
 from offsider.worker.parts import Lifecycle, WorkerParts
+from offsider.worker.run.control_admission import Stop, TakeSlots
+from offsider.worker.run.control_rules import ControlRules
 from offsider.worker.run.seats import Seats
+from offsider.worker.run.slots import Slots
 from offsider.worker.run.stranded import StrandedCheck
-from offsider.worker.run.switchboard import Switchboard, Switches
 from offsider.worker.run.time_limits import TimeLimits
 from offsider.worker.run_writer import target_of
 from offsider.worker.scheduler import Scheduler
@@ -105,10 +107,11 @@ class Assembly:
         self.failures = Failures(config, redis, lambda: self.ownership.identity)
         self.managers: list[Manager] = []
         self._fetchers: dict[str, Fetcher] = {}
-        self._controls = Controls()
+        self._controls = KnownControls()
 
         stranded = StrandedCheck(config, redis)
-        switchboard = Switchboard()
+        rules = ControlRules(config, redis)
+        slots = Slots(config, redis, rules, self._controls)
         rescue = StrandedRescue(config, redis, quiet=lambda: lifecycle.quieted)
         time_limits = TimeLimits(config)
         isolation = Isolation(
@@ -124,7 +127,7 @@ class Assembly:
             lambda: lifecycle.stopping,
             give_up=lifecycle.give_up,
             time_limits=time_limits,
-            admissions=(switchboard, stranded),
+            admissions=(Stop(rules), stranded, TakeSlots(config, redis, rules, slots)),
             isolation=isolation,
         )
         self._add_capsules(shared, isolation, pools)
@@ -143,7 +146,7 @@ class Assembly:
             config,
             redis,
             self._controls,
-            [Switches(redis, switchboard)],
+            [rules],
             identity=lambda: self.heartbeat.identity,
             on_signal=lambda signal: None if embedded else lifecycle.on_signal(signal),
             on_pauses=self._wake_fetchers,
@@ -161,6 +164,7 @@ class Assembly:
             time_limits,
             rescue,
             reader,
+            slots,
             UnservedQueues(config, redis),
             *([self._leader()] if config.events.listened("leader") else []),
             *(factory(config) for factory in config.services),

@@ -33,11 +33,12 @@ MAX_AGE_SECONDS = 2.0
 REREAD_SECONDS = 60.0
 
 
-class Controls:
+class KnownControls:
     """What a process knows of the controls. The reader writes it, any thread reads it.
 
     Attributes:
         paused: the paused queues of the last read.
+        has_held: whether any job was held at the last read.
         read_at: when that read was sent, in monotonic seconds.
         version: the latest version that a read or a claim has returned.
         on_new_version: called by `note_version`.
@@ -46,6 +47,7 @@ class Controls:
     def __init__(self) -> None:
         self.version = b""
         self.paused: frozenset[str] = frozenset()
+        self.has_held = True
         self.read_at = -math.inf
         self.on_new_version: Callable[[], None] | None = None
 
@@ -93,7 +95,7 @@ class ControlsReader(FinishingService):
         self,
         config: Config,
         redis: Redis,
-        controls: Controls,
+        controls: KnownControls,
         tables: Sequence[ControlTable],
         *,
         identity: Callable[[], str],
@@ -129,6 +131,7 @@ class ControlsReader(FinishingService):
     def _take(self, reply: controls.ControlsReply, sent_at: float) -> None:
         known = self._controls
         before, known.paused, known.read_at, known.version = known.paused, reply.paused, sent_at, reply.version
+        known.has_held = reply.has_held
         if before != reply.paused:
             self._on_pauses()
         if reply.signal:

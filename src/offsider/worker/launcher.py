@@ -5,8 +5,8 @@ Start:
 1. Freeze the configuration and check every declared job against it.
 2. Call ``startup`` handlers; an error in one aborts the start.
 3. Register the owner: the server acknowledges the first beat before the first claim.
-4. Start the services (liveness, sweeper, watchdog, heartbeat, discovery, scheduler, switches, extensions' services),
-   then the managers with their processors.
+4. Start the services (liveness, sweeper, watchdog, heartbeat, discovery, scheduler, controls, slots, those of
+   extensions), then the managers with their processors.
 
 Stop (rule 12):
 

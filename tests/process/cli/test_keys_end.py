@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from offsider.ext.concurrency_limits import Limits
-from offsider.inspector import DeadSet, RetrySet, ScheduledSet, Switches
+from offsider.inspector import Controls, DeadSet, RetrySet, ScheduledSet
 from tests.process import every_feature_used as every_feature
 from tests.process.stored import private
 from tests.waiting import wait_for
@@ -29,7 +28,7 @@ def endless() -> list[re.Pattern[str]]:
 
 def test_every_key_that_is_left_has_a_documented_end(workers, stored, url):
     config = every_feature.here(url).config
-    Switches(config).drop("every.switched", reason="a test")
+    Controls(config).drop("every.dropped", reason="a test")
     every_feature.push_from_a_process(url)
     environ = {"OFFSIDER_WORKER_LIVENESS_SECONDS": "3", "OFFSIDER_WORKER_MAX_STRIKES": "1"}
     killed = workers.start("-c", "3", app="tests.process.every_feature", environ=environ)
@@ -38,12 +37,11 @@ def test_every_key_that_is_left_has_a_documented_end(workers, stored, url):
     killed.kill()  # with a running job: a poison pill
     worker = workers.start("-c", "3", app="tests.process.every_feature", environ=environ)
     wait_for(lambda: any(b"every.waiting" in raw for raw in stored.zrange("dead", 0, -1)), 60)
-    Switches(config).clear("every.switched")
-    limits = Limits(config)
-    limits.set("every.keyed", 5)
-    limits.unset("every.keyed")
-    limits.pause("every.keyed")
-    limits.resume("every.keyed")
+    controls = Controls(config)
+    controls.resume("every.dropped")
+    controls.limit("every.keyed", 5)
+    controls.hold("every.keyed")
+    controls.resume("every.keyed")
     for entries in (RetrySet(config), ScheduledSet(config)):
         for entry in entries:
             entry.delete()

@@ -27,11 +27,11 @@ ODD = (
 )
 PAGES = (
     *("/", "/queues", "/busy", "/retries", "/scheduled", "/dead", "/errors", "/metrics", "/metrics/every.expired"),
-    *("/batches", "/limits", "/limits/every.keyed", "/limiters", "/periodic", "/finished", "/locks", "/switches"),
+    *("/batches", "/controls", "/controls/every.keyed", "/limiters", "/periodic", "/finished", "/locks"),
     *("/quarantine", "/slos", "/shards", "/servers", "/stats", "/search?q=every", "/queues/default"),
 )
 COMMANDS = (
-    *("stats", "queues", "switches", "limits", "limiters", "shards", "doctor", "search every", "periodic list"),
+    *("stats", "queues", "controls", "limiters", "shards", "doctor", "search every", "periodic list"),
     "periodic show nightly",
 )
 Keys = Mapping[bytes, bytes]

@@ -7,9 +7,10 @@ import pytest
 from offsider import Config
 from offsider.client import Client
 from offsider.config.installation import Installation
-from offsider.ext.concurrency_limits import ConcurrencyLimits, Limits, store as limits
+from offsider.ext.concurrency_limits import ConcurrencyLimits
 from offsider.ext.unique import Locks, Unique, store as unique
-from offsider.storage import working
+from offsider.inspector import Controls
+from offsider.storage import slots, working
 from offsider.storage.effects import Effect, EffectCalls, joined
 from tests.waiting import wait_for
 
@@ -39,7 +40,7 @@ APP = """
     def dying(sock, data, *args):
         global seen
         request = bytes(data)
-        job_s = b"EVAL" in request and (b"offsider:unique:" in request or b"offsider:limits:slots:Both" in request)
+        job_s = b"EVAL" in request and (b"offsider:unique:" in request or b"offsider:slots:Both" in request)
         seen += job_s
         if job_s and seen == int(NUMBER):
             if WHEN == "after":
@@ -56,8 +57,8 @@ REQUESTS = 2
 
 def load_scripts(stored):
     """Else each is sent twice, first by its hash."""
-    effects = EffectCalls([[Effect(unique.RELEASE, []), Effect(limits.RELEASE, [])]])
-    for script in (limits.ENTER, joined(working.ACK_AND_CLAIM, [], [], effects)[0]):
+    effects = EffectCalls([[Effect(unique.RELEASE, []), Effect(slots.FREE_SLOTS, [])]])
+    for script in (slots.TAKE_SLOTS, joined(working.ACK_AND_CLAIM, [], [], effects)[0]):
         stored.script_load(script.text)
 
 
@@ -80,9 +81,9 @@ def test_a_killed_worker_leaves_a_job_with_its_lock_or_neither(workers, url, led
 
     assert [lock.jid for lock in Locks(config)] == ([] if outcome_written else [jid])
     wait_for(lambda: jobs() == len(Locks(config)))  # the keeper may move the job between the two looks
-    assert stored.zcard("offsider:limits:slots:Both") == (die != "before 1" and not outcome_written)
+    assert stored.zcard("offsider:slots:Both") == (die != "before 1" and not outcome_written)
     workers.start("-c", "1", app="app", environ=FAST)
-    wait_for(lambda: not len(Locks(config)) and not Limits(config).find("Both").in_use, 60)
+    wait_for(lambda: not len(Locks(config)) and not Controls(config).holders("Both"), 60)
     assert set(ledger.counts("ran")) == {jid}
     assert Client(config).push({"class": "Both", "args": [], "unique_for": 600})
     Installation.of(config).close()

@@ -197,12 +197,12 @@ STYLES = ("text", "json", "structlog")
 @pytest.mark.parametrize("style, sentry", [*((style, {}) for style in STYLES), ("json", {"send_default_pii": True})])
 def test_no_argument_reaches_a_log_or_an_integration(workers, stored, ledger, style, sentry):
     from offsider.config.config import Config
-    from offsider.inspector import Switches
+    from offsider.inspector import Controls
 
     config = Config()
     config.redis.url = workers.url
-    Switches(config).drop("Dropped", reason="a test")
-    Switches(config).defer("Deferred", seconds=3600, reason="a test")
+    Controls(config).drop("Dropped", reason="a test")
+    Controls(config).defer("Deferred", seconds=3600, reason="a test")
     store(stored)
     worker = start(workers, style, sentry, "-t", "1")
     wait_for(lambda: not stored.llen("queue:default") and ledger.notes("pushed"), 60)

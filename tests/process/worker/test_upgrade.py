@@ -20,8 +20,9 @@ import pytest
 
 from offsider import Config
 from offsider.config.installation import Installation
-from offsider.ext.concurrency_limits import ConcurrencyLimits, Limits
+from offsider.ext.concurrency_limits import ConcurrencyLimits
 from offsider.ext.unique import Locks, Unique
+from offsider.inspector import Controls
 from tests.process.ledger import Ledger
 from tests.process.stored import private, sorted_set, waiting
 from tests.process.workers import MEASURED, ROOT, Worker, Workers
@@ -258,7 +259,7 @@ def left_by_extensions(url: str) -> tuple[int, int]:
     try:
         deadline = time.monotonic() + 5
         while True:
-            left = len([*Locks(config)]), Limits(config).find("Limited").in_use
+            left = len([*Locks(config)]), len(Controls(config).holders("Limited"))
             if left == (0, 0) or time.monotonic() > deadline:
                 return left
     finally:

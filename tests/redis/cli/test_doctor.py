@@ -112,36 +112,33 @@ def test_the_server_is_that_of_the_configuration_file(redis_url, monkeypatch, tm
 
 APP = """
 from offsider import Config
-from offsider.ext.concurrency_limits import ConcurrencyLimits
+from offsider.inspector.doctor.finding import warn
 
 def configure(config: Config) -> None:
-    config.use(ConcurrencyLimits())
+    config.add_doctor_check(lambda server: [warn("shop", f"the shop on {server.server} is closed", why="y", fix="x")])
 """
 
 
 @pytest.fixture
-def application(tmp_path, monkeypatch, raw_redis):
-    """A configuration with an extension and a held job that no worker resumes."""
+def application(tmp_path, monkeypatch):
+    """A configuration with a check."""
     (tmp_path / "doctors_app.py").write_text(APP)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    raw_redis.sadd("offsider:places", "offsider:limits:jobs:Hard")
-    raw_redis.sadd("offsider:limits:active", "Hard")
-    raw_redis.lpush("offsider:limits:jobs:Hard", b'{"class":"Hard","args":[],"jid":"a","queue":"default"}')
     yield "doctors_app"
     sys.modules.pop("doctors_app", None)
 
 
-HELD = "1 held job of Hard, but no worker resumes held jobs"
+FOUND = "the shop on main is closed"
 
 
 def test_extensions_of_an_application_are_examined_too(application):
-    assert HELD not in call().output
-    assert HELD in call("-r", application).output
+    assert FOUND not in call().output
+    assert FOUND in call("-r", application).output
 
 
 def test_the_application_is_that_of_the_file_by_default(application, tmp_path):
     (tmp_path / "offsider.toml").write_text(f'[worker]\nrequire = "{application}"\n')
-    assert HELD in call().output
+    assert FOUND in call().output
 
 
 def test_a_missing_application_of_the_file_is_a_finding(tmp_path):
@@ -159,7 +156,7 @@ def test_an_application_that_was_asked_for_has_to_be_there():
 
 def test_extensions_are_examined_on_the_server_that_was_named(application, tmp_path, redis_url, tag):
     (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{redis_url}"\nkey_prefix = "{tag}bulk:"\n')
-    assert "0 concurrency limits, 0 held jobs" in call("-r", application, "--server", "bulk").output
+    assert "the shop on bulk is closed" in call("-r", application, "--server", "bulk").output
 
 
 @pytest.fixture

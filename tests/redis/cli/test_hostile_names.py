@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from offsider.cli.main import main
 from offsider.config.config import Config
 from offsider.config.installation import Installation
-from offsider.ext.concurrency_limits import Limits, store as limit_store
-from offsider.ext.concurrency_limits.store import Names
 from offsider.ext.periodic.entry import make
 from offsider.ext.periodic.store import PeriodicStore
-from offsider.inspector import Switches
+from offsider.inspector import Controls
+from offsider.storage import slots
+from offsider.storage.slots import Rate
 
 EVIL = "\x1b]0;pwned\x07\x1b[31m$(reboot)\x9b31m\u202e\nINFO forged\r"
 IDENTITY = f"h{EVIL}:1:abcdefabcdef"
@@ -54,11 +54,11 @@ def evil(redis_url, raw_redis, monkeypatch, tmp_path):
     raw_redis.hset(keys.process(IDENTITY), mapping=beat)
     work = {"queue": f"q{EVIL}", "payload": job(), "run_at": int(now) - 86_400}
     raw_redis.hset(keys.work(IDENTITY), f"tid{EVIL}", json.dumps(work))
-    Switches(here).drop(f"C{EVIL}", by=EVIL, reason=EVIL)
-    limit_store.declare(here.redis, {f"C{EVIL}": 3}, {}, now)
-    Limits(here).pause(f"C{EVIL}")
-    raw_redis.sadd(keys.places, Names(keys).held(f"C{EVIL}"))
-    raw_redis.lpush(Names(keys).held(f"C{EVIL}"), job())
+    Controls(here).drop(f"C{EVIL}", by=EVIL, reason=EVIL)
+    slots.declare(here.redis, {f"C{EVIL}": (3, Rate())}, now)
+    raw_redis.sadd(keys.places, keys.held(f"C{EVIL}"))
+    raw_redis.sadd(keys.groups, f"C{EVIL}")
+    raw_redis.lpush(keys.held(f"C{EVIL}"), job())
     entry = make("hourly", "@hourly", f"C{EVIL}", options={"queue": f"q{EVIL}"}, description=EVIL)
     PeriodicStore(here.redis).publish([entry], now, 1e9)
     yield
@@ -67,8 +67,8 @@ def evil(redis_url, raw_redis, monkeypatch, tmp_path):
 
 COMMANDS = [
     "stats", "queues", "queues pause EVIL", "queues resume EVIL", "queues clear QUEUE --yes", "queues clear missing",
-    "search pwned", "doctor", "switches", "switches drop EVIL", "switches clear EVIL", "switches clear Cx",
-    "limits", "limits set EVIL 3", "limits pause EVIL", "limits clear EVIL --yes", "limits pause Cx",
+    "search pwned", "doctor", "controls", "controls drop EVIL", "controls resume EVIL", "controls resume Cx",
+    "controls limit EVIL 3", "controls pause EVIL", "controls clear EVIL --yes",
     "limiters reset EVIL EVIL", "locks release EVIL", "periodic", "periodic show PERIODIC", "periodic show missing",
     "queues move QUEUE EVIL --yes", "mark EVIL",
     "dump --all", "dump h", "quiet --host nosuch", "quiet nosuch", "quiet EVIL", "stop --all",

@@ -10,12 +10,12 @@ from offsider import Config, Discard, job
 from offsider.client import Client
 from offsider.config.installation import Installation
 from offsider.ext.batches import Batch, Batches
-from offsider.ext.concurrency_limits import ConcurrencyLimits, Limits
+from offsider.ext.concurrency_limits import ConcurrencyLimits
 from offsider.ext.limiters import Limiter, Limiters
 from offsider.ext.periodic import Periodic, PeriodicJobs
 from offsider.ext.results import Results, subscriber
 from offsider.ext.unique import Unique
-from offsider.inspector import Queue
+from offsider.inspector import Controls, Queue
 from offsider.inspector.server_info import memory_by_family
 from offsider.jobs import registry
 from offsider.testing.running_worker import RunningWorker
@@ -26,7 +26,7 @@ WRITTEN = {
     *("queue:*", "queues", "schedule", "retry", "dead", "stat:*", "j|*", "b-*", "batches"),
     *("offsider:results:job:*", "offsider:results:done:*", "offsider:results:classes"),
     *("offsider:limiter:*", "offsider:limiters", "offsider:unique:*", "offsider:errors", "offsider:errors:*"),
-    *("offsider:limits", "offsider:limits:*", "offsider:periodic:*"),
+    *("offsider:controls", "offsider:limits", "offsider:groups", "offsider:held:*", "offsider:periodic:*"),
 }
 
 
@@ -69,7 +69,7 @@ def jobs():
         @job(name="Held", concurrency_limit=1)
         def held(size: str) -> None: ...
 
-        @job(name="HeldByKey", concurrency_limit=0, concurrency_key=lambda number: number % 150)
+        @job(name="HeldByKey", concurrency_limit=0, key=lambda number: number % 150)
         def held_by_key(number: int) -> None: ...
 
         yield SimpleNamespace(
@@ -78,10 +78,9 @@ def jobs():
 
 
 def test_each_family_is_what_the_server_says_of_its_keys(config, jobs, raw_redis):
-    client, limits = Client(config), Limits(config)
-    limits.set("Held", 1)
+    client, controls = Client(config), Controls(config)
     for name in ("Held", "HeldByKey"):
-        limits.pause(name)
+        controls.hold(name)
     with RunningWorker(config):
         client.push_bulk({"class": jobs.kept, "args": [[size] for size in range(0, 5_000, 100)]})
         for declared in (jobs.fails, jobs.dies, jobs.discards):
@@ -90,7 +89,7 @@ def test_each_family_is_what_the_server_says_of_its_keys(config, jobs, raw_redis
             pass
         client.push_bulk({"class": jobs.held, "args": [["x" * size] for size in range(0, 10_000, 50)]})
         client.push_bulk({"class": jobs.held_by_key, "args": [[number] for number in range(200)]})
-        wait_for(lambda: sum(limit.held for limit in limits) == 400 and not len(Queue("default", config)))
+        wait_for(lambda: sum(group.held for group in controls.groups()) == 400 and not len(Queue("default", config)))
     periodic = PeriodicJobs(config)
     for number in range(150):
         periodic.add("0 3 * * *", "Nightly", name=f"nightly-{number}", args=["x" * number])

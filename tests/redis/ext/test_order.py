@@ -15,10 +15,10 @@ from offsider.client import Client
 from offsider.config.installation import Installation
 from offsider.core.errors import PayloadTooLarge
 from offsider.core.payload import decode
-from offsider.ext.concurrency_limits import ConcurrencyLimits, Limits
+from offsider.ext.concurrency_limits import ConcurrencyLimits
 from offsider.ext.periodic import Periodic, PeriodicJobs
 from offsider.ext.unique import Locks, Unique
-from offsider.inspector import Quarantine, ScheduledSet, Switches
+from offsider.inspector import Controls, Quarantine, ScheduledSet
 from offsider.jobs import registry
 from offsider.testing import RunningWorker
 from tests.waiting import wait_for
@@ -66,7 +66,7 @@ class Trace:
         yield
 
     def act(self, text):
-        self.held = Limits(self.config).find("Act").in_use, len(Locks(self.config))
+        self.held = len(Controls(self.config).holders("Act")), len(Locks(self.config))
         self.note("job")
         self.go_on.wait(20)
 
@@ -144,35 +144,36 @@ def test_a_job_of_a_tick_passes_the_same_steps(config, trace):
     assert trace.taken() == PUSHED
 
 
-def test_a_run_is_stopped_by_a_switch_before_a_limit_and_by_a_limit_before_middleware(config, trace):
-    Switches(config).defer("Act", 3600)
-    Limits(config).pause("Act")
+def test_a_run_is_stopped_by_a_control_of_its_class_before_others_and_before_middleware(config, trace):
+    controls = Controls(config)
+    controls.defer("Act", 3600)
+    controls.hold("*")
     jid = push(config, trace)
     trace.taken()
     with RunningWorker(config):
-        # 1. Both would stop it: the switch is asked first, and the lock stays with the job.
+        # 1. Both would stop it: the control of the class decides, and the lock stays with the job.
         wait_for(lambda: [record.jid for record in ScheduledSet(config)] == [jid])
-        assert (Limits(config).find("Act").held, len(Locks(config))) == (0, 1)
-        # 2. Without the switch the limit holds it, and no server middleware has seen it.
-        Switches(config).clear("Act")
-        wait_for(lambda: (ScheduledSet(config).enqueue_all(), Limits(config).find("Act").held) == (0, 1))
+        assert (controls.count_held("*"), len(Locks(config))) == (0, 1)
+        # 2. Without it the other one holds it, and no server middleware has seen it.
+        controls.resume("Act")
+        wait_for(lambda: (ScheduledSet(config).enqueue_all(), controls.count_held("*")) == (0, 1))
         assert len(Locks(config)) == 1
         assert {what for what in trace.taken() if not what.startswith("client middleware")} == set()
         # 3. With a slot it runs: the slot and the lock are held around all middleware, which sees plain arguments.
-        Limits(config).resume("Act")
+        controls.resume("*")
         wait_for(lambda: "job" in trace.seen)
         assert trace.taken() == ["server middleware", "server middleware, whole arguments", "job"]
         assert trace.held == (1, 1)
         trace.go_on.set()
-        wait_for(lambda: (Limits(config).find("Act").in_use, len(Locks(config))) == (0, 0))
+        wait_for(lambda: (len(controls.holders("Act")), len(Locks(config))) == (0, 0))
         assert trace.taken() == ["server middleware ends"]
 
 
-def test_a_dropping_switch_releases_the_lock_and_uses_no_slot(config, trace):
-    Switches(config).drop("Act")
-    Limits(config).pause("Act")
+def test_a_dropped_job_releases_the_lock_and_uses_no_slot(config, trace):
+    Controls(config).drop("Act")
+    Controls(config).hold("*")
     push(config, trace)
     with RunningWorker(config):
         wait_for(lambda: (len(Quarantine(config)), len(Locks(config))) == (1, 0))
     assert trace.taken() == PUSHED
-    assert Limits(config).find("Act").held == 0
+    assert Controls(config).count_held("*") == 0

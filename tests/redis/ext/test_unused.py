@@ -35,7 +35,7 @@ PUSHES = [
 _PRIVATE = "offsider:working:IDENTITY:default:plain"
 RUNS = [
     "LPUSH queue:plain +1",
-    f"ack_and_claim offsider:fenced:IDENTITY paused queue:plain {_PRIVATE} +5",
+    f"ack_and_claim offsider:fenced:IDENTITY offsider:controls:version paused queue:plain {_PRIVATE} +5",
     f"LPOS {_PRIVATE} +1",  # before a failed job calls the application's handlers
     f"postpone offsider:fenced:IDENTITY {_PRIVATE} retry +3",
     "ZADD schedule +2",

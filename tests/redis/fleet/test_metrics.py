@@ -52,8 +52,8 @@ OURS = {
     "sidekiq_stranded_jobs",
     "sidekiq_jobs_stranded_total",
     "sidekiq_jobs_expired_total",
-    "sidekiq_switches",
-    "sidekiq_switched_jobs",
+    "offsider_controls",
+    "offsider_controlled_jobs",
     "sidekiq_queue_latency_target_seconds",
     "sidekiq_jobs_satisfied_total",
     "sidekiq_shard_processes",
@@ -109,7 +109,8 @@ def test_it_exports_the_state_in_redis(found):
     assert found["sidekiq_scheduled_jobs",] == 3
     assert (found["sidekiq_stranded_jobs", "New"], found["sidekiq_jobs_stranded_total", "New"]) == (1, 4)
     assert found["sidekiq_jobs_expired_total", "New"] == 3
-    assert (found["sidekiq_switches", "Export", "drop"], found["sidekiq_switched_jobs", "Export", "drop"]) == (1, 12)
+    assert found["offsider_controls", "Export", "drop"] == 1
+    assert found["offsider_controlled_jobs", "Export", "drop"] == 12
     assert (found["sidekiq_retry_jobs",], found["sidekiq_dead_jobs",]) == (1, 1)
     assert found["sidekiq_queue_enqueued_jobs", "unserved"] == 1
     assert found["sidekiq_queue_processes", "unserved"] == 0

@@ -6,11 +6,11 @@ import json
 import time
 from typing import Any
 
+from offsider.core.controls import Control
 from offsider.core.payload import encode
 from offsider.core.series import Load, Series
-from offsider.storage import run_counts, switches
+from offsider.storage import control_table, run_counts
 from offsider.storage.redis import Redis
-from offsider.storage.switches import Switch
 
 
 def seed(client: Any, redis: Redis) -> None:
@@ -33,8 +33,8 @@ def seed(client: Any, redis: Redis) -> None:
         client.sadd("processes", identity)
         fields = {"info": json.dumps(info), "busy": busy, "beat": now, "quiet": quiet, "rss": rss, "rtt_us": 100}
         client.hset(identity, mapping=fields)
-    switches.put(redis, Switch("Export", "drop"))
-    switches.count(redis, {"Export": 12})
+    control_table.put(redis, Control("Export", "drop"))
+    control_table.count(redis, {"Export": 12})
     client.set("dear-leader", "two:3:abcdefabcdef")
     works = [("one:1:abcdefabcdef", "t1", "low", 50), ("one:1:abcdefabcdef", "t2", "low", 20)]
     works += [("two:3:abcdefabcdef", "t3", "default", 5)]

@@ -45,7 +45,7 @@ def test_a_quarantine_that_fills_the_server_is_reported(redis_url, raw_redis, mo
     config.redis.url = redis_url
     monkeypatch.setattr("offsider.storage.quarantine.MAX_JOBS", 2)
     (full,) = [finding for finding in examine(config) if finding.check == "quarantine"]
-    assert full.why == "jobs that kill switches drop from now on are deleted permanently"
+    assert full.why == "jobs that controls drop from now on are deleted permanently"
 
 
 def test_every_check_is_among_the_checks():

@@ -49,7 +49,7 @@ def test_nothing_is_stored(config):
 def test_running_held_departing_and_quarantined_jobs_are_counted_too(config, raw_redis):
     raw_redis.hset("offsider:owners", "host:1:abc", '{"default": ["low"]}')
     raw_redis.lpush("offsider:working:host:1:abc:default:low", job("A", 1))
-    held = f"{DEFAULT_PREFIX}offsider:limits:jobs:A"
+    held = f"{DEFAULT_PREFIX}offsider:held:A"
     raw_redis.sadd("offsider:places", held)
     raw_redis.lpush(held, job("A", 2), job("A", 3, 4))
     raw_redis.sadd("offsider:in-transit", "bulk")

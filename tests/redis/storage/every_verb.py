@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from offsider.core.controls import Control
 from offsider.core.errors import Fenced
 from offsider.storage import (
     activity,
+    control_table,
     controls,
     counted,
     due_jobs,
@@ -22,7 +24,6 @@ from offsider.storage import (
     stats,
     stranded,
     strikes,
-    switches,
     working,
 )
 from offsider.storage.activity import Activity
@@ -35,7 +36,6 @@ from offsider.storage.owners import Lists
 from offsider.storage.places import Destination
 from offsider.storage.quarantine import Seen
 from offsider.storage.redis import Redis
-from offsider.storage.switches import Switch
 from offsider.storage.working import DeadSetLimits, Owner, PrivateListEntry
 
 OWNER = Owner("host:1:aaaaaaaaaaaa", "default")
@@ -54,7 +54,7 @@ def seed(client: Any, keys: Any) -> None:
     client.sadd(keys.queues, "extra")
     client.lpush(keys.queue("extra"), "extra 1", "extra 2")
     client.zadd(keys.prefix + "extra", {"extra": 1})
-    client.lpush(keys.queue("switched"), "switched 1")
+    client.lpush(keys.queue("dropped"), "dropped 1")
     client.lpush(keys.queue("moving"), "moving 1", "moving 2")
     client.zadd(keys.schedule, {"due": LONG_AGO, "gone": LONG_AGO, "bad": LONG_AGO, "later": 9e9})
     client.lpush(keys.working(DEAD.identity, "default", "low"), "orphan", "pill")
@@ -80,7 +80,7 @@ def walk(redis: Redis) -> None:
     assert not job_sets.drop(redis, keys.schedule, b"nobody")
     assert job_sets.defer(redis, keys.schedule, b"gone", 60)
     _quarantine(redis)
-    _switch(redis)
+    _control(redis)
     stranded.note(redis, "HardJob", "not declared")
     run_alone(redis, [stats.counting_expired(keys, "HardJob")])
     assert stats.expired_counts(redis) == {"HardJob": 1}
@@ -109,15 +109,15 @@ def _quarantine(redis: Redis) -> None:
     assert [quarantine.restore(redis, job) for job in quarantine.page(redis, 0, 10)] == [True, True]
 
 
-def _switch(redis: Redis) -> None:
-    """A job of a class that is switched off, and the switch itself."""
-    (entry,) = working.claim(redis, OWNER, ("switched",), 1)
+def _control(redis: Redis) -> None:
+    """A job of a class that is dropped, and the control itself."""
+    (entry,) = working.claim(redis, OWNER, ("dropped",), 1)
     assert quarantine.put_from_run(redis, entry, days=1, most=9, at=1.5, how="test")
     (put_aside,) = quarantine.page(redis, 0, 10)
     assert quarantine.delete(redis, put_aside.id)
-    switches.put(redis, Switch("HardJob", "drop"))
-    assert not switches.forget(redis, "HardJob", b"another")
-    assert switches.clear(redis, "HardJob")
+    control_table.put(redis, Control("HardJob", "drop"))
+    assert not control_table.forget(redis, "HardJob", b"another")
+    assert control_table.clear(redis, "HardJob")
 
 
 def _make_room(redis: Redis) -> None:

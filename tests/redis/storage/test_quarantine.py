@@ -189,10 +189,10 @@ LIST = "offsider:working:host:1:aaaaaaaaaaaa:default:low"
 
 def test_a_claimed_job_is_quarantined_and_restored_to_its_queue(pool, raw_redis):
     raw_redis.lpush(LIST, "job", "other")
-    assert quarantine.put_from_run(pool, ENTRY, days=1, most=9, at=5.5, how="a switch")
+    assert quarantine.put_from_run(pool, ENTRY, days=1, most=9, at=5.5, how="a control")
     assert raw_redis.lrange(LIST, 0, -1) == [b"other"]
-    assert aside(pool) == [(b"job", "queue:low", 0.0, "a switch")]
-    assert not quarantine.put_from_run(pool, ENTRY, days=1, most=9, at=5.5, how="a switch"), "it was gone"
+    assert aside(pool) == [(b"job", "queue:low", 0.0, "a control")]
+    assert not quarantine.put_from_run(pool, ENTRY, days=1, most=9, at=5.5, how="a control"), "it was gone"
     (job,) = quarantine.page(pool, 0, 10)
     assert abs(job.until - raw_redis.time()[0] - DAY) < 5
     assert quarantine.restore(pool, job)
@@ -203,21 +203,21 @@ def test_a_fenced_owner_quarantines_nothing(pool, raw_redis):
     raw_redis.lpush(LIST, "job")
     raw_redis.set("offsider:fenced:host:1:aaaaaaaaaaaa", 1)
     with pytest.raises(Fenced):
-        quarantine.put_from_run(pool, ENTRY, days=1, most=9, at=5.5, how="a switch")
+        quarantine.put_from_run(pool, ENTRY, days=1, most=9, at=5.5, how="a control")
     assert aside(pool) == []
 
 
 def test_a_job_in_no_other_place_is_added(pool, raw_redis):
-    quarantine.add(pool, b"job\nof two lines", "low", days=1, most=9, at=5.5, how="a switch")
-    assert aside(pool) == [(b"job\nof two lines", "queue:low", 0.0, "a switch")]
+    quarantine.add(pool, b"job\nof two lines", "low", days=1, most=9, at=5.5, how="a control")
+    assert aside(pool) == [(b"job\nof two lines", "queue:low", 0.0, "a control")]
     (job,) = quarantine.page(pool, 0, 10)
     assert abs(job.until - raw_redis.time()[0] - DAY) < 5
 
 
 def test_once_the_quarantine_is_full_more_jobs_of_a_run_are_deleted(pool, raw_redis):
     raw_redis.lpush(LIST, "first", "second")
-    assert quarantine.put_from_run(pool, replace(ENTRY, raw=b"first"), days=1, most=1, at=5.5, how="a switch")
-    assert quarantine.put_from_run(pool, replace(ENTRY, raw=b"second"), days=1, most=1, at=5.5, how="a switch")
-    quarantine.add(pool, b"third", "low", days=1, most=1, at=5.5, how="a switch")
+    assert quarantine.put_from_run(pool, replace(ENTRY, raw=b"first"), days=1, most=1, at=5.5, how="a control")
+    assert quarantine.put_from_run(pool, replace(ENTRY, raw=b"second"), days=1, most=1, at=5.5, how="a control")
+    quarantine.add(pool, b"third", "low", days=1, most=1, at=5.5, how="a control")
     assert [raw for raw, *_ in aside(pool)] == [b"first"]
     assert raw_redis.llen(LIST) == 0

@@ -141,10 +141,10 @@ def test_read_only_pages_change_nothing_but_preferences(ask_with):
 
 
 def test_without_our_script_a_page_asks_for_confirmation(ask):
-    question = ask("/switches/drop", method="POST", body="name=%3Cb%3E")
+    question = ask("/controls/drop", method="POST", body="subject=%3Cb%3E&offsider_question=Drop%3F")
     assert question.status == 200
     assert b'name="back" value="/"' in question.body
-    assert b'<input type="hidden" name="name" value="&lt;b&gt;">' in question.body
+    assert b'<input type="hidden" name="subject" value="&lt;b&gt;">' in question.body
     assert b'name="confirmed" value="yes"' in question.body
     assert ask(QUIET, method="POST", body="every=yes&confirmed=yes").status == 303
     answer = ask(QUIET, method="POST", body="every=yes", accept="application/json")

@@ -48,8 +48,8 @@ def test_the_current_tab_is_marked(ask):
 
 
 def test_the_menu_links_to_kill_switches_before_any_is_set(ask):
-    assert re.search(r'href="/switches"[^>]*>Kill switches', ask("/").body.decode())
-    assert re.search(r'href="/switches"[^>]*aria-current="page"', ask("/switches").body.decode())
+    assert re.search(r'href="/controls"[^>]*>Controls', ask("/").body.decode())
+    assert re.search(r'href="/controls"[^>]*aria-current="page"', ask("/controls").body.decode())
 
 
 def test_pages_work_with_screen_reader_and_keyboard(ask):

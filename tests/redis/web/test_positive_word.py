@@ -26,10 +26,19 @@ EVERYTHING = [
     *(f"/quarantine/all/{verb}" for verb in ("restore", "delete")),
     *(f"/busy/all/{verb}" for verb in ("quiet", "stop", "dump")),
     "/errors/clear",
-    *(f"/limits/Shop::Send/{verb}" for verb in ("quarantine", "delete")),
+    *(f"/controls/Shop::Send/{verb}" for verb in ("quarantine", "delete")),
 ]
 #: Of the placeholders in routes.
-NAMES = {"name": "mail", "identity": "all", "where": "dead", "key": "1|a", "id": "a1", "bid": "b1", "jid": "j1"}
+NAMES = {
+    "subject": "mail",
+    "name": "mail",
+    "identity": "all",
+    "where": "dead",
+    "key": "1|a",
+    "id": "a1",
+    "bid": "b1",
+    "jid": "j1",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +115,6 @@ def test_a_count_that_is_not_complete_cannot_be_acted_on(ask, raw_redis):
 
 def test_a_limit_is_not_set_to_a_number_that_was_not_sent(ask, raw_redis):
     before = snapshot(raw_redis)
-    assert change(ask, "/limits/Shop::Send/set", "").status == 400
+    assert change(ask, "/controls/limit", "subject=Shop::Send").status == 400
     assert snapshot(raw_redis) == before
-    assert change(ask, "/limits/Shop::Send/set", "limit=3").status == 200
+    assert change(ask, "/controls/limit", "subject=Shop::Send&limit=3").status == 200

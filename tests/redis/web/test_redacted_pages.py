@@ -11,12 +11,11 @@ from offsider.client import Client
 from offsider.config.installation import Installation
 from offsider.core.payload import encode
 from offsider.ext.batches import Batch, Batches
-from offsider.ext.concurrency_limits import ConcurrencyLimits, store as limit_store
-from offsider.ext.concurrency_limits.store import Names
+from offsider.ext.concurrency_limits import ConcurrencyLimits
 from offsider.ext.periodic import Periodic
 from offsider.ext.results import Results, store as results
 from offsider.ext.unique import Unique
-from offsider.storage import attempts, error_groups
+from offsider.storage import attempts, error_groups, slots
 from tests.redis.web.conftest import asker
 
 MARK = "S3cr3t"
@@ -70,8 +69,8 @@ def stored(config, raw_redis):
     raw_redis.hset(keys.process(identity), mapping={"info": json.dumps(info), "busy": 1, "beat": now, "quiet": "false"})
     work = {"queue": "mail", "payload": payload("running").decode(), "run_at": int(now)}
     raw_redis.hset(keys.work(identity), "tid", json.dumps(work))
-    limit_store.declare(here.redis, {"Pays": 1}, {}, now)
-    held = Names(keys).held(f"Pays[{CARD}]")
+    slots.declare(here.redis, {"Pays": (1, slots.ANY_RATE)}, now)
+    held = keys.held(f"Pays[{CARD}]")
     raw_redis.sadd(keys.places, held)
     raw_redis.lpush(held, payload("held"))
     group = {"class": "Pays", "error_class": "CardDeclined", "message": f"declined {MARK}", "queue": "mail"}
@@ -93,8 +92,8 @@ def crawl(ask) -> dict[tuple[str, str], str]:
     found: dict[tuple[str, str], str] = {}
     todo = ["/", "/search", "/errors", "/retries", "/dead", "/scheduled", "/queues", "/busy", "/quarantine", "/metrics"]
     todo += [
-        "/limits",
-        "/limits/Pays",
+        "/controls",
+        "/controls/Pays",
         "/batches",
         "/finished",
         "/finished/jobs/tracked",
@@ -102,7 +101,6 @@ def crawl(ask) -> dict[tuple[str, str], str]:
         "/periodic",
         "/servers",
         "/stats",
-        "/switches",
     ]
     while todo:
         path, _, query = todo.pop().partition("?")

@@ -74,7 +74,7 @@ def test_each_disposition_is_written_and_reported(parts, raw_redis, disposition,
 
 def test_a_job_that_a_switch_drops_is_in_the_quarantine(fetcher, parts, raw_redis):
     raw_redis.lpush("queue:default", JOB)
-    fetcher.settle(fetcher.retrieve(), Quarantined("a switch"))
+    fetcher.settle(fetcher.retrieve(), Quarantined("a control"))
     assert quarantine.size(parts.redis) == 1
 
 

@@ -10,11 +10,11 @@ import pytest
 from offsider import Client, Config, job
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
-from offsider.inspector import Queue, Switches
+from offsider.inspector import Controls as Wanted, Queue
 from offsider.jobs import registry
 from offsider.storage import controls as stored
 from offsider.worker import controls as module
-from offsider.worker.controls import READ_SECONDS, Controls, ControlsReader
+from offsider.worker.controls import READ_SECONDS, ControlsReader, KnownControls
 from offsider.worker.launcher import Launcher
 from tests.waiting import wait_for
 
@@ -31,7 +31,7 @@ class Reading:
         self.errors: list[object] = []
         config.error_handlers.append(lambda error, _context: self.errors.append(error))
         self.redis = Installation.of(config).make_redis(1)
-        self.controls = Controls()
+        self.controls = KnownControls()
         self.reader = ControlsReader(
             config,
             self.redis,
@@ -146,7 +146,7 @@ def test_during_an_outage_the_last_controls_apply(proxied_config, proxy, raw_red
 
 
 @pytest.mark.usefixtures("no_jobs_left")
-def test_a_pause_and_a_switch_reach_a_busy_and_an_idle_worker(worker_config, caplog):
+def test_a_pause_and_a_control_reach_a_busy_and_an_idle_worker(worker_config, caplog):
     ran: list[str] = []
     for name in ("Plain", "Stopped"):
         job(name=name)(lambda name=name: ran.append(name))
@@ -156,8 +156,8 @@ def test_a_pause_and_a_switch_reach_a_busy_and_an_idle_worker(worker_config, cap
     launcher.start()
     try:
         client = Client(worker_config)
-        Switches(worker_config).drop("Stopped")
-        wait_for(lambda: "jobs of Stopped are moved" in caplog.text)
+        Wanted(worker_config).drop("Stopped")
+        wait_for(lambda: "jobs of Stopped are dropped" in caplog.text)
         client.push({"class": "Stopped", "args": []})
         client.push({"class": "Plain", "args": []})
         wait_for(lambda: ran == ["Plain"])

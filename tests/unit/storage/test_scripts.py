@@ -15,7 +15,7 @@ NAMES = sorted(
     for path in (files("offsider.storage") / "lua").iterdir()
     if path.name.endswith(".lua")
 )
-READ_ONLY = {"count", "oldest", "probe"}
+READ_ONLY = {"count", "next_held", "oldest", "probe"}
 WRITES = re.compile(
     r"call\('(LMOVE|[LR]PUSH|[LR]POP|LREM|LSET|Z(?:ADD|REM\w*)|S(?:ADD|REM|ET)|H(?:SET|DEL|INCRBY)|DEL|UNLINK|EXPIRE)'"
 )

@@ -355,12 +355,12 @@ def test_structured_lines_can_be_switched_off_as_well(structured, lines):
     [
         (NotStarted("schedule", 4.56789, "why", "stranded", b"{}"), {"again_in": 4.568, "stranded": "why"}),
         (
-            NotStarted("schedule", 60.0, "deferred by a kill switch", "deferred"),
-            {"again_in": 60.0, "deferred": "deferred by a kill switch"},
+            NotStarted("schedule", 60.0, "deferred by a control", "deferred"),
+            {"again_in": 60.0, "deferred": "deferred by a control"},
         ),
         (
-            NotStarted("quarantine", reason="dropped by a kill switch", name="dropped"),
-            {"dropped": "dropped by a kill switch", "kept": True},
+            NotStarted("quarantine", reason="dropped by a control", name="dropped"),
+            {"dropped": "dropped by a control", "kept": True},
         ),
     ],
 )
@@ -376,7 +376,7 @@ def test_a_job_handed_to_another_worker_is_not_logged_as_stranded(config, lines)
 
 def test_the_same_in_a_structured_line(structured, lines):
     logger = JobLogger(structured)
-    logger.instead_of_a_run(job(**PUSHED), NotStarted("quarantine", reason="dropped by a kill switch", name="dropped"))
+    logger.instead_of_a_run(job(**PUSHED), NotStarted("quarantine", reason="dropped by a control", name="dropped"))
     logger.instead_of_a_run(job(**PUSHED), Failed(ValueError("boom")))
     (_, dropped, reported), (_, failed, error) = lines()
     assert (dropped, failed) == (f"J JID-{'a' * 24}: dropped", f"J JID-{'a' * 24}: fail")

@@ -10,7 +10,7 @@ skipped because it was cancelled              the member died
 rescheduled, interrupted, stranded, deferred  none
 ============================================  =========================================================
 
-A member that is removed without a run (deleted, killed, quarantined, dropped by a switch, a poison pill, stranded for
+A member that is removed without a run (deleted, killed, quarantined, dropped by a control, a poison pill, stranded for
 too long) counts as died, in the script that removes it. It may still succeed later, for example after an operator
 retried it. A debounced member that another push replaces is no member any more; a script of its own notes that.
 """

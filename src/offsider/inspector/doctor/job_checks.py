@@ -1,4 +1,4 @@
-"""Check the stored jobs: can live workers run them, how large are the sets, and which kill switches act on them?"""
+"""Check the stored jobs: can live workers run them, how large are the sets, and which controls act on them?"""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 from offsider.core.wording import counted, listed, shell_words
+from offsider.inspector.controls import ControlInForce, Controls
 from offsider.inspector.doctor.facts import Facts
 from offsider.inspector.doctor.finding import Finding, error, ok, warn
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.stats import History
 from offsider.inspector.stranded import stranded_jobs
-from offsider.inspector.switches import Switches, SwitchInForce
-from offsider.storage import job_sets, queues
+from offsider.storage import job_sets, queues, slots
+from offsider.storage.leases import is_held
 from offsider.storage.sample import sample_jobs
 
 #: Number of jobs to examine at each end of every place.
@@ -22,7 +23,7 @@ NEARLY_FULL = 0.9
 MANY_RETRIES = 1_000
 FAILING_SHARE, FAILING_LEAST = 0.5, 100
 _DAY = 86_400.0
-#: A switch without an expiry that is this old was probably forgotten.
+#: A control without an expiry that is this old was probably forgotten.
 OLD_SECONDS = 3 * _DAY
 
 
@@ -131,36 +132,62 @@ def check_failures(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def check_switches(facts: Facts) -> Iterator[Finding]:
-    """Find kill switches that are old, or not the same on all servers."""
-    found = Switches(facts.here).look().switches
-    old = [one for one in found if one.until is None and facts.now - one.since >= OLD_SECONDS]
+def check_controls(facts: Facts) -> Iterator[Finding]:
+    """Find controls that are old, or not the same on all servers."""
+    found = Controls(facts.here).look().controls
+    old = [one for one in found if one.since and one.until is None and facts.now - one.since >= OLD_SECONDS]
+    old = [one for one in old if one.action in ("hold", "defer", "drop")]
     partial = [one for one in found if one.missing_on or one.differs_on]
     if old:
         yield warn(
-            "old switches",
-            f"kill switches are set for days: {listed([_shown(one, facts.now) for one in old])}",
-            why="jobs of these classes are dropped or deferred and never run; the switch may have been forgotten",
-            fix=f"offsider switches clear {shell_words(old[0].name)}; or remove the code that pushes these jobs",
+            "old controls",
+            f"controls are set for days: {listed([_shown(one, facts.now) for one in old])}",
+            why="these jobs are held, deferred or dropped and never run; the control may have been forgotten",
+            fix=f"offsider controls resume {shell_words(old[0].subject)}; or remove the code that pushes these jobs",
         )
     if partial:
         yield warn(
-            "partial switches",
-            f"not every server has the kill switch of {listed([_where(one) for one in partial])}",
-            why="jobs of the same class are treated differently on some servers",
-            fix="set the switch again, or clear it: offsider switches",
+            "partial controls",
+            f"not every server has the control of {listed([_where(one) for one in partial])}",
+            why="the same jobs are treated differently on some servers",
+            fix="set the control again, or end it: offsider controls",
         )
     if found and not old and not partial:
-        yield ok("switches", f"jobs of these classes are dropped or deferred: {listed([one.name for one in found])}")
+        yield ok("controls", f"controls are set for {listed([one.subject for one in found])}")
 
 
-def _where(switch: SwitchInForce) -> str:
-    parts = (("not on", switch.missing_on), ("different on", switch.differs_on))
-    return f"{switch.name} ({'; '.join(f'{how} {listed(servers)}' for how, servers in parts if servers)})"
+def check_held(facts: Facts) -> Iterator[Finding]:
+    """Find held jobs that no worker resumes."""
+    controls = Controls(facts.here)
+    on = {control.subject: control.action for control in controls.here()}
+    held = [group for group in controls.groups() if group.held]
+    if held and not is_held(facts.redis, slots.LEASE):
+        count, names = sum(group.held for group in held), listed([group.name for group in held])
+        yield warn(
+            "held jobs",
+            f"{counted(count, 'held job')} of {names}, but no worker resumes held jobs",
+            why="held jobs wait until a worker of this server gives them a slot",
+            fix="run a worker of this server",
+        )
+        return
+    # Workers free slots of dead processes and resume jobs within a second; jobs still held after that are stuck.
+    stuck = [group.name for group in held if not (group.in_use or group.rate.starts or on.get(group.name) == "hold")]
+    if stuck:
+        yield warn(
+            "held jobs",
+            f"jobs of {listed(stuck)} are held although no slot is in use",
+            why="they should have been resumed within a second, unless their queue is paused or a limit is negative",
+            fix="run offsider controls and offsider queues: is their queue paused?",
+        )
 
 
-def _shown(switch: SwitchInForce, now: float) -> str:
-    return f"{switch.name} (for {counted(int((now - switch.since) // _DAY), 'day')})"
+def _where(control: ControlInForce) -> str:
+    parts = (("not on", control.missing_on), ("different on", control.differs_on))
+    return f"{control.subject} ({'; '.join(f'{how} {listed(servers)}' for how, servers in parts if servers)})"
 
 
-JOB_CHECKS = (check_known, check_stranded, check_dead, check_retries, check_failures, check_switches)
+def _shown(control: ControlInForce, now: float) -> str:
+    return f"{control.subject} (for {counted(int((now - control.since) // _DAY), 'day')})"
+
+
+JOB_CHECKS = (check_known, check_stranded, check_dead, check_retries, check_failures, check_controls, check_held)

@@ -51,10 +51,10 @@ def check_quarantine(facts: Facts) -> Iterator[Finding]:
         yield warn(
             "quarantine",
             f"{counted(size, 'job')} in quarantine, the limit is {most:,}",
-            why="jobs that kill switches drop from now on are deleted permanently"
+            why="jobs that controls drop from now on are deleted permanently"
             if full
             else f"they use memory for up to {facts.here.config.worker.quarantine_days} days",
-            fix="restore or delete them on the page Quarantine; offsider switches lists the kill switches",
+            fix="restore or delete them on the page Quarantine; offsider controls lists the controls",
         )
 
 

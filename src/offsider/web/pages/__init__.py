@@ -19,7 +19,6 @@ PAGES = (
     "job",
     "search",
     "quarantine",
-    "switches",
     "metrics",
     "slos",
     "errors",

@@ -8,8 +8,7 @@ from typing import Any
 
 from offsider.config.installation import Installation
 from offsider.fleet import rules_in_use
-from offsider.inspector import History, Queue, ServerInfo, Stats, TopJobs
-from offsider.inspector.switches import switches_here
+from offsider.inspector import Controls, History, Queue, ServerInfo, Stats, TopJobs
 from offsider.web.counters import counters, last_hour, looked, server, stranded
 from offsider.web.layout import counts
 from offsider.web.page_request import PageRequest
@@ -19,7 +18,7 @@ from offsider.web.segments import segment
 
 MAX_QUEUES = 8
 MAX_JOBS = 5
-MAX_SWITCHES = 10
+MAX_CONTROLS = 10
 MAX_DAYS = 180
 #: Periods of the history.
 DAYS = (7, 30, 90, 180)
@@ -40,7 +39,7 @@ def show(request: PageRequest) -> Answer:
             "failed": round(stats.failed_per_second, 1),
             "silent_processes": stats.silent_processes,
         },
-        "switched": [switch.name for switch in switches_here(here)[:MAX_SWITCHES]],
+        "controlled": [control.subject for control in Controls(here).here()[:MAX_CONTROLS]],
         "attention": [request.t(message) for message in _attention(here, stats, info)],
         "stranded": [
             {**asdict(jobs), "path": f"/metrics/{segment(jobs.name)}"} for jobs in stranded(request.installation)

@@ -11,14 +11,13 @@ from urllib.parse import urlencode
 from offsider.core.series import ReleaseRuns
 from offsider.fleet.service_levels import cpu_bound
 from offsider.inspector import BOUNDS_MS, PERIODS, DeployMark, FleetMetrics, JobMetrics, JobTotals
+from offsider.inspector.controls import Controls
 from offsider.inspector.job_metrics import HISTOGRAM_PERIODS, expired_count
-from offsider.inspector.switches import switches_here
 from offsider.web.charts import Columns
 from offsider.web.charts.figure import duration
 from offsider.web.display import MAX_LETTERS, cut
 from offsider.web.filters import address
 from offsider.web.page_request import PageRequest
-from offsider.web.pages.switches import switches_path
 from offsider.web.results import BadRequest, Page
 from offsider.web.routing import LOOK, Route
 from offsider.web.segments import segment
@@ -87,8 +86,8 @@ def show(request: PageRequest) -> Page:
         "counts": _folded(columns, detail.buckets),
         "marks": _marks(detail.marks),
         "cpu_share": cpu_bound(FleetMetrics.read(request.installation, class_name=name)).get(name),
-        "switched": any(switch.name == name for switch in switches_here(request.installation)),
-        "switches_path": switches_path(name),
+        "controlled": any(control.subject == name for control in Controls(request.installation).here()),
+        "controls_path": f"/controls/{segment(name)}",
         "retries_path": address("/retries", name=name),
         "dead_path": address("/dead", name=name),
     }

@@ -97,7 +97,7 @@ def show(request: PageRequest) -> Page:
 def pause(request: PageRequest) -> ActionResult:
     """Pause a queue."""
     queue = _queue(request)
-    queue.pause()
+    queue.pause(by=request.who)
     return ActionResult("/queues", Message("queues.paused", name=queue.name), {"queue": queue.name})
 
 

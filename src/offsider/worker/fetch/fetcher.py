@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from offsider.worker.controls import Controls
+from offsider.worker.controls import KnownControls
 
 if TYPE_CHECKING:
     from offsider.config.capsule import Capsule
@@ -67,7 +67,7 @@ class FetcherContext:
     claims_allowed: Callable[[], bool] = always
     takes_next: Callable[[], bool] = always
     abandoned: threading.Event = field(default_factory=threading.Event)
-    controls: Controls = field(default_factory=Controls)
+    controls: KnownControls = field(default_factory=KnownControls)
 
 
 class Fetcher(ABC):

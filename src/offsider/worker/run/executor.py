@@ -1,7 +1,7 @@
 """One run of one job, from its bytes to its outcome.
 
 1. Decode and normalize the payload. A malformed payload ends here; a warning reports unusable values.
-2. Enter the admissions: kill switches, stranded jobs, extensions, the expiry. One that returns an outcome before its
+2. Enter the admissions: controls, stranded jobs, extensions, the expiry. One that returns an outcome before its
    ``yield`` keeps the job from starting, and one line is logged. The innermost one is the job log: it writes ``start``,
    and ``done`` or ``fail``.
 3. Find the class; the registry knew it before step 2, by its name only. A class that it lacks is `UnknownJob`.

@@ -15,9 +15,9 @@ from offsider.config.installation import Installation
 from offsider.core.errors import NoCapableWorker, UnknownBatch
 from offsider.core.outcome import Failed
 from offsider.ext.batches import Batch, Batches, current_batch, store
-from offsider.ext.concurrency_limits import ConcurrencyLimits, Limits, store as limits
+from offsider.ext.concurrency_limits import ConcurrencyLimits
 from offsider.ext.results import Results
-from offsider.inspector import DeadSet, Queue, RetrySet, ScheduledSet, Switches
+from offsider.inspector import Controls, DeadSet, Queue, RetrySet, ScheduledSet
 from offsider.inspector.job_filter import JobFilter
 from offsider.storage import owners, working
 from offsider.storage.effects import EffectCalls, joined
@@ -25,7 +25,7 @@ from offsider.storage.owners import Lists
 from offsider.storage.working import Owner, PrivateListEntry
 from offsider.testing import RunningWorker
 from offsider.worker.alive.poison import PoisonPills
-from offsider.worker.run.switchboard import Switchboard
+from offsider.worker.run import control_admission
 from offsider.worker.scheduler import Scheduler
 from offsider.worker.settle.report import Reporter
 from tests.faults import FaultProxy
@@ -187,8 +187,8 @@ REMOVALS = {
     "delete all of a set": lambda config: ScheduledSet(config).delete_all(JobFilter(name="Member")),
     "clear a set": lambda config: ScheduledSet(config).clear(),
     "pop from a set": lambda config: next(ScheduledSet(config).pop_each()),
-    "delete held jobs": lambda config: Limits(config).delete("Member"),
-    "quarantine held jobs": lambda config: Limits(config).quarantine("Member"),
+    "delete held jobs": lambda config: Controls(config).delete_held("Member"),
+    "quarantine held jobs": lambda config: Controls(config).quarantine_held("Member"),
 }
 
 
@@ -201,8 +201,7 @@ def test_a_kill_after_the_removal_of_a_member_loses_no_callback(
     with watched() as batch:
         client.push({"class": "Member", "args": ["succeed"], **later})
     if "held" in request.node.callspec.id:
-        names = limits.Names(Installation.of(config).redis.keys)
-        raw_redis.lmove("queue:default", names.held("Member"))
+        raw_redis.lmove("queue:default", "offsider:held:Member")
 
     def killed(*_):
         raise KeyboardInterrupt
@@ -222,17 +221,19 @@ def run_by_a_worker_that_dies(config, monkeypatch, done):
         wait_for(done)
 
 
-def by_a_switch(config, monkeypatch, delete):
-    Switches(config).drop("Member", delete=delete)
+def by_a_control(config, monkeypatch, delete):
+    Controls(config).drop("Member", delete=delete)
     redis = Installation.of(config).redis
     places = ("queue:default", "offsider:working:*")
     run_by_a_worker_that_dies(config, monkeypatch, lambda: not any(redis.call("KEYS", place) for place in places))
 
 
 def as_stranded(config, monkeypatch):
-    """The admission of stranded jobs gives up; a `RunningWorker` has none, so that of switches acts for it."""
-    Switches(config).drop("Member")
-    monkeypatch.setattr(Switchboard, "judge", lambda *_: Failed(NoCapableWorker("nobody can run it, for 7 days")))
+    """The admission of stranded jobs gives up; a `RunningWorker` has none, so that of controls acts for it."""
+    Controls(config).drop("Member")
+    monkeypatch.setattr(
+        control_admission, "stopped", lambda *_: Failed(NoCapableWorker("nobody can run it, for 7 days"))
+    )
     run_by_a_worker_that_dies(config, monkeypatch, lambda: len(DeadSet(config)))
 
 
@@ -266,8 +267,8 @@ def by_client_middleware(config, monkeypatch):
 
 
 WORKER_REMOVALS = {
-    "a switch": partial(by_a_switch, delete=False),
-    "a switch that deletes": partial(by_a_switch, delete=True),
+    "a control": partial(by_a_control, delete=False),
+    "a control that deletes": partial(by_a_control, delete=True),
     "stranded": as_stranded,
     "a poison pill": as_a_poison_pill,
     "client middleware": by_client_middleware,
@@ -300,11 +301,11 @@ def test_a_member_that_is_removed_from_the_retries_counts_as_dead(config, client
     assert sorted(event for event, _ in pushed()) == ["complete", "death"]
 
 
-def test_a_job_that_a_switch_drops_counts_as_dead(config, client, member, watched, pushed):
+def test_a_job_that_a_control_drops_counts_as_dead(config, client, member, watched, pushed):
     with watched() as batch:
         push(client, "succeed")
     config.worker.queues = ["default"]
-    Switches(config).drop("Member")
+    Controls(config).drop("Member")
     with RunningWorker(config):
         wait_for(lambda: batch.status().complete)
     assert sorted(event for event, _ in pushed()) == ["complete", "death"]

@@ -7,8 +7,9 @@ import pytest
 from offsider import Config, job
 from offsider.core.errors import ConfigurationError, InvalidOptions
 from offsider.ext.concurrency_limits import ConcurrencyLimits
-from offsider.ext.concurrency_limits.rules import Rules, check_option, number
+from offsider.ext.concurrency_limits.rules import Rules, check_option, check_share, number, rate
 from offsider.jobs import registry
+from offsider.storage.slots import Rate
 
 
 @pytest.fixture
@@ -89,3 +90,65 @@ def test_without_a_known_fleet_size_shares_do_not_limit(config):
 def test_an_invalid_limit_is_refused_at_construction(key, value):
     with pytest.raises(ConfigurationError, match="ConcurrencyLimits"):
         Rules({key: value}, default_shares=False)
+
+
+@pytest.mark.parametrize(
+    "value, expected",
+    [
+        (None, Rate()),
+        ("100/minute", Rate(100, 60_000)),
+        ("3/second", Rate(3, 1000)),
+        ("9/30", Rate(9, 30_000)),
+        ("9/30s", Rate(9, 30_000)),
+    ],
+)
+def test_a_rate_is_a_number_of_starts_in_a_time(value, expected):
+    assert rate(value) == expected
+
+
+@pytest.mark.parametrize("value", ["", "0/minute", "3/0", "3/fortnight", "10001/day", "1/86401", 3, True, "3 / minute"])
+def test_any_other_rate_is_refused(value):
+    with pytest.raises(InvalidOptions, match="a rate limit must be"):
+        rate(value)
+
+
+def test_an_invalid_rate_is_refused_at_declaration_check(config):
+    with pytest.raises(InvalidOptions, match="Hard: rate_limit: a rate limit must be"):
+        declare(rate_limit="many").check(config)
+    declare(rate_limit=lambda: "3/minute").check(config)
+
+
+@pytest.mark.parametrize("value", [0, 1.1, True, "0.25"])
+def test_a_share_is_a_part_of_all_threads(value):
+    with pytest.raises(InvalidOptions, match="a fair share must be above 0 and at most 1"):
+        check_share(value)
+
+
+def test_a_fair_share_limits_each_key_to_its_part_of_the_threads(config):
+    rules = Rules({}, default_shares=False)
+    fair = declare(key=lambda: 1, fair_share=0.25)
+    assert [rules.limit_of(fair, config, threads) for threads in (0, 3, 40)] == [1, 1, 10]
+    assert rules.wants_threads([fair])
+    assert not rules.wants_threads([declare()])
+    limited = declare(key=lambda: 1, fair_share=0.25, concurrency_limit=3)
+    assert [rules.limit_of(limited, config, threads) for threads in (4, 40)] == [1, 3]
+    assert rules.limit_of(declare(fair_share=0.25, concurrency_limit=-1), config, 40) == -1
+
+
+def test_a_function_of_the_rate_is_called_each_time_and_checked(config):
+    answers = iter(["3/minute", None, "many"])
+    rules, declared = Rules({}, default_shares=False), declare(rate_limit=lambda: next(answers))
+    assert [rules.rate_of(declared), rules.rate_of(declared)] == [Rate(3, 60_000), Rate()]
+    with pytest.raises(InvalidOptions, match="Hard: rate_limit"):
+        rules.rate_of(declared)
+
+
+def test_an_error_of_a_function_is_not_taken_for_an_invalid_limit(config):
+    def fails():
+        raise ValueError("no plan")
+
+    rules, declared = Rules({"Hard": fails}, default_shares=False), declare(rate_limit=fails)
+    for evaluate in (lambda: rules.rate_of(declared), lambda: rules.limit_of(declared, config, 4)):
+        with pytest.raises(ValueError, match="no plan") as error:
+            evaluate()
+        assert type(error.value) is ValueError

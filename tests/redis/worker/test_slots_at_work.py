@@ -1,0 +1,662 @@
+"""Slots with a real worker: never over a limit, held jobs keep their order and are not counted, none is lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from offsider import Client, Config, Discard, current_job, job
+from offsider.config.installation import Installation
+from offsider.core.errors import RedisRefused, RedisUnavailable, Reschedule, Shutdown
+from offsider.core.outcome import NotStarted, Rescheduled, Succeeded
+from offsider.core.payload import decode, encode
+from offsider.ext.concurrency_limits import ConcurrencyLimits
+from offsider.ext.unique import Locks, Unique
+from offsider.inspector import Controls, RetrySet, ScheduledSet, Stats
+from offsider.jobs import registry
+from offsider.runtime.context import JobContext
+from offsider.runtime.middleware import MiddlewareChain
+from offsider.storage import owners, queues, slots
+from offsider.storage.effects import run_alone
+from offsider.storage.owners import Lists
+from offsider.storage.slots import Answer, Candidate, Group, LimitedRun, Rate
+from offsider.storage.working import Owner, PrivateListEntry
+from offsider.testing import RunningWorker
+from offsider.worker import controls as reader_module
+from offsider.worker.controls import KnownControls as Known
+from offsider.worker.run import control_admission, slots as slots_module
+from offsider.worker.run.control_admission import TakeSlots
+from offsider.worker.run.control_rules import ControlRules
+from offsider.worker.run.slots import REPAIR_SECONDS, Slots
+from tests.faults import FaultProxy
+from tests.waiting import wait_for
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch) -> Iterator[None]:
+    """Read and check often, so that tests need not wait for a second."""
+    monkeypatch.setattr(reader_module, "READ_SECONDS", 0.05)
+    monkeypatch.setattr(slots_module, "CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(slots, "CHECK_MS", 50)
+    with registry.isolated():
+        yield
+
+
+@pytest.fixture
+def config(redis_url):
+    config = Config()
+    config.redis.url = redis_url
+    config.worker.timeout_seconds = 5
+    config.use(ConcurrencyLimits())
+    yield config
+    Installation.of(config).close()
+
+
+@pytest.fixture
+def redis(config):
+    return Installation.of(config).redis
+
+
+@pytest.fixture
+def client(config):
+    return Client(config)
+
+
+@pytest.fixture
+def controls(config):
+    return Controls(config)
+
+
+class Stage:
+    """The class ``Act`` of a test: how many run at one time, by the first argument, and in which order they began."""
+
+    def __init__(self, limit=1, **options):
+        self.lock = threading.Lock()
+        self.running, self.most = Counter(), Counter()
+        self.began, self.ended = [], []
+        self.go_on = threading.Event()
+        self.does = lambda number: None
+        job(name="Act", retry=1, **({"concurrency_limit": limit} if limit else {}), **options)(self.act)
+
+    def act(self, number=0, seconds: float = 0) -> None:
+        with self.lock:
+            for each in (number, "all"):
+                self.running[each] += 1
+                self.most[each] = max(self.most[each], self.running[each])
+            self.began.append(number)
+        try:
+            self.go_on.wait(20)
+            time.sleep(seconds)
+            self.does(number)
+        finally:
+            with self.lock:
+                self.running -= Counter({number: 1, "all": 1})
+                self.ended.append(number)
+
+
+@pytest.fixture
+def stage():
+    return Stage()
+
+
+@pytest.fixture
+def push(client):
+    def push(*numbers, **options):
+        return [client.push({"class": "Act", "args": [number], **options}) for number in numbers]
+
+    return push
+
+
+def held(controls, subject="Act"):
+    return [record.args[0] for record in controls.held(subject)]
+
+
+@pytest.mark.parametrize("fetcher", ["reliable", "basic"])
+def test_jobs_over_the_limit_are_held_and_run_when_slots_are_free(config, stage, push, caplog, fetcher):
+    caplog.set_level("INFO", "offsider")
+    controls = Controls(config)
+    reported = []
+    config.on("execution_finished", lambda news: reported.append(news.outcome))
+    config.worker.fetcher = fetcher
+    config.worker.concurrency = 4
+    push(*range(8))
+    with RunningWorker(config):
+        wait_for(lambda: len(held(controls)) == 7)
+        assert reported == []
+        stage.go_on.set()
+        wait_for(lambda: len(stage.ended) == 8)
+    assert (stage.most["all"], sorted(stage.began)) == (1, list(range(8)))
+    assert [group.in_use for group in controls.groups("Act")] == [0]
+    stats = Stats.read(config)
+    assert (stats.processed, stats.failed, reported) == (8, 0, ["succeeded"] * 8)
+    output = [record.getMessage() for record in caplog.records]
+    assert [output.count(word) for word in ("moved", "start", "done")] == [7, 8, 8], "a held job does not start"
+    assert len(RetrySet(config)) == 0
+
+
+@pytest.mark.parametrize("subject", ["Act", "Act[7]", "urgency=low", "*"])
+def test_jobs_are_held_until_the_control_ends(config, push, controls, redis, subject):
+    stage = Stage(0, key=lambda number: 7)
+    config.worker.concurrency = 1
+    stage.go_on.set()
+    controls.hold(subject, reason="the bank is down")
+    push(*range(8))
+    with RunningWorker(config):
+        wait_for(lambda: held(controls, subject) == list(range(8)))
+        assert stage.began == []
+        controls.resume(subject)
+        wait_for(lambda: len(stage.ended) == 8)
+        wait_for(lambda: not redis.keys.groups_due or not redis.call("EXISTS", redis.keys.groups_due))
+    assert stage.began == list(range(8))
+    assert (queues.extension_lists(redis), Stats.read(config).processed) == ([], 8)
+
+
+def test_a_queue_is_paused_as_ruby_does_and_its_author_is_known(config, stage, push, controls, raw_redis):
+    stage.go_on.set()
+    controls.hold("queue=default", by="ann")
+    assert raw_redis.smembers("paused") == {b"default"}
+    push(1)
+    with RunningWorker(config):
+        raw_redis.sadd("paused", "low")
+        assert [(one.subject, one.by) for one in controls] == [("queue=default", "ann"), ("queue=low", "")]
+        assert (stage.began, raw_redis.llen("queue:default")) == ([], 1)
+        raw_redis.srem("paused", "default")  # as Ruby does
+        wait_for(lambda: stage.ended == [1])
+    assert [one.subject for one in controls] == ["queue=low"]
+
+
+def test_a_limit_of_a_selector_counts_the_jobs_of_all_its_classes(config, push, controls, client):
+    stage = Stage(0)
+    job(name="Other")(stage.act)
+    config.worker.concurrency = 6
+    controls.limit("urgency=low", 2)
+    push(*range(4))
+    client.push_bulk({"class": "Other", "args": [[4], [5]]})
+    with RunningWorker(config):
+        wait_for(lambda: len(held(controls, "urgency=low")) == 4)
+        assert len(controls.holders("urgency=low")) == 2
+        stage.go_on.set()
+        wait_for(lambda: len(stage.ended) == 6)
+    assert stage.most["all"] <= 2
+
+
+@pytest.mark.parametrize("error", [ValueError("broken"), Discard("no"), Reschedule(600), SystemExit(1)])
+def test_every_outcome_frees_the_slot(config, stage, push, controls, error):
+    def raise_it(number):
+        if number == 1:
+            raise error
+
+    stage.does = raise_it
+    stage.go_on.set()
+    push(1, 2)
+    with RunningWorker(config):
+        wait_for(lambda: sorted(stage.ended) == [1, 2])
+    assert [group.in_use for group in controls.groups("Act")] == [0]
+
+
+def test_coroutines_keep_their_slot_until_they_end(config, client, controls):
+    seen = []
+
+    @job(name="Async", concurrency_limit=1)
+    async def act() -> None:
+        seen.append(len(controls.holders("Async")))
+
+    client.push_bulk({"class": "Async", "args": [[], [], []]})
+    with RunningWorker(config):
+        wait_for(lambda: len(seen) == 3)
+    assert (seen, controls.holders("Async")) == ([1, 1, 1], [])
+
+
+def test_a_limit_for_an_unknown_class_logs_a_warning_at_startup(redis_url, caplog):
+    config = Config()
+    config.redis.url = redis_url
+    config.use(ConcurrencyLimits(limits={"Act": 3, "Actt": 3, "urgency=high": 1}))
+    Stage()
+    with RunningWorker(config):
+        pass
+    reported = [record.getMessage() for record in caplog.records if "ConcurrencyLimits" in record.getMessage()]
+    assert len(reported) == 1
+    assert "unknown job 'Actt' (did you mean" in reported[0]
+    Installation.of(config).close()
+
+
+def test_a_run_outside_a_worker_needs_no_slot(config):
+    ran = []
+
+    @job(name="Inline", concurrency_limit=-1)
+    def act() -> None:
+        ran.append(current_job().process)
+
+    act.via(Client(config)).run_inline()
+    assert ran == [""]
+
+
+def test_a_held_job_keeps_its_lock(config, stage, push, controls):
+    config.use(Unique())
+    controls.hold("Act")
+    push(1, unique_for=600, unique_until="start")
+    with RunningWorker(config):
+        wait_for(lambda: held(controls) == [1])
+        assert len(Locks(config)) == 1
+        stage.go_on.set()
+        controls.resume("Act")
+        wait_for(lambda: stage.ended == [1])
+        assert len(Locks(config)) == 0
+
+
+def test_retried_and_scheduled_jobs_need_a_slot_as_well(config, stage, controls, client):
+    stage.go_on.set()
+    controls.hold("Act")
+    client.push({"class": "Act", "args": [1], "at": 1_600_000_000})
+    client.push({"class": "Act", "args": [2], "retry_count": 0})
+    with RunningWorker(config):
+        wait_for(lambda: sorted(held(controls)) == [1, 2])
+        controls.resume("Act")
+        wait_for(lambda: sorted(stage.ended) == [1, 2])
+
+
+def test_a_job_whose_payload_names_another_queue_returns_to_its_own_queue(config, stage, controls, raw_redis):
+    raw_redis.sadd("queues", "default")
+    raw_redis.lpush("queue:default", encode({"class": "Act", "args": [1], "jid": "a" * 24, "queue": "elsewhere"}))
+    controls.hold("Act")
+    with RunningWorker(config):
+        wait_for(lambda: held(controls) == [1])
+    assert decode(raw_redis.lindex("offsider:held:Act", -1))["queue"] == "default"
+
+
+# ------------------------------------------------------------------------------------------ keys
+
+
+def test_each_key_has_its_own_slots_and_held_jobs(config, push, controls, redis):
+    stage = Stage(key=lambda number: number)
+    config.worker.concurrency = 8
+    push("a", "a", "a", "b", "b", None)
+    with RunningWorker(config):
+        wait_for(lambda: len(stage.began) == 3 and controls.count_held("Act") == 3)
+        assert [(key.name, key.in_use, key.held) for key in controls.keys("Act")] == [
+            ("Act[a]", 1, 2),
+            ("Act[b]", 1, 1),
+        ]
+        (group,) = controls.groups()
+        assert (group.name, group.limit, group.in_use, group.keys) == ("Act", 1, 3, 2)
+        assert (held(controls), held(controls, "Act[b]")) == (["a", "a", "b"], ["b"])
+        controls.limit("Act", 2)
+        wait_for(lambda: stage.most["a"] == stage.most["b"] == 2)
+        stage.go_on.set()
+        wait_for(lambda: len(stage.began) == 6)
+    for name in slots.groups(redis):
+        slots.forget(redis, Group(name, 1))
+    assert (slots.groups(redis), queues.extension_lists(redis), redis.call("KEYS", "*Act[[]*")) == ([], [], [])
+
+
+def test_concurrency_rate_and_share_apply_to_one_key_together(config, push, controls):
+    stage = Stage(2, rate_limit="3/1", key=lambda number: number, fair_share=0.25)
+    config.worker.concurrency = 8
+    push(*"aaaaab")
+    with RunningWorker(config):
+        wait_for(lambda: len(stage.began) == 3 and controls.count_held("Act") == 3)
+        assert stage.most["a"] == 2
+        started = time.monotonic()
+        stage.go_on.set()
+        wait_for(lambda: len(stage.ended) == 6, 15)
+    assert stage.most["a"] == 2
+    assert time.monotonic() - started > 0.5, "the fourth start of a waits for the window"
+
+
+def test_no_more_jobs_of_a_key_start_in_a_window_than_the_rate_allows(config, push, controls, raw_redis):
+    stage = Stage(0, rate_limit="2/1", key=lambda number: number)
+    starts = []
+    stage.does = lambda number: starts.append((number, time.monotonic()))
+    stage.go_on.set()
+    push(*"aaaaab")
+    with RunningWorker(config):
+        wait_for(lambda: len(stage.ended) == 3)
+        assert [group.rate for group in controls.groups()] == [Rate(2, 1000)]
+        wait_for(lambda: len(stage.ended) == 6, 15)
+    of_a = [at for number, at in starts if number == "a"]
+    # The server counts a start before the job sees the clock.
+    assert min(later - first for first, later in zip(of_a, of_a[2:], strict=False)) > 0.9
+    assert of_a[-1] - of_a[0] < 6, "held jobs start soon after the window"
+    wait_for(lambda: not raw_redis.keys("offsider:starts:*"))
+
+
+def test_a_key_function_that_raises_fails_the_job_as_usual(config, push):
+    Stage(1, key=lambda number: number["id"])
+    push("a")
+    with RunningWorker(config):
+        wait_for(lambda: len(RetrySet(config)) == 1)
+    (record,) = RetrySet(config)
+    assert record.error_class == "offsider.core.errors.InvalidOptions"
+    assert record.error_message == "Act: its key raised TypeError"
+
+
+def test_jobs_of_a_small_tenant_start_while_a_large_one_waits(config, client, controls):
+    stage = Stage(0, key=lambda number: number, fair_share=0.25)
+    stage.go_on.set()
+    config.worker.concurrency = 8
+    client.push_bulk({"class": "Act", "args": [["large", 0.05]] * 3_000})
+    with RunningWorker(config):
+        wait_for(lambda: len(stage.began) > 4)
+        pushed = time.monotonic()
+        client.push_bulk({"class": "Act", "args": [["small", 0.001]] * 10})
+        wait_for(lambda: stage.began.count("small") == 10, 25)
+        took, done = time.monotonic() - pushed, stage.began.count("large")
+        controls.hold("Act")
+        wait_for(lambda: not stage.running["all"])
+    assert stage.most["large"] <= 2
+    assert took < 20, "3,000 jobs of 50 ms in two threads take 75 seconds"
+    assert done < 1_500
+
+
+# -------------------------------------------------------------------------------- the server fails
+
+
+class Failing:
+    """An admission whose script fails as the test decides."""
+
+    def __init__(self, config, monkeypatch, *answers):
+        self.asked = []
+        self.answers = list(answers)
+        self.errors = []
+        config.error_handlers.append(lambda error, context: self.errors.append(context["context"]))
+        redis = Installation.of(config).redis
+        rules = ControlRules(config, redis)
+        self.admission = TakeSlots(config, redis, rules, Slots(config, redis, rules, Known()))
+        monkeypatch.setattr(slots, "take", self.take)
+        monkeypatch.setattr(control_admission, "OUTAGE_SECONDS", 0.01)
+
+    def take(self, *args, again):
+        self.asked.append(again)
+        answer = self.answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer, None
+
+    def run(self, *, stopping=False):
+        payload = {"class": "Act", "args": [], "jid": "a" * 24, "queue": "default"}
+        context = JobContext(payload, "default", encode(payload), is_stopping=lambda: stopping, alone_in="host:1:a")
+        return MiddlewareChain[JobContext]((self.admission,)).run(context, lambda _: Succeeded())
+
+
+def test_after_a_lost_reply_the_request_is_repeated_and_marked_as_repeated(config, stage, monkeypatch):
+    lost, never_sent = RedisUnavailable("lost", ambiguous=True), RedisUnavailable("refused")
+    failing = Failing(config, monkeypatch, never_sent, lost, never_sent, Answer.TAKEN)
+    assert failing.run() == Succeeded()
+    assert failing.asked == [False, False, True, True]
+    assert failing.errors == ["acquiring a slot"]
+
+
+def test_a_worker_that_stops_during_an_outage_requeues_the_job(config, stage, monkeypatch):
+    failing = Failing(config, monkeypatch, RedisUnavailable("lost", ambiguous=True))
+    with pytest.raises(Shutdown):
+        failing.run(stopping=True)
+
+
+@pytest.mark.parametrize(
+    "answer, outcome",
+    [
+        (RedisRefused("NOPERM no"), Rescheduled(control_admission.REFUSED_SECONDS, "cannot check its limits")),
+        (Answer.LOST, NotStarted("elsewhere", reason="another process", name="moved")),
+    ],
+)
+def test_a_job_without_an_answer_does_not_run(config, stage, monkeypatch, answer, outcome):
+    assert Failing(config, monkeypatch, answer).run() == outcome
+
+
+@pytest.fixture
+def proxied(redis_url, monkeypatch):
+    """The configuration of a worker whose server is behind a proxy."""
+    monkeypatch.setattr(control_admission, "OUTAGE_SECONDS", 0.01)
+    with FaultProxy(redis_url) as proxy:
+        config = Config()
+        config.redis.url = proxy.url
+        config.redis.socket_timeout_seconds = 30
+        config.use(ConcurrencyLimits())
+        yield config, proxy
+        Installation.of(config).close()
+
+
+@pytest.mark.parametrize("kind", ["reply", "request"])
+@pytest.mark.parametrize("limit", [1, -1], ids=["taken", "held"])
+def test_a_lost_reply_neither_loses_nor_repeats_a_job(proxied, raw_redis, kind, limit):
+    config, proxy = proxied
+    stage, controls = Stage(limit), Controls(config)
+    stage.go_on.set()
+    Client(config).push({"class": "Act", "args": [7]})
+    raw_redis.script_load(slots.TAKE_SLOTS.text)
+    getattr(proxy, f"lose_{kind}")(slots.TAKE_SLOTS.sha.encode())
+    with RunningWorker(config):
+        wait_for(lambda: proxy.lost == 1)
+        if limit < 0:
+            wait_for(lambda: held(controls) == [7])
+            assert stage.ended == []
+            controls.limit("Act", 1)
+        wait_for(lambda: stage.ended == [7])
+    assert raw_redis.llen("offsider:held:Act") == 0
+    assert len(ScheduledSet(config)) == len(RetrySet(config)) == 0
+    assert stage.began == [7]
+
+
+# --------------------------------------------------------------------------------------- the service
+
+ALIVE = "host:1:0123456789ab"
+GONE = "host:2:0123456789ab"
+HARD = Group("Hard", 1)
+
+
+@pytest.fixture
+def service(config, redis):
+    job(name="Hard", concurrency_limit=1)(lambda: None)
+    owners.beat(redis, Lists(ALIVE, {"default": ("default",)}), 60_000)
+    return Slots(config, redis, ControlRules(config, redis), Known())
+
+
+def run_of(process, number=1):
+    return LimitedRun(f"{process} {number} {'a' * 24}", process, (HARD,))
+
+
+def a_run():
+    return JobContext({"class": "Hard", "args": [], "jid": "a" * 24}, "default")
+
+
+def take(raw_redis, run):
+    raw_redis.zadd("offsider:slots:Hard", {run.member: 1})
+    raw_redis.sadd("offsider:groups", "Hard")
+
+
+def hold(raw_redis, *jids):
+    raw_redis.zadd("offsider:groups:due", {"Hard": 0})
+    raw_redis.sadd("offsider:places", "offsider:held:Hard")
+    for jid in jids:
+        raw_redis.lpush("offsider:held:Hard", encode({"class": "Hard", "args": [], "jid": jid, "queue": "default"}))
+
+
+@pytest.mark.parametrize("reply, resumed", [(0, 0), (1, 1), (None, 1)])
+def test_held_jobs_are_resumed_if_any_are_reported_or_the_reply_was_lost(service, redis, raw_redis, reply, resumed):
+    job = a_run()
+    service.tick()
+    take(raw_redis, run_of(ALIVE))
+    with service.occupy(run_of(ALIVE), job):
+        hold(raw_redis, "b", "c")
+    (effect,) = job.effects
+    assert run_alone(redis, [effect]) == [2]
+    assert raw_redis.zcard("offsider:slots:Hard") == 0
+    service._check_at = float("inf")
+    effect.done(reply, Succeeded())
+    service.tick()
+    assert raw_redis.llen("queue:default") == resumed
+
+
+def test_an_outage_is_reported_once(service, config, monkeypatch):
+    reported = []
+    config.error_handlers.append(lambda error, context: reported.append(context["context"]))
+
+    def fail(*args, **kwargs):
+        raise RedisUnavailable("away")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(slots, "resume", fail)
+        for _ in range(2):
+            service.resume_soon(HARD)
+            assert service.tick() == slots_module.CHECK_SECONDS
+    assert reported == ["checking slots"]
+    assert 0 < service.tick() <= slots_module.CHECK_SECONDS
+
+
+def test_the_slot_of_a_run_that_ended_without_a_written_outcome_is_freed_by_its_process(
+    service, raw_redis, monkeypatch
+):
+    """The run was void, or its thread died: no outcome has freed the slot, though the process lives."""
+    void, running = run_of(ALIVE, 1), run_of(ALIVE, 2)
+    for run in (void, running):
+        take(raw_redis, run)
+    now = time.monotonic()
+    with service.occupy(running, a_run()):
+        with service.occupy(void, a_run()):
+            pass
+        for round_, left in enumerate([2, 1, 1]):  # once is not enough: its outcome may not be written yet
+            monkeypatch.setattr(slots_module.time, "monotonic", lambda round_=round_: now + round_ * REPAIR_SECONDS)
+            service.check()
+            assert raw_redis.zcard("offsider:slots:Hard") == left
+
+
+def test_a_run_acquires_its_slot_again_after_the_server_lost_it(service, redis, raw_redis):
+    job = a_run()
+    with service.occupy(run_of(ALIVE), job):
+        service.check()
+        assert [holder.member for holder in slots.holders(redis, "Hard")] == [run_of(ALIVE).member]
+        raw_redis.delete("offsider:slots:Hard")
+        job.effects = ()  # its outcome is written though it still runs: it has overrun its hard limit
+        service.check()
+    service.check()
+    assert raw_redis.zcard("offsider:slots:Hard") == 0
+
+
+@pytest.mark.parametrize("when", ["before", "during"])
+def test_a_run_that_ends_while_reacquiring_its_slot_does_not_keep_it(service, raw_redis, monkeypatch, when):
+    holding = service.occupy(run_of(ALIVE), a_run())
+    real = {"before": slots.missing, "during": slots.keep}[when]
+
+    def end_first(*args):
+        result = real(*args) if when == "before" else None
+        holding.__exit__(None, None, None)
+        return result if when == "before" else real(*args)
+
+    monkeypatch.setattr(slots, real.__name__, end_first)
+    holding.__enter__()
+    service.check()
+    assert raw_redis.zcard("offsider:slots:Hard") == 0
+
+
+def test_a_run_of_a_dead_process_does_not_take_its_slot_again(service, raw_redis):
+    raw_redis.set("offsider:fenced:" + ALIVE, 1)
+    with service.occupy(run_of(ALIVE), a_run()):
+        service.check()
+    assert raw_redis.zcard("offsider:slots:Hard") == 0
+
+
+@pytest.mark.parametrize("process, resumed", [(GONE, 1), (ALIVE, 0)])
+def test_slots_of_a_dead_process_are_used_by_held_jobs(service, raw_redis, caplog, process, resumed):
+    take(raw_redis, run_of(process))
+    hold(raw_redis, "b")
+    service.check()
+    assert raw_redis.llen("queue:default") == resumed
+    assert ("reclaimed 1 slot of Hard held by dead processes" in caplog.text) == bool(resumed)
+
+
+def test_one_process_at_a_time_resumes_held_jobs(service, config, redis, raw_redis):
+    other = Slots(config, redis, ControlRules(config, redis), Known())
+    service.check()
+    hold(raw_redis, "b")
+    other.check()
+    assert raw_redis.llen("queue:default") == 0
+    service.check()
+    assert raw_redis.llen("queue:default") == 1
+
+
+def test_without_held_jobs_only_the_repair_sends_commands(service, raw_redis, monkeypatch):
+    service.check()
+    service._controls.has_held = False
+    take(raw_redis, run_of(GONE))
+    raw_redis.config_resetstat()
+    service.check()
+    assert {name for name, stats in raw_redis.info("commandstats").items() if stats["calls"]} == {
+        "cmdstat_config|resetstat"
+    }
+    later = time.monotonic() + REPAIR_SECONDS
+    monkeypatch.setattr(slots_module.time, "monotonic", lambda: later)
+    service.check()
+    assert (raw_redis.zcard("offsider:slots:Hard"), raw_redis.smembers("offsider:groups")) == (0, set())
+
+
+def test_the_limit_of_a_class_declared_elsewhere_is_the_one_that_workers_publish(service, config, redis, raw_redis):
+    raw_redis.zadd("offsider:groups:due", {"Foreign": 0})
+    for number in range(3):
+        foreign = {"class": "Foreign", "args": [], "jid": str(number), "queue": "default"}
+        raw_redis.lpush("offsider:held:Foreign", encode(foreign))
+    slots.declare(redis, {"Foreign": (2, Rate())}, config.clock.now())
+    service.check()
+    assert raw_redis.llen("queue:default") == 2
+
+
+def test_after_a_limit_was_raised_by_thousands_the_start_of_each_part_resumes_the_next(service, redis, raw_redis):
+    """The next part would overtake the first in the queue."""
+    hold(raw_redis, *(f"j{number}" for number in range(250)))
+    group, started = Group("Hard", 1000), []
+    service.resume_soon(group)
+    service.tick()
+    while raw := raw_redis.rpop("queue:default"):
+        jid = decode(raw)["jid"]
+        run = LimitedRun(f"{ALIVE} {len(started) + 1} {jid}", ALIVE, (group,))
+        answer, _ = slots.take(redis, run, Candidate(raw, raw, None))
+        started.append(jid)
+        assert (answer is Answer.TAKEN_LAST) == (len(started) in (100, 200))
+        if answer is Answer.TAKEN_LAST:
+            service.resume_soon(group)
+            service.tick()
+    assert started == [f"j{number}" for number in range(250)]
+
+
+def test_the_next_check_comes_when_a_rate_limit_allows_the_next_start(config, redis, raw_redis):
+    job(name="Hard", rate_limit="1/1")(lambda: None)
+    service = Slots(config, redis, ControlRules(config, redis), Known())
+    hold(raw_redis, "b", "c")
+    seconds, microseconds = raw_redis.time()
+    raw_redis.zadd("offsider:starts:Hard", {"earlier": seconds * 1000 + microseconds // 1000 + 10_000})
+    assert service.tick() <= slots_module.CHECK_SECONDS
+    assert raw_redis.zscore("offsider:groups:due", "Hard") > seconds * 1000 + 10_000
+
+
+def test_jobs_of_a_full_group_are_held_in_batches_and_a_failed_batch_is_repeated(
+    service, redis, raw_redis, monkeypatch
+):
+    owner = Owner(ALIVE, "default")
+    working = redis.keys.working(ALIVE, "default", "default")
+    monkeypatch.setattr(slots_module, "FULL_SECONDS", 60.0)
+    service.note_full(HARD)
+    for number in range(250):
+        raw = encode({"class": "Hard", "args": [], "jid": f"j{number}", "queue": "default"})
+        raw_redis.lpush(working, raw)
+        assert service.hold_soon(run_of(ALIVE), Candidate(raw, raw, PrivateListEntry(owner, "default", raw)))
+    assert not service.hold_soon(run_of(ALIVE), Candidate(b"", b"", None)), "it is in no private list"
+
+    def fail(*args):
+        raise RedisUnavailable("away")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(slots, "hold", fail)
+        service.tick()
+    assert raw_redis.llen(working) == 250
+    take(raw_redis, run_of(ALIVE))
+    service.stop()
+    service.start()
+    assert service.join(10), "a stopping worker writes them"
+    jids = [decode(raw)["jid"] for raw in reversed(raw_redis.lrange("offsider:held:Hard", 0, -1))]
+    assert (jids, raw_redis.llen(working)) == ([f"j{number}" for number in range(250)], 0)
+    monkeypatch.setattr(slots_module, "MAX_COLLECTED", 0)
+    service.note_full(HARD)
+    assert not service.hold_soon(run_of(ALIVE), Candidate(raw, raw, PrivateListEntry(owner, "default", raw)))
