@@ -13,13 +13,13 @@ from offsider.inspector.removal import placing
 from offsider.inspector.scan import deadline
 from offsider.runtime.events import JobRemoved
 from offsider.storage import quarantine
-from offsider.storage.quarantine import Quarantined
+from offsider.storage.quarantine import QuarantineEntry
 
 _PAGE = 50
 
 
 @dataclass(frozen=True, slots=True)
-class QuarantinedJob(Quarantined):
+class QuarantinedJob(QuarantineEntry):
     """A job in quarantine.
 
     Attributes:

@@ -39,7 +39,7 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Quarantined:
+class QuarantineEntry:
     """A job in quarantine.
 
     Attributes:
@@ -139,7 +139,7 @@ def add(redis: Redis, raw: bytes, queue: str, *, days: float, most: int, at: flo
     redis.pipeline([("HSET", keys.quarantined_jobs, identifier, stored), ("ZADD", keys.quarantine, until, identifier)])
 
 
-def restore(redis: RunsScripts, job: Quarantined) -> bool:
+def restore(redis: RunsScripts, job: QuarantineEntry) -> bool:
     """Move a job back to the tail of its queue, or into its set with its old score. False if it is missing."""
     keys = redis.keys
     queue = job.where.removeprefix("queue:") if job.where.startswith("queue:") else ""
@@ -165,7 +165,7 @@ def ids(redis: Redis) -> list[bytes]:
     return found
 
 
-def page(redis: Redis, start: int, count: int, *, newest_first: bool = True) -> list[Quarantined]:
+def page(redis: Redis, start: int, count: int, *, newest_first: bool = True) -> list[QuarantineEntry]:
     """Return a page of jobs, in the order of their expiry."""
     order = ("REV",) if newest_first else ()
     reply = redis.call("ZRANGE", redis.keys.quarantine, start, start + count - 1, *order, "WITHSCORES")
@@ -173,7 +173,7 @@ def page(redis: Redis, start: int, count: int, *, newest_first: bool = True) -> 
     return _with_jobs(redis, [(identifier, float(until)) for identifier, until in pairs])
 
 
-def find(redis: Redis, identifier: str) -> Quarantined | None:
+def find(redis: Redis, identifier: str) -> QuarantineEntry | None:
     """Return the job with this id, or None."""
     until = redis.call("ZSCORE", redis.keys.quarantine, identifier)
     found = [] if until is None else _with_jobs(redis, [(identifier.encode(), float(until))])
@@ -189,7 +189,7 @@ def trim(redis: Redis) -> None:
         redis.pipeline([("HDEL", keys.quarantined_jobs, *overdue), ("ZREM", keys.quarantine, *overdue)])
 
 
-def _with_jobs(redis: Redis, listed: Sequence[tuple[bytes, float]]) -> list[Quarantined]:
+def _with_jobs(redis: Redis, listed: Sequence[tuple[bytes, float]]) -> list[QuarantineEntry]:
     if not listed:
         return []
     stored = redis.call("HMGET", redis.keys.quarantined_jobs, *(identifier for identifier, _ in listed))
@@ -197,10 +197,10 @@ def _with_jobs(redis: Redis, listed: Sequence[tuple[bytes, float]]) -> list[Quar
     return [_parse(identifier, until, kept) for (identifier, until), kept in pairs if kept is not None]
 
 
-def _parse(identifier: bytes, until: float, stored: bytes) -> Quarantined:
+def _parse(identifier: bytes, until: float, stored: bytes) -> QuarantineEntry:
     head, _, raw = stored.partition(b"\n")
     fields = json_object(head)
-    return Quarantined(
+    return QuarantineEntry(
         id=identifier.decode("utf-8", "replace"),
         raw=raw,
         where=_text(fields.get("where")),
