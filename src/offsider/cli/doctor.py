@@ -17,11 +17,11 @@ from offsider.config.installation import Installation
 from offsider.core.errors import OffsiderError
 from offsider.core.wording import counted
 from offsider.inspector.doctor.examination import examine, examine_all  # imported here: --help needs none of it
-from offsider.inspector.doctor.finding import warn, worst
+from offsider.inspector.finding import warn, worst
 
 if TYPE_CHECKING:
     from offsider.cli.application import BrokenApplication
-    from offsider.inspector.doctor import Finding
+    from offsider.inspector.finding import Finding
 
 STYLES = {"ok": "green", "warn": "yellow", "error": "red"}
 CANNOT_EXAMINE = 2
@@ -56,8 +56,8 @@ def _not_loaded(error: BrokenApplication) -> Finding:
     return warn(
         "application",
         f"the application of worker.require cannot be loaded here: {error}",
-        why="the data of its extensions, such as locks and held jobs, was not examined",
-        fix="run this on a host with workers, or name the application: offsider doctor -r MODULE",
+        cause="the data of its extensions, such as locks and held jobs, was not examined",
+        action="run this on a host with workers, or name the application: offsider doctor -r MODULE",
     )
 
 
@@ -75,8 +75,8 @@ def show(findings: Sequence[Finding]) -> None:
         severity = finding.severity.name.lower()
         what = f"{', '.join(finding.servers)}: {finding.what}" if finding.servers else finding.what
         say(plain(what, MAX_LETTERS), start=f"{click.style(f'{severity:<5}', fg=STYLES[severity], bold=True)}  ")
-        if finding.why:
-            say(finding.why, start="       ")
-            say(plain(finding.fix, MAX_LETTERS), start=f"       {click.style('→', bold=True)} ")
+        if finding.cause:
+            say(finding.cause, start="       ")
+            say(plain(finding.actions[0], MAX_LETTERS), start=f"       {click.style('→', bold=True)} ")
     problems = sum(bool(finding.severity) for finding in findings)
     say("", f"{counted(len(findings), 'finding')}, {problems} to attend to" if problems else "All is well.")

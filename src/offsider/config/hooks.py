@@ -91,7 +91,7 @@ class LimitsInCode(Protocol):
 
 ErrorHandler: TypeAlias = Callable[[BaseException, Mapping[str, object]], None]
 DeathHandler: TypeAlias = Callable[[JobPayload, "BaseException | None"], None]
-#: Examines one server, an `Installation`, and returns findings; see `offsider.inspector.doctor`.
+#: Examines one server, an `Installation`, and returns findings; see `offsider.inspector.finding`.
 DoctorCheck: TypeAlias = Callable[[Any], Iterable[Any]]
 #: Reads one server, an `Installation`, and returns metric families; see `offsider.prometheus`.
 MetricFamilies: TypeAlias = Callable[[Any], Iterable[Any]]
@@ -226,7 +226,7 @@ class Hooks:
         """Add a check to ``offsider doctor``.
 
         Args:
-            check: called with the examined `Installation`; returns an iterable of `offsider.inspector.doctor.Finding`.
+            check: called with the examined `Installation`; returns an iterable of `offsider.inspector.finding.Finding`.
                 Must change nothing and be fast.
         """
         self.doctor_checks.append(check)

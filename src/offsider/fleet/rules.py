@@ -14,7 +14,7 @@ from offsider.config.shards import Routes, unserved
 from offsider.core.errors import RedisUnavailable
 from offsider.core.routing_grammar import EVERY_JOB, POSSIBLE
 from offsider.core.wording import counted, listed
-from offsider.inspector.doctor.finding import Finding, ok, warn
+from offsider.inspector.finding import Finding, ok, warn
 from offsider.inspector.process import ProcessSet
 from offsider.jobs.declared import Declared
 from offsider.storage.processes import published_jobs
@@ -124,8 +124,8 @@ def check_routing(here: Installation) -> Iterator[Finding]:
         yield warn(
             "routing",
             f"processes use different routing rules: {'; '.join(map(_rules, in_use))}",
-            why="the queue of a job depends on the process that pushes it",
-            fix="deploy the same [routing] rules to all of them and restart; the warning clears within 5 minutes",
+            cause="the queue of a job depends on the process that pushes it",
+            action="deploy the same [routing] rules to all of them and restart; the warning clears within 5 minutes",
         )
     elif in_use and in_use[0].rules != UNROUTED:
         yield ok("routing", f"all workers and clients use the same rules ({in_use[0].rules})")

@@ -37,7 +37,6 @@ class Keyspace:
     Attributes:
         complete: all keys were scanned; False if the time budget ran out.
         foreign_lists: private lists of other reliable fetchers.
-        deploy_locks: Sidekiq's locks of deploy marks that never expire.
         prefixes: other prefixes that have a set ``queues``.
         queues: names of queues with jobs that are not in the set of queues.
         unreadable: names of queues with jobs that are not UTF-8, with escapes.
@@ -45,7 +44,6 @@ class Keyspace:
 
     complete: bool = True
     foreign_lists: list[str] = field(default_factory=list[str])
-    deploy_locks: list[str] = field(default_factory=list[str])
     prefixes: list[str] = field(default_factory=list[str])
     queues: list[str] = field(default_factory=list[str])
     unreadable: list[str] = field(default_factory=list[str])
@@ -69,7 +67,6 @@ def walk(redis: Redis, budget_seconds: float) -> Keyspace:
     found.queues = queues.readable(unregistered)
     escaped = [(name, name.decode(errors="backslashreplace")) for name in unregistered]
     found.unreadable = [text for name, text in escaped if text.encode() != name]
-    _drop_what_expires(redis, found)
     _drop_what_is_no_set(redis, found)
     return found
 
@@ -91,8 +88,6 @@ def _note(found: Keyspace, key: str, prefix: str) -> None:
     own = key.removeprefix(prefix) if key.startswith(prefix) else ""
     if own.startswith(_FOREIGN):
         _add(found.foreign_lists, key)
-    elif own.startswith("deploylock-"):
-        _add(found.deploy_locks, key)
     elif own != "queues" and (key == "queues" or key.endswith(":queues")):
         _add(found.prefixes, key.removesuffix("queues"))
 
@@ -100,12 +95,6 @@ def _note(found: Keyspace, key: str, prefix: str) -> None:
 def _add(names: list[str], name: str) -> None:
     if len(names) < _MOST:
         names.append(name)
-
-
-def _drop_what_expires(redis: Redis, found: Keyspace) -> None:
-    if found.deploy_locks:
-        left = redis.pipeline([("PTTL", key) for key in found.deploy_locks])
-        found.deploy_locks = [key for key, ms in zip(found.deploy_locks, left, strict=True) if ms == -1]
 
 
 def _drop_what_is_no_set(redis: Redis, found: Keyspace) -> None:

@@ -20,8 +20,8 @@ from offsider.core.errors import (
 )
 from offsider.core.payload import decode
 from offsider.core.wording import listed
-from offsider.inspector.doctor.finding import Finding, Severity, warn
 from offsider.inspector.doctor.server_checks import BOOT_CHECKS, check_scripts, check_wire_version
+from offsider.inspector.finding import Finding, Severity, warn
 from offsider.inspector.process import version_of
 from offsider.jobs import registry
 from offsider.storage import processes
@@ -96,8 +96,8 @@ def check_stored_jobs(config: Config, redis: Redis) -> Iterator[Finding]:
         yield warn(
             "stored jobs",
             f"stored jobs have unregistered names: {listed(missing, MAX_NAMES)}",
-            why="this worker cannot run them",
-            fix="import their module with -r, or add an alias",
+            cause="this worker cannot run them",
+            action="import their module with -r, or add an alias",
         )
 
 

@@ -58,11 +58,14 @@ def test_programs_read_json(raw_redis):
     reported = json.loads(result.output)
     assert reported["severity"] == "error"
     assert reported["findings"][0] == {
-        "check": "unserved",
+        "id": "unserved",
         "severity": "error",
         "what": "no worker serves mail (1 job waiting)",
-        "why": "these jobs never run",
-        "fix": "offsider worker -r YOUR_MODULE -q mail (quiet workers claim no jobs)",
+        "since": None,
+        "subject": "mail",
+        "numbers": {"queues": 1, "jobs": 1},
+        "cause": "these jobs never run",
+        "actions": ["offsider worker -r YOUR_MODULE -q mail (quiet workers claim no jobs)"],
         "servers": [],
     }
 
@@ -112,10 +115,10 @@ def test_the_server_is_that_of_the_configuration_file(redis_url, monkeypatch, tm
 
 APP = """
 from offsider import Config
-from offsider.inspector.doctor.finding import warn
+from offsider.inspector.finding import warn
 
 def configure(config: Config) -> None:
-    config.add_doctor_check(lambda server: [warn("shop", f"the shop on {server.server} is closed", why="y", fix="x")])
+    config.add_doctor_check(lambda server: [warn("shop", f"{server.server} is closed", cause="y", action="x")])
 """
 
 
@@ -128,7 +131,7 @@ def application(tmp_path, monkeypatch):
     sys.modules.pop("doctors_app", None)
 
 
-FOUND = "the shop on main is closed"
+FOUND = "main is closed"
 
 
 def test_extensions_of_an_application_are_examined_too(application):
@@ -156,7 +159,7 @@ def test_an_application_that_was_asked_for_has_to_be_there():
 
 def test_extensions_are_examined_on_the_server_that_was_named(application, tmp_path, redis_url, tag):
     (tmp_path / "offsider.toml").write_text(f'[servers.bulk]\nurl = "{redis_url}"\nkey_prefix = "{tag}bulk:"\n')
-    assert "the shop on bulk is closed" in call("-r", application, "--server", "bulk").output
+    assert "bulk is closed" in call("-r", application, "--server", "bulk").output
 
 
 @pytest.fixture
@@ -174,7 +177,7 @@ def test_every_server_is_examined_and_named_where_something_was_found(two_server
     assert result.output.startswith("error  bulk: no worker serves mail (1 job waiting)\n")
     assert result.output.count("maxmemory-policy is noeviction") == 1
     findings = json.loads(call("--json").output)["findings"]
-    assert [(each["check"], each["servers"]) for each in findings if each["severity"] == "error"] == [
+    assert [(each["id"], each["servers"]) for each in findings if each["severity"] == "error"] == [
         ("unserved", ["bulk"])
     ]
 

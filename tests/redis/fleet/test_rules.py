@@ -9,7 +9,7 @@ from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
 from offsider.fleet import RulesInUse, rules_in_use
 from offsider.inspector.doctor.examination import examine
-from offsider.inspector.doctor.finding import Severity
+from offsider.inspector.finding import Severity
 from tests.redis.inspector.examined import OURS, RUBYS, register
 
 
@@ -22,7 +22,7 @@ def config_for(url):
 
 def routing(config):
     """The finding about rules, if any."""
-    return next((finding for finding in examine(config) if finding.check == "routing"), None)
+    return next((finding for finding in examine(config) if finding.id == "routing"), None)
 
 
 def push_from(config, *shown):
@@ -60,7 +60,7 @@ def test_rules_with_most_users_are_first_and_ruby_processes_are_omitted(redis_ur
         "processes use different routing rules: "
         "abc by gunicorn on web-2, gunicorn on web-3; no rules by worker on web-1"
     )
-    assert "[routing] rules" in routing(config).fix
+    assert "[routing] rules" in routing(config).actions[0]
 
 
 def test_programs_of_all_servers_are_compared_and_one_that_is_away_is_left_out(redis_url, raw_redis, other_url):

@@ -9,8 +9,8 @@ from typing import Any
 import redis
 
 from offsider.config.config import Config
-from offsider.inspector.doctor import Finding, Severity
 from offsider.inspector.doctor.examination import examine
+from offsider.inspector.finding import Finding, Severity
 
 OURS, RUBYS = "web-1:17:0123456789ab", "web-2:18:ab0123456789"
 
@@ -21,7 +21,7 @@ def examined(url: str, **settings: object) -> dict[str, Finding]:
     config.redis.url = url
     for name, value in settings.items():
         setattr(config.redis, name, value)
-    return {finding.check: finding for finding in examine(config)}
+    return {finding.id: finding for finding in examine(config)}
 
 
 def severity(found: dict[str, Finding], check: str) -> str:

@@ -221,7 +221,7 @@ def test_deleting_held_jobs_emits_job_removed(config, hold):
 
 
 def finding(config, check):
-    return next((one.what for one in examine(config) if one.check == check), None)
+    return next((one.what for one in examine(config) if one.id == check), None)
 
 
 def test_a_control_of_last_week_was_perhaps_forgotten(config, raw_redis):

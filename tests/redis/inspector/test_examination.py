@@ -11,8 +11,8 @@ import redis
 from offsider import job
 from offsider.config.config import Config
 from offsider.config.default import set_default_config
-from offsider.inspector.doctor import Severity
 from offsider.inspector.doctor.examination import examine
+from offsider.inspector.finding import Severity
 from offsider.jobs import registry
 from offsider.storage.redis import redact
 from offsider.worker.launcher import Launcher
@@ -50,22 +50,22 @@ def test_findings_are_sorted_by_severity(redis_url, raw_redis):
 )
 def test_a_server_that_is_away_is_a_finding(url, command):
     [finding] = examined(url).values()
-    assert (finding.check, finding.severity) == ("server", Severity.ERROR)
+    assert (finding.id, finding.severity) == ("server", Severity.ERROR)
     assert finding.what.startswith(f"{url} cannot be reached: ")
     assert finding.what.count(url) == 1
-    assert finding.fix == f"check redis.url: redis-cli {command}"
+    assert finding.actions[0] == f"check redis.url: redis-cli {command}"
 
 
 def test_a_cluster_that_does_not_serve_the_slot_is_a_finding(make_server):
     address = make_server(port=0, cluster_enabled="yes").url.partition("://")[2].partition("/")[0]
     [finding] = examined(f"redis+cluster://{address}").values()
     assert finding.what.startswith(f"redis+cluster://{address}: no node of the Cluster serves slot 8428: ")
-    assert finding.fix == f"check redis.url: redis-cli --cluster check {address}"
+    assert finding.actions[0] == f"check redis.url: redis-cli --cluster check {address}"
 
 
 def test_a_wrong_password_is_a_finding_without_the_password(embedded_url):
     [finding] = examined(embedded_url, username="nobody", password="hush").values()
-    assert (finding.check, finding.severity) == ("server", Severity.ERROR)
+    assert (finding.id, finding.severity) == ("server", Severity.ERROR)
     assert finding.what.startswith(f"{redact(embedded_url)} refused the command: ")
     assert finding.what.count("refuse") == 1
     assert "hush" not in repr(finding)
@@ -127,6 +127,6 @@ def test_the_default_configuration_is_that_of_this_process(redis_url):
     config.redis.url = redis_url
     previous = set_default_config(config)
     try:
-        assert {finding.check for finding in examine()} >= {"version", "workers"}
+        assert {finding.id for finding in examine()} >= {"version", "workers"}
     finally:
         set_default_config(previous)

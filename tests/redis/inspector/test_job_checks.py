@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
-from offsider.inspector.doctor.finding import Severity
+from offsider.inspector.finding import Severity
 from tests.redis.inspector.examined import OURS, RUBYS, examined, payload, push, register, severity
 
 
@@ -16,7 +16,7 @@ def test_a_job_unknown_to_all_live_workers(redis_url, raw_redis):
     finding = examined(redis_url)["unknown jobs"]
     assert finding.severity is Severity.ERROR
     assert finding.what == "no live worker of their queue declares shop.Renamed, shop.Old"
-    assert "aliases" in finding.fix
+    assert "aliases" in finding.actions[0]
 
 
 def test_a_worker_of_another_queue_does_not_help(redis_url, raw_redis):
@@ -82,7 +82,7 @@ def test_a_queue_key_of_the_wrong_type(redis_url, raw_redis, tag, redis_cli):
     raw_redis.sadd("queues", "default", "odd")
     raw_redis.set("queue:odd", "text")
     finding = examined(redis_url)["queue types"]
-    assert (finding.severity, finding.fix) == (
+    assert (finding.severity, finding.actions[0]) == (
         Severity.ERROR,
         f"find the program that wrote them: {redis_cli} TYPE {tag}queue:odd",
     )

@@ -6,10 +6,9 @@ import json
 import time
 
 from offsider.config.config import Config
-from offsider.inspector.doctor import load_checks
+from offsider.inspector.doctor import queue_checks
 from offsider.inspector.doctor.examination import examine
-from offsider.inspector.doctor.finding import Severity
-from offsider.inspector.doctor.load_checks import LOAD_CHECKS
+from offsider.inspector.finding import Severity
 from tests.redis.inspector.examined import OURS, enqueue, examined, payload, register, severity
 
 
@@ -31,23 +30,18 @@ def test_jobs_that_run_for_hours(redis_url, raw_redis):
         raw_redis.hset(f"{OURS}:work", tid, json.dumps(run))
     finding = examined(redis_url)["long runs"]
     assert finding.what == "2 jobs running for more than 3 hours: A (2 days), A (4 hours)"
-    assert finding.fix.startswith(f"offsider dump {OURS} logs")
+    assert finding.actions[0].startswith(f"offsider dump {OURS} logs")
 
 
 def test_a_quarantine_that_fills_the_server_is_reported(redis_url, raw_redis, monkeypatch):
     assert "quarantine" not in examined(redis_url)
-    monkeypatch.setattr(load_checks, "MANY_ASIDE", 2)
+    monkeypatch.setattr(queue_checks, "MANY_ASIDE", 2)
     raw_redis.zadd("offsider:quarantine", {"a": 1, "b": 2})
     finding = examined(redis_url)["quarantine"]
     assert finding.what == "2 jobs in quarantine, the limit is 100,000"
-    assert finding.why == "they use memory for up to 30 days"
+    assert finding.cause == "they use memory for up to 30 days"
     config = Config()
     config.redis.url = redis_url
     monkeypatch.setattr("offsider.storage.quarantine.MAX_JOBS", 2)
-    (full,) = [finding for finding in examine(config) if finding.check == "quarantine"]
-    assert full.why == "jobs that controls drop from now on are deleted permanently"
-
-
-def test_every_check_is_among_the_checks():
-    named = {name for name in vars(load_checks) if name.startswith("check_")}
-    assert {check.__name__ for check in LOAD_CHECKS} == named
+    (full,) = [finding for finding in examine(config) if finding.id == "quarantine"]
+    assert full.cause == "jobs that controls drop from now on are deleted permanently"

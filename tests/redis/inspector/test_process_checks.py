@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from offsider.inspector.doctor.finding import Severity
+from offsider.inspector.finding import Severity
 from tests.redis.inspector.examined import OURS, RUBYS, examined, push, register, severity, troubles
 
 
@@ -57,7 +57,7 @@ def test_a_worker_that_cannot_interrupt_its_threads(redis_url, raw_redis):
     finding = examined(redis_url)["interrupts"]
     assert finding.severity is Severity.WARN
     assert finding.what == f"jobs in threads cannot be interrupted in {OURS}: CPython 3.14.8 has a fault"
-    assert "CPython 3.13" in finding.fix
+    assert "CPython 3.13" in finding.actions[0]
 
 
 def test_a_worker_with_the_gil_on_a_free_threaded_build(redis_url, raw_redis):
@@ -75,7 +75,7 @@ def test_a_ruby_process_too_old_for_the_wire_format(redis_url, raw_redis):
     finding = examined(redis_url)["wire version"]
     assert finding.severity is Severity.ERROR
     assert finding.what == f"{RUBYS} is Sidekiq 6 or older, but wire_version is 8"
-    assert "redis.wire_version = 6" in finding.fix
+    assert "redis.wire_version = 6" in finding.actions[0]
     assert severity(examined(redis_url, wire_version=6), "wire version") == "none"
 
 
@@ -85,7 +85,7 @@ def test_ruby_processes_all_newer_than_the_wire_format(redis_url, raw_redis):
     finding = examined(redis_url, wire_version=7)["wire version"]
     assert finding.severity is Severity.WARN
     assert finding.what == "wire_version is 7, but all Ruby processes are Sidekiq 8 or newer"
-    assert finding.fix == "set redis.wire_version = 8"
+    assert finding.actions[0] == "set redis.wire_version = 8"
 
 
 def test_a_ruby_process_of_the_same_form_is_well(redis_url, raw_redis):

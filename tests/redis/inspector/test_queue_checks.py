@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from offsider.inspector.doctor import queue_checks
-from offsider.inspector.doctor.finding import Severity
 from offsider.inspector.doctor.queue_checks import QUEUE_CHECKS
+from offsider.inspector.finding import Severity
 from tests.redis.inspector.examined import enqueue, examined, push, register, severity
 
 
@@ -16,7 +16,7 @@ def test_an_unserved_queue(redis_url, raw_redis):
     finding = examined(redis_url)["unserved"]
     assert finding.severity is Severity.ERROR
     assert finding.what == "no worker serves mail (2 jobs waiting)"
-    assert "-q mail" in finding.fix
+    assert "-q mail" in finding.actions[0]
 
 
 def test_a_queue_that_only_a_quiet_worker_serves(redis_url, raw_redis):
@@ -38,7 +38,7 @@ def test_a_queue_that_was_forgotten_after_it_was_paused(redis_url, raw_redis):
     finding = examined(redis_url)["paused"]
     assert finding.severity is Severity.WARN
     assert finding.what == "default is paused (1 job waiting)"
-    assert finding.fix == "offsider queues resume default"
+    assert finding.actions[0] == "offsider queues resume default"
 
 
 @pytest.mark.parametrize("age, expected", [(0, "ok"), (300, "warn"), (36_000, "error")])

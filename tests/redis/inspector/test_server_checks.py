@@ -9,8 +9,8 @@ import pytest
 import redis
 
 from offsider.inspector.doctor import server_checks
-from offsider.inspector.doctor.finding import Severity
 from offsider.inspector.doctor.server_checks import CLOCK_CHECKS, SERVER_CHECKS, check_scripts, check_wire_version
+from offsider.inspector.finding import Severity
 from offsider.storage.clocks import Comparison
 from offsider.storage.server_info import ServerFacts
 from tests.redis.inspector.examined import examined, severity
@@ -36,7 +36,7 @@ def test_a_server_that_evicts_jobs_when_full(make_server):
     finding = examined(server.url)["eviction"]
     assert finding.severity is Severity.ERROR
     assert finding.what == "maxmemory-policy is allkeys-lru"
-    assert "CONFIG SET maxmemory-policy noeviction" in finding.fix
+    assert "CONFIG SET maxmemory-policy noeviction" in finding.actions[0]
 
 
 def test_an_evicting_policy_without_a_limit_is_a_warning(make_server):
@@ -52,7 +52,7 @@ def test_a_server_that_has_thrown_keys_away(make_server):
         wait_for(lambda: client.set(f"k{client.incr('n')}", "x" * 100_000) and client.info("stats")["evicted_keys"])
         client.config_set("maxmemory", 0)
         client.config_set("maxmemory-policy", "noeviction")
-    findings = [finding for finding in _all(server.url) if finding.check == "eviction"]
+    findings = [finding for finding in _all(server.url) if finding.id == "eviction"]
     assert sorted(finding.severity for finding in findings) == [Severity.OK, Severity.ERROR]
     assert "has evicted" in findings[0].what
 
@@ -62,7 +62,7 @@ def test_the_fix_of_a_setting_changes_every_node_of_a_cluster(cluster):
     for node in cluster.nodes:
         node.raw.config_set("appendfsync", "no")
     try:
-        command, _, _ = examined(cluster.url)["persistence"].fix.partition(" (")
+        command, _, _ = examined(cluster.url)["persistence"].actions[0].partition(" (")
         subprocess.run(command.split(), check=True)
         assert {node.raw.config_get("appendfsync")["appendfsync"] for node in cluster.nodes} == {"everysec"}
     finally:
@@ -156,7 +156,7 @@ def test_a_single_server_with_the_url_of_a_cluster(make_server):
     found = examined(server.url.replace("redis://", "redis+cluster://"))
     assert found["cluster"].severity is Severity.WARN
     assert "programs with redis:// do not see these jobs" in found["cluster"].sentence
-    assert "--cluster" not in " ".join(finding.fix for finding in found.values())
+    assert "--cluster" not in " ".join(action for finding in found.values() for action in finding.actions)
 
 
 def test_a_cluster_is_shown_with_tag_slot_and_primary(cluster):
@@ -205,7 +205,7 @@ def test_a_user_without_scripts(make_server):
 def test_every_finding_that_is_not_ok_has_a_next_step(make_server):
     server = make_server(persist=False, maxmemory="100mb", maxmemory_policy="allkeys-lru", min_replicas_to_write="1")
     for finding in examined(server.url).values():
-        assert bool(finding.severity) == bool(finding.why) == bool(finding.fix)
+        assert bool(finding.severity) == bool(finding.cause) == bool(finding.actions)
 
 
 def test_every_check_is_among_the_checks():

@@ -88,8 +88,8 @@ def test_the_doctor_reports_class_count_age_and_next_step(redis_url, strand, mon
     assert finding.what == (
         "no live worker can run 1 job of Crop in media, since 2026-11-20 23:19 UTC, pushed by version 2.15"
     )
-    assert finding.why.startswith("Crop is not declared in this worker; such jobs wait until")
-    assert "are dead after 30 days" in finding.why
-    assert "start workers of the release" in finding.fix
+    assert finding.cause.startswith("Crop is not declared in this worker; such jobs wait until")
+    assert "are dead after 30 days" in finding.cause
+    assert "start workers of the release" in finding.actions[0]
     monkeypatch.setattr(module, "MOST", 1)
     assert "at least 1 job of Crop" in examined(redis_url)["stranded"].what

@@ -11,8 +11,6 @@ def test_foreign_keys_are_found(pool, raw_redis, tag):
     raw_redis.lpush("queue:sq_host:1:abc_default", "{}")
     raw_redis.lpush("working:queue:default:host:1", "{}")
     raw_redis.lpush("queue:default", "{}")
-    raw_redis.set("deploylock-abc", "1")
-    raw_redis.set("deploylock-def", "1", ex=60)
     raw_redis.sadd("queues", "default")
     raw_redis.sadd("shop:queues", "default")
     raw_redis.set("not-ours:queues", "a string")
@@ -23,7 +21,6 @@ def test_foreign_keys_are_found(pool, raw_redis, tag):
         f"{tag}queue:sq|host:1:abc|default",
         f"{tag}working:queue:default:host:1",
     ]
-    assert found.deploy_locks == [f"{tag}deploylock-abc"]
     assert found.prefixes == [f"{tag}shop:"]
 
 
@@ -44,8 +41,9 @@ def test_an_empty_server_has_nothing(pool):
 
 
 def test_of_each_kind_a_hundred_are_enough(pool, raw_redis):
-    raw_redis.mset({f"deploylock-{n}": "1" for n in range(120)})
-    assert len(keyspace.walk(pool, 10).deploy_locks) == 100
+    for n in range(120):
+        raw_redis.lpush(f"working:queue:default:host:{n}", "{}")
+    assert len(keyspace.walk(pool, 10).foreign_lists) == 100
 
 
 def test_private_lists_do_not_crowd_out_unregistered_queues(pool, raw_redis):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from offsider.core.errors import RedisRefused
-from offsider.inspector.doctor import Finding, Severity, server_checks
+from offsider.inspector.doctor import server_checks
 from offsider.inspector.doctor.server_checks import BOOT_CHECKS, check_scripts, check_wire_version
+from offsider.inspector.finding import Finding, Severity
 from offsider.storage.server_info import ServerFacts
 
 GOOD = {
@@ -81,8 +82,8 @@ def test_risks_that_only_the_doctor_reports():
 
 
 def test_partial_facts_are_named_and_no_risk_is_assumed():
-    assert [finding.check for finding in problems(aof=False, rdb=None)] == ["unknown"]
-    assert [finding.check for finding in problems(used_memory=None, max_memory=8)] == ["unknown"]
+    assert [finding.id for finding in problems(aof=False, rdb=None)] == ["unknown"]
+    assert [finding.id for finding in problems(used_memory=None, max_memory=8)] == ["unknown"]
 
 
 def test_forbidden_commands_are_named_with_the_checks_that_need_them():
@@ -132,6 +133,6 @@ def test_a_server_without_scripts_is_refused():
 @pytest.mark.parametrize("version, older", [("", 6), ("6.5", 6), ("7.3.10", 7), ("8.1.7", None), ("0.1.0", None)])
 def test_sidekiq_versions_that_cannot_read_our_format(version, older):
     findings = list(check_wire_version(8, {"ruby:1:ab": version}))
-    assert [finding.fix.split(",")[0] for finding in findings] == (
+    assert [finding.actions[0].split(",")[0] for finding in findings] == (
         [f"set redis.wire_version = {older}"] if older else []
     )

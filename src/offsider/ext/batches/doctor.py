@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from offsider.core.wording import counted, listed
 from offsider.ext.batches import store
-from offsider.inspector.doctor.finding import Finding, ok, warn
+from offsider.inspector.finding import Finding, ok, warn
 from offsider.prometheus import Family
 from offsider.storage import clocks
 from offsider.storage.hashes import whole
@@ -35,8 +35,8 @@ def check_batches(here: Installation) -> Iterator[Finding]:
         yield warn(
             "batches",
             f"{counted(count, 'batch')} are stored",
-            why="each uses memory for a day after it succeeds, otherwise for 30 days by default",
-            fix="put more jobs into one batch, or set a shorter ttl and linger: Batches(ttl=..., linger=...)",
+            cause="each uses memory for a day after it succeeds, otherwise for 30 days by default",
+            action="put more jobs into one batch, or set a shorter ttl and linger: Batches(ttl=..., linger=...)",
         )
     before_ms = (clocks.look(here.redis)[0] - OLD_SECONDS) * 1000
     left = [
@@ -50,8 +50,8 @@ def check_batches(here: Installation) -> Iterator[Finding]:
             "batches",
             f"{counted(len(left), 'batch')} opened more than an hour ago by a block that has not ended: "
             f"{listed(left[:5])}",
-            why="a process died in a block outside of jobs: the callbacks of the batch are never pushed",
-            fix="push the missing jobs, then call Batch(bid).close_blocks(); or delete the batch",
+            cause="a process died in a block outside of jobs: the callbacks of the batch are never pushed",
+            action="push the missing jobs, then call Batch(bid).close_blocks(); or delete the batch",
         )
     if count <= MANY and not left:
         yield ok("batches", counted(count, "batch"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from offsider.core.wording import counted
 from offsider.ext.limiters.limiter_set import LimiterSet, LimiterState
-from offsider.inspector.doctor.finding import Finding, ok, warn
+from offsider.inspector.finding import Finding, ok, warn
 from offsider.prometheus import Family, Sample
 
 if TYPE_CHECKING:
@@ -43,16 +43,16 @@ def check_limiters(here: Installation) -> Iterator[Finding]:
         yield warn(
             "limiters",
             f"{counted(count, 'limiter')} are stored",
-            why="each uses memory until it has been unused for its ttl, 90 days by default",
-            fix="use fewer names, or set ttl for limiters with a name for each customer",
+            cause="each uses memory until it has been unused for its ttl, 90 days by default",
+            action="use fewer names, or set ttl for limiters with a name for each customer",
         )
     if late:
         names = ", ".join(sorted(f"{state.kind} {state.name}" for state in late)[:5])
         yield warn(
             "limiters",
             f"slots of {names} were reclaimed {counted(sum(state.reclaimed for state in late), 'time')}",
-            why="a process died, or a block ran longer than lock_timeout and others ran beyond the limit",
-            fix="raise lock_timeout above the longest block, then run: offsider limiters reset KIND NAME",
+            cause="a process died, or a block ran longer than lock_timeout and others ran beyond the limit",
+            action="raise lock_timeout above the longest block, then run: offsider limiters reset KIND NAME",
         )
     if count <= MANY and not late:
         yield ok("limiters", counted(count, "limiter"))

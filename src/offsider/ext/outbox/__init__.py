@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.config.hooks import PendingPushes
     from offsider.config.installation import Installation
-    from offsider.inspector.doctor.finding import Finding
+    from offsider.inspector.finding import Finding
 
 __all__ = ["Outbox", "Source", "StoredPush"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from offsider.config.installation import Installation
 from offsider.core.wording import counted
 from offsider.ext.outbox.source import Source
-from offsider.inspector.doctor.finding import Finding, error, ok, warn
+from offsider.inspector.finding import Finding, error, ok, warn
 
 OLD_SECONDS = 60.0
 
@@ -21,8 +21,8 @@ def check_outbox(here: Installation, source: Source) -> Iterator[Finding]:
         yield error(
             "outbox",
             f"the outbox cannot be read: {type(failure).__name__}: {failure}",
-            why="no worker can move its rows to Redis",
-            fix="start the database; create the table with a migration",
+            cause="no worker can move its rows to Redis",
+            action="start the database; create the table with a migration",
         )
         return
     age = time.time() - oldest
@@ -30,8 +30,8 @@ def check_outbox(here: Installation, source: Source) -> Iterator[Finding]:
         yield warn(
             "outbox",
             f"{counted(count, 'row')} of the outbox, the oldest for {age:.0f} seconds",
-            why="these jobs are not in Redis yet",
-            fix="run a worker with this outbox, and look for its errors in the log",
+            cause="these jobs are not in Redis yet",
+            action="run a worker with this outbox, and look for its errors in the log",
         )
     else:
         yield ok("outbox", f"{counted(count, 'row')} of the outbox")

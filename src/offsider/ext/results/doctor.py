@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from offsider.core.wording import counted
 from offsider.ext.results import store
-from offsider.inspector.doctor.finding import Finding, ok, warn
+from offsider.inspector.finding import Finding, ok, warn
 
 if TYPE_CHECKING:
     from offsider.config.installation import Installation
@@ -33,8 +33,8 @@ def check_results(here: Installation) -> Iterator[Finding]:
         yield warn(
             "results",
             f"large results or arguments: {', '.join(large)} on average",
-            why="they are kept in the server's memory until they expire",
-            fix="store the data elsewhere, and return or pass its id or path; or lower keep_result or result_max_bytes",
+            cause="they are kept in the server's memory until they expire",
+            action="store the data elsewhere and return its id or path, or lower keep_result or result_max_bytes",
         )
     else:
         yield ok("results", f"{counted(len(classes), 'class')} with finished tracked jobs")

@@ -13,7 +13,7 @@ from offsider.core.errors import ConfigurationError
 from offsider.core.wording import counted
 from offsider.ext.unique import store
 from offsider.ext.unique.guard import Guard
-from offsider.inspector.doctor.finding import Finding, ok, warn
+from offsider.inspector.finding import Finding, ok, warn
 from offsider.inspector.search import search_everywhere
 from offsider.storage import owners, working
 
@@ -149,8 +149,8 @@ def check_unique(here: Installation) -> Iterator[Finding]:
         yield warn(
             "unique",
             f"job {lock.jid} ({lock.job_name}) holds a lock, but is stored nowhere",
-            why=f"pushes of the same job are dropped for another {lock.ttl_seconds:.0f} s",
-            fix=f"offsider locks release {lock.jid}",
+            cause=f"pushes of the same job are dropped for another {lock.ttl_seconds:.0f} s",
+            action=f"offsider locks release {lock.jid}",
         )
     if not gone:
         yield ok("unique", f"{counted(len(locks), 'lock')} of unique jobs")

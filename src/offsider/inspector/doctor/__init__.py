@@ -4,6 +4,6 @@
 does not import the others.
 """
 
-from offsider.inspector.doctor.finding import Finding, Severity
+from offsider.inspector.finding import Finding, Severity
 
 __all__ = ["Finding", "Severity"]

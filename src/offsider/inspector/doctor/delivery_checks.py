@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from offsider.core.wording import counted, listed, shell_words
 from offsider.inspector.doctor.facts import Facts, worker_command
-from offsider.inspector.doctor.finding import Finding, error, ok, warn
+from offsider.inspector.finding import Finding, error, ok, warn
 from offsider.storage import keyspace, owners, places
 from offsider.storage.keyspace import walk
 from offsider.storage.sample import overdue
@@ -20,28 +20,21 @@ _NAMED = 5
 
 
 def check_orphans(facts: Facts) -> Iterator[Finding]:
-    """Find jobs in private lists of dead processes."""
+    """Find jobs in private lists of dead processes, if no live worker will requeue them."""
     alive = keyspace.living(facts.redis, [lists.identity for lists in facts.owners])
     held = {lists.identity: owners.held(facts.redis, lists) for lists in facts.owners if lists.identity not in alive}
     dead = sorted(identity for identity, jobs in held.items() if jobs)
     if not dead:
         yield ok("orphans", "no dead process owns jobs")
         return
-    what = f"dead processes own {counted(sum(held.values()), 'job')}: {listed(dead)}"
-    if alive:
-        life = facts.here.config.worker.liveness_seconds
-        yield warn(
-            "orphans",
-            what,
-            why="these jobs were interrupted by the death and run again after a live worker requeues them",
-            fix=f"wait: a live worker requeues them about {life:g} s after the death, later after an outage",
-        )
-    else:
+    if not alive:
+        jobs = sum(held.values())
         yield error(
             "orphans",
-            what,
-            why="only a live worker requeues them, and no worker is alive",
-            fix=f"start a worker: {worker_command(facts.here)}",
+            f"dead processes own {counted(jobs, 'job')}: {listed(dead)}",
+            cause="only a live worker requeues them, and no worker is alive",
+            action=f"start a worker: {worker_command(facts.here)}",
+            numbers={"jobs": jobs},
         )
 
 
@@ -52,8 +45,8 @@ def check_locks(facts: Facts) -> Iterator[Finding]:
         yield error(
             "locks",
             f"{listed(stuck)} will never expire",
-            why="workers wait forever for such a key to expire, so jobs of dead processes are not requeued",
-            fix=f"{facts.redis_cli} DEL {shell_words(stuck[0])}",
+            cause="workers wait forever for such a key to expire, so jobs of dead processes are not requeued",
+            action=f"{facts.redis_cli} DEL {shell_words(stuck[0])}",
         )
     else:
         yield ok("locks", "no lock is stuck")
@@ -67,8 +60,8 @@ def check_due(facts: Facts) -> Iterator[Finding]:
         yield error(
             "scheduler",
             f"overdue by more than a minute: {places}",
-            why="no scheduler moves them, or their queues reject them",
-            fix="start a worker, or search the workers' logs for 'is not a list'",
+            cause="no scheduler moves them, or their queues reject them",
+            action="start a worker, or search the workers' logs for 'is not a list'",
         )
     else:
         yield ok("scheduler", "no due job waits")
@@ -81,31 +74,24 @@ def check_keyspace(facts: Facts) -> Iterator[Finding]:
         yield error(
             "unregistered",
             f"jobs wait in queues that no client has registered: {listed(found.queues)}",
-            why="pages and other commands do not show these queues",
-            fix=f"{worker_command(facts.here, *found.queues[:_NAMED])}: a worker registers its queues; the client must "
-            f"do so at each push: SADD {facts.redis.keys.queues} {shlex.quote(found.queues[0])}",
+            cause="pages and other commands do not show these queues",
+            action=f"{worker_command(facts.here, *found.queues[:_NAMED])}: a worker registers its queues; the client "
+            f"must do so at each push: SADD {facts.redis.keys.queues} {shlex.quote(found.queues[0])}",
         )
     if found.unreadable:
         yield error(
             "queue names",
             f"jobs wait in queues whose names are not UTF-8: {listed(found.unreadable)}",
-            why="no worker can serve these queues, and pages and other commands do not show them",
-            fix="rename them in the program that pushes to them, and move each job to the new queue: "
+            cause="no worker can serve these queues, and pages and other commands do not show them",
+            action="rename them in the program that pushes to them, and move each job to the new queue: "
             f"{facts.redis_cli} LMOVE",
         )
     if found.foreign_lists:
         yield warn(
             "foreign lists",
             f"private lists of other reliable fetchers exist: {listed(found.foreign_lists)}",
-            why="only processes of Sidekiq Pro or GitLab requeue the jobs in them",
-            fix=f"if no such process runs anymore, start one once, or move each job: {facts.redis_cli} LMOVE",
-        )
-    if found.deploy_locks:
-        yield warn(
-            "deploy locks",
-            f"{listed(found.deploy_locks)} will never expire",
-            why="deploys with these labels are not recorded",
-            fix=f"{facts.redis_cli} DEL {shell_words(found.deploy_locks[0])}",
+            cause="only processes of Sidekiq Pro or GitLab requeue the jobs in them",
+            action=f"if no such process runs anymore, start one once, or move each job: {facts.redis_cli} LMOVE",
         )
     yield from _other_prefixes(facts, found.prefixes)
     if not found.complete:
@@ -121,8 +107,8 @@ def _other_prefixes(facts: Facts, prefixes: list[str]) -> Iterator[Finding]:
             "prefix",
             f"there is no {missing} under the prefix {own!r}, but there are queues under "
             + listed([repr(prefix) for prefix in prefixes]),
-            why="clients and workers with different redis.key_prefix do not see each other's jobs",
-            fix=f"set redis.key_prefix = {prefixes[0]!r} where it is missing",
+            cause="clients and workers with different redis.key_prefix do not see each other's jobs",
+            action=f"set redis.key_prefix = {prefixes[0]!r} where it is missing",
         )
 
 
@@ -132,8 +118,8 @@ def check_transit(facts: Facts) -> Iterator[Finding]:
         yield warn(
             "transit",
             f"{counted(jobs, 'job')} in transit to the server {server}",
-            why="unless 'offsider queues move' is running, one was interrupted; its jobs are stored but do not run",
-            fix=f"within a day, run it again: offsider queues move FROM TO --to-server {shlex.quote(server)} (it "
+            cause="unless 'offsider queues move' is running, one was interrupted; its jobs are stored but do not run",
+            action=f"within a day, run it again: offsider queues move FROM TO --to-server {shlex.quote(server)} (it "
             "delivers these jobs first, each once)",
         )
 

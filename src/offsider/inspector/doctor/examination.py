@@ -13,12 +13,11 @@ from offsider.core.errors import OffsiderError, RedisFailure, RedisUnavailable
 from offsider.inspector.all_servers import query_all, split
 from offsider.inspector.doctor.delivery_checks import DELIVERY_CHECKS
 from offsider.inspector.doctor.facts import Facts, gather
-from offsider.inspector.doctor.finding import Finding, error, warn
 from offsider.inspector.doctor.job_checks import JOB_CHECKS
-from offsider.inspector.doctor.load_checks import LOAD_CHECKS
 from offsider.inspector.doctor.process_checks import PROCESS_CHECKS
 from offsider.inspector.doctor.queue_checks import QUEUE_CHECKS
 from offsider.inspector.doctor.server_checks import CLOCK_CHECKS, SERVER_CHECKS, check_scripts
+from offsider.inspector.finding import Finding, error, warn
 from offsider.storage.clocks import compare
 from offsider.storage.cluster import split_url
 from offsider.storage.redis import Redis
@@ -75,7 +74,7 @@ def _findings(here: Installation, redis: Redis) -> list[Finding]:
         facts = gather(here, redis, clock.now)
     except OffsiderError as failure:
         return [*findings, _unreachable(here, failure)]
-    for check in (*PROCESS_CHECKS, *QUEUE_CHECKS, *LOAD_CHECKS, *DELIVERY_CHECKS, *JOB_CHECKS):
+    for check in (*PROCESS_CHECKS, *QUEUE_CHECKS, *DELIVERY_CHECKS, *JOB_CHECKS):
         findings += _careful(check, facts)
     for check_of_extension in here.config.doctor_checks:
         findings += _careful(check_of_extension, here)
@@ -93,7 +92,7 @@ def _careful(check: Callable[[Input], Iterable[Finding]], argument: Input) -> li
         if not isinstance(failure, RedisUnavailable):
             why = "a key has the wrong type, or the ACL does not allow this user to read it"
             fix = "see the message; the ACL line is in docs/deployment.md"
-        return [warn(name, f"the check failed: {failure}", why=why, fix=fix)]
+        return [warn(name, f"the check failed: {failure}", cause=why, action=fix)]
 
 
 def _unreachable(here: Installation, failure: OffsiderError) -> Finding:
@@ -105,6 +104,6 @@ def _unreachable(here: Installation, failure: OffsiderError) -> Finding:
     return error(
         "server",
         what if where in what else f"{where}: {what}",
-        why="clients cannot push to it, and its workers cannot run jobs",
-        fix=f"check {setting}: redis-cli {command}",
+        cause="clients cannot push to it, and its workers cannot run jobs",
+        action=f"check {setting}: redis-cli {command}",
     )

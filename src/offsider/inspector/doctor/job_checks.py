@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from offsider.core.wording import counted, listed, shell_words
 from offsider.inspector.controls import ControlInForce, Controls
 from offsider.inspector.doctor.facts import Facts
-from offsider.inspector.doctor.finding import Finding, error, ok, warn
+from offsider.inspector.finding import Finding, error, ok, warn
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.stats import History
 from offsider.inspector.stranded import stranded_jobs
@@ -45,16 +45,16 @@ def check_known(facts: Facts) -> Iterator[Finding]:
         yield warn(
             "malformed",
             f"malformed payloads in {places}",
-            why="they cannot run: workers move them to the dead set",
-            fix="find the program that pushes them; the dead set shows the bytes",
+            cause="they cannot run: workers move them to the dead set",
+            action="find the program that pushes them; the dead set shows the bytes",
         )
     if unknown:
         names = listed([name for name, _ in unknown.most_common()])
         yield error(
             "unknown jobs",
             f"no live worker of their queue declares {names}",
-            why=_consequence(facts),
-            fix="start a worker that declares them (-r), or add aliases=(…) to a renamed job",
+            cause=_consequence(facts),
+            action="start a worker that declares them (-r), or add aliases=(…) to a renamed job",
         )
     if not malformed and not unknown:
         yield ok("stored jobs", f"live workers can run all {counted(examined, 'job')} of the sample")
@@ -76,8 +76,8 @@ def check_stranded(facts: Facts) -> Iterator[Finding]:
         yield error(
             "stranded",
             f"no live worker can run {count} of {jobs.name} in {listed(list(jobs.queues))}, since {since}{pushed}",
-            why=f"{jobs.reason or 'they wait in the schedule'}; {_consequence(facts)}",
-            fix="start workers of the release that pushed them, or delete them on the page Scheduled",
+            cause=f"{jobs.reason or 'they wait in the schedule'}; {_consequence(facts)}",
+            action="start workers of the release that pushed them, or delete them on the page Scheduled",
         )
 
 
@@ -100,8 +100,9 @@ def check_dead(facts: Facts) -> Iterator[Finding]:
         yield warn(
             "dead set",
             f"the dead set has {size} jobs, the limit is {most}",
-            why="each new dead job deletes the oldest one, reviewed or not",
-            fix="retry or delete them (offsider top, offsider web), or raise worker.dead_max_jobs",
+            cause="each new dead job deletes the oldest one, reviewed or not",
+            action="retry or delete them (offsider top, offsider web), or raise worker.dead_max_jobs",
+            numbers={"jobs": size, "limit": most},
         )
     else:
         yield ok("dead set", counted(size, "dead job"))
@@ -114,8 +115,9 @@ def check_retries(facts: Facts) -> Iterator[Finding]:
         yield warn(
             "retries",
             f"{counted(size, 'job')} waiting for a retry",
-            why="a service that they need is probably down, and they will all be retried together",
-            fix="look at their errors (offsider top, tab Retries), and fix the common cause",
+            cause="a service that they need is probably down, and they will all be retried together",
+            action="look at their errors (offsider top, tab Retries), and fix the common cause",
+            numbers={"jobs": size},
         )
 
 
@@ -127,8 +129,9 @@ def check_failures(facts: Facts) -> Iterator[Finding]:
         yield warn(
             "failures",
             f"{failed} of today's {processed} runs failed",
-            why="most of the workers' capacity is spent on failures",
-            fix="look at the errors: offsider top, tab Retries",
+            cause="most of the workers' capacity is spent on failures",
+            action="look at the errors: offsider top, tab Retries",
+            numbers={"runs": processed, "failed": failed},
         )
 
 
@@ -142,15 +145,15 @@ def check_controls(facts: Facts) -> Iterator[Finding]:
         yield warn(
             "old controls",
             f"controls are set for days: {listed([_shown(one, facts.now) for one in old])}",
-            why="these jobs are held, deferred or dropped and never run; the control may have been forgotten",
-            fix=f"offsider controls resume {shell_words(old[0].subject)}; or remove the code that pushes these jobs",
+            cause="these jobs are held, deferred or dropped and never run; the control may have been forgotten",
+            action=f"offsider controls resume {shell_words(old[0].subject)}; or remove the code that pushes these jobs",
         )
     if partial:
         yield warn(
             "partial controls",
             f"not every server has the control of {listed([_where(one) for one in partial])}",
-            why="the same jobs are treated differently on some servers",
-            fix="set the control again, or end it: offsider controls",
+            cause="the same jobs are treated differently on some servers",
+            action="set the control again, or end it: offsider controls",
         )
     if found and not old and not partial:
         yield ok("controls", f"controls are set for {listed([one.subject for one in found])}")
@@ -166,8 +169,8 @@ def check_held(facts: Facts) -> Iterator[Finding]:
         yield warn(
             "held jobs",
             f"{counted(count, 'held job')} of {names}, but no worker resumes held jobs",
-            why="held jobs wait until a worker of this server gives them a slot",
-            fix="run a worker of this server",
+            cause="held jobs wait until a worker of this server gives them a slot",
+            action="run a worker of this server",
         )
         return
     # Workers free slots of dead processes and resume jobs within a second; jobs still held after that are stuck.
@@ -176,8 +179,8 @@ def check_held(facts: Facts) -> Iterator[Finding]:
         yield warn(
             "held jobs",
             f"jobs of {listed(stuck)} are held although no slot is in use",
-            why="they should have been resumed within a second, unless their queue is paused or a limit is negative",
-            fix="run offsider controls and offsider queues: is their queue paused?",
+            cause="they should have been resumed within a second, unless their queue is paused or a limit is negative",
+            action="run offsider controls and offsider queues: is their queue paused?",
         )
 
 

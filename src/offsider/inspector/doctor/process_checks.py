@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 from offsider.core.wording import counted, listed, shell_words
 from offsider.inspector.doctor.facts import Facts, worker_command
-from offsider.inspector.doctor.finding import Finding, ok, warn
 from offsider.inspector.doctor.server_checks import check_wire_version
+from offsider.inspector.finding import Finding, ok, warn
 from offsider.inspector.process import Process
 
 DRIFT_SECONDS = 1.0
@@ -31,8 +31,8 @@ def check_presence(facts: Facts) -> Iterator[Finding]:
     yield warn(
         "workers",
         "no worker is registered",
-        why="no job runs, and scheduled jobs do not move to their queues",
-        fix=worker_command(facts.here),
+        cause="no job runs, and scheduled jobs do not move to their queues",
+        action=worker_command(facts.here),
     )
 
 
@@ -52,8 +52,8 @@ def _drift(process: Process, how: str) -> Finding:
     return warn(
         "beats",
         f"the clock of {process.identity} is {how}",
-        why="times in its jobs are wrong: delays, latencies and retries",
-        fix=f"on {shell_words(process.hostname)}: timedatectl set-ntp true; if it hangs: "
+        cause="times in its jobs are wrong: delays, latencies and retries",
+        action=f"on {shell_words(process.hostname)}: timedatectl set-ntp true; if it hangs: "
         f"offsider dump {shell_words(process.identity)}",
     )
 
@@ -66,8 +66,8 @@ def check_distance(facts: Facts) -> Iterator[Finding]:
         yield warn(
             "distance",
             f"a round trip to the server takes over {SLOW_MICROSECONDS // 1000} ms for {listed(slow)}",
-            why="each job needs two round trips; or these processes are short of CPU",
-            fix="run workers close to the server, and lower their concurrency if their CPU is saturated",
+            cause="each job needs two round trips; or these processes are short of CPU",
+            action="run workers close to the server, and lower their concurrency if their CPU is saturated",
         )
 
 
@@ -77,8 +77,8 @@ def check_interrupts(facts: Facts) -> Iterator[Finding]:
         yield warn(
             "interrupts",
             f"jobs in threads cannot be interrupted in {listed(identities)}: {reason}",
-            why="a job at its hard limit kills its worker, and a job that outlasts a stop runs again from the start",
-            fix="run them on CPython 3.13 or older with the GIL, or check current_job().stopping in long jobs",
+            cause="a job at its hard limit kills its worker, and a job that outlasts a stop runs again from the start",
+            action="run them on CPython 3.13 or older with the GIL, or check current_job().stopping in long jobs",
         )
 
 
@@ -98,8 +98,8 @@ def check_gil(facts: Facts) -> Iterator[Finding]:
         yield warn(
             "gil",
             f"{listed(identities)} on a free-threaded Python: {state}",
-            why="the threads of a process share one core, as on an ordinary Python",
-            fix="update or remove that module, or set PYTHON_GIL=0 if it is safe without the GIL",
+            cause="the threads of a process share one core, as on an ordinary Python",
+            action="update or remove that module, or set PYTHON_GIL=0 if it is safe without the GIL",
         )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from offsider.core.errors import RedisRefused
 from offsider.core.wording import counted
-from offsider.inspector.doctor.finding import Finding, error, fatal, ok, warn
+from offsider.inspector.finding import Finding, error, fatal, ok, warn
 from offsider.storage.clocks import Comparison
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import drop_flags, flags_are_accepted
@@ -31,8 +31,8 @@ def check_role(info: ServerFacts) -> Iterator[Finding]:
         yield warn(
             "cluster",
             "the server is no Cluster, and its URL is that of a Cluster",
-            why=f"all keys begin with a hash tag ({info.cluster}), so programs with redis:// do not see these jobs",
-            fix="write the URL as redis://host:port, unless a proxy hides the Cluster",
+            cause=f"all keys begin with a hash tag ({info.cluster}), so programs with redis:// do not see these jobs",
+            action="write the URL as redis://host:port, unless a proxy hides the Cluster",
         )
     elif info.cluster:
         yield ok("cluster", info.cluster)
@@ -40,22 +40,22 @@ def check_role(info: ServerFacts) -> Iterator[Finding]:
         yield fatal(
             "role",
             "the server is a Cluster, and its URL is that of a single server",
-            why="the node stores only a part of the keys, so workers refuse to start",
-            fix="write the URL as redis+cluster://host:port (TLS: rediss+cluster://)",
+            cause="the node stores only a part of the keys, so workers refuse to start",
+            action="write the URL as redis+cluster://host:port (TLS: rediss+cluster://)",
         )
     if info.mode == "sentinel":
         yield fatal(
             "role",
             "the server is a Sentinel",
-            why="it stores no jobs, so workers refuse to start",
-            fix="put its address into redis.sentinels, not into redis.url",
+            cause="it stores no jobs, so workers refuse to start",
+            action="put its address into redis.sentinels, not into redis.url",
         )
     if info.role == "replica":
         yield fatal(
             "role",
             "the server is a read-only replica",
-            why="clients cannot push, and workers cannot claim or finish jobs",
-            fix="set redis.url to the primary, or set redis.sentinels",
+            cause="clients cannot push, and workers cannot claim or finish jobs",
+            action="set redis.url to the primary, or set redis.sentinels",
         )
 
 
@@ -67,8 +67,8 @@ def check_version(info: ServerFacts) -> Iterator[Finding]:
         yield fatal(
             "version",
             f"{info.kind} {info.version_text} is too old",
-            why="workers refuse to start: their scripts need newer commands",
-            fix="upgrade to Redis 7.0, Valkey 7.2 or newer",
+            cause="workers refuse to start: their scripts need newer commands",
+            action="upgrade to Redis 7.0, Valkey 7.2 or newer",
         )
     else:
         yield ok("version", f"{info.kind} {info.version_text}")
@@ -85,8 +85,8 @@ def check_scripts(redis: Redis) -> Iterator[Finding]:
         yield fatal(
             "scripts",
             f"the server does not run Lua scripts for this user ({refusal})",
-            why="workers refuse to start, because reliable fetching requires scripts",
-            fix="ACL SETUSER NAME +@scripting, or use a server with scripts",
+            cause="workers refuse to start, because reliable fetching requires scripts",
+            action="ACL SETUSER NAME +@scripting, or use a server with scripts",
         )
         return
     if not accepted:
@@ -94,8 +94,8 @@ def check_scripts(redis: Redis) -> Iterator[Finding]:
         yield warn(
             "scripts",
             "script flags are not supported",
-            why="workers cannot claim, retry or finish jobs while memory is full",
-            fix="keep the memory from filling up, or use Redis or Valkey",
+            cause="workers cannot claim, retry or finish jobs while memory is full",
+            action="keep the memory from filling up, or use Redis or Valkey",
         )
 
 
@@ -108,8 +108,8 @@ def check_eviction(info: ServerFacts) -> Iterator[Finding]:
         yield judge(
             "eviction",
             f"maxmemory-policy is {info.policy}",
-            why="a full server evicts jobs instead of rejecting new ones",
-            fix=f"{_config_set(info)} maxmemory-policy noeviction (and in redis.conf)",
+            cause="a full server evicts jobs instead of rejecting new ones",
+            action=f"{_config_set(info)} maxmemory-policy noeviction (and in redis.conf)",
         )
 
 
@@ -119,8 +119,8 @@ def check_persistence(info: ServerFacts) -> Iterator[Finding]:
         yield error(
             "persistence",
             "neither AOF nor RDB is on",
-            why="a restart of the server loses all jobs",
-            fix=f"{_config_set(info)} appendonly yes (and in redis.conf)",
+            cause="a restart of the server loses all jobs",
+            action=f"{_config_set(info)} appendonly yes (and in redis.conf)",
         )
 
 
@@ -130,8 +130,8 @@ def check_full(info: ServerFacts) -> Iterator[Finding]:
         yield error(
             "memory",
             f"out of memory ({_size(info.used_memory)} of {_size(info.max_memory)} used)",
-            why="pushes fail with QueueFull until workers have finished jobs",
-            fix=_MAKE_ROOM,
+            cause="pushes fail with QueueFull until workers have finished jobs",
+            action=_MAKE_ROOM,
         )
 
 
@@ -152,8 +152,8 @@ def check_forbidden(info: ServerFacts) -> Iterator[Finding]:
         yield warn(
             "unknown",
             f"{reason}, so these were not checked: {unknown}",
-            why="a server that can lose jobs would not be noticed",
-            fix="ACL SETUSER NAME +info +config|get, or check these settings of the server yourself",
+            cause="a server that can lose jobs would not be noticed",
+            action="ACL SETUSER NAME +info +config|get, or check these settings of the server yourself",
         )
 
 
@@ -174,8 +174,8 @@ def check_evicted(info: ServerFacts) -> Iterator[Finding]:
         yield error(
             "eviction",
             f"the server has evicted {info.evicted} keys since its start, because its memory was full",
-            why="whole queues may be lost",
-            fix=f"{_config_set(info)} maxmemory-policy noeviction, and add memory",
+            cause="whole queues may be lost",
+            action=f"{_config_set(info)} maxmemory-policy noeviction, and add memory",
         )
 
 
@@ -185,15 +185,15 @@ def check_durability(info: ServerFacts) -> Iterator[Finding]:
         yield warn(
             "persistence",
             "only snapshots (RDB) are written",
-            why="a crash loses jobs pushed since the last snapshot, and jobs finished since then run again",
-            fix=f"{_config_set(info)} appendonly yes (and in redis.conf)",
+            cause="a crash loses jobs pushed since the last snapshot, and jobs finished since then run again",
+            action=f"{_config_set(info)} appendonly yes (and in redis.conf)",
         )
     elif info.aof and info.fsync == "no":
         yield warn(
             "persistence",
             "the operating system decides when to flush the append-only file (appendfsync no)",
-            why="a power loss loses up to half a minute of jobs",
-            fix=f"{_config_set(info)} appendfsync everysec (and in redis.conf)",
+            cause="a power loss loses up to half a minute of jobs",
+            action=f"{_config_set(info)} appendfsync everysec (and in redis.conf)",
         )
     elif info.aof:
         yield ok("persistence", "the append-only file is on")
@@ -205,8 +205,8 @@ def check_saves(info: ServerFacts) -> Iterator[Finding]:
         yield error(
             "saves",
             f"the last write to disk failed ({', '.join(info.failed_saves)})",
-            why="the server may refuse all writes, and a restart loses unsaved data",
-            fix="check the server's log and the free space on its disk",
+            cause="the server may refuse all writes, and a restart loses unsaved data",
+            action="check the server's log and the free space on its disk",
         )
 
 
@@ -227,8 +227,8 @@ def check_memory(info: ServerFacts) -> Iterator[Finding]:
         yield judge(
             "memory",
             what,
-            why="if the memory is full, pushes fail with QueueFull until workers have finished jobs",
-            fix=_MAKE_ROOM,
+            cause="if the memory is full, pushes fail with QueueFull until workers have finished jobs",
+            action=_MAKE_ROOM,
         )
 
 
@@ -241,8 +241,8 @@ def check_clients(info: ServerFacts) -> Iterator[Finding]:
         yield judge(
             "clients",
             f"{info.connected_clients} of {info.max_clients} connections are open",
-            why="at the limit the server rejects new workers and clients",
-            fix="raise maxclients, or lower redis.client_pool_size and the concurrency",
+            cause="at the limit the server rejects new workers and clients",
+            action="raise maxclients, or lower redis.client_pool_size and the concurrency",
         )
 
 
@@ -256,8 +256,8 @@ def check_latency(clock: Comparison) -> Iterator[Finding]:
         yield judge(
             "latency",
             f"{what} from here",
-            why="each push needs one round trip, and each job two",
-            fix="run clients and workers close to the server; check redis-cli --latency and SLOWLOG GET",
+            cause="each push needs one round trip, and each job two",
+            action="run clients and workers close to the server; check redis-cli --latency and SLOWLOG GET",
         )
 
 
@@ -271,8 +271,8 @@ def check_clock(clock: Comparison) -> Iterator[Finding]:
         yield judge(
             "clock",
             f"this host's clock is {abs(ahead):.1f} s {'behind' if ahead > 0 else 'ahead of'} the server's",
-            why="jobs scheduled on this host are due at the wrong time, and latencies are wrong",
-            fix="synchronize the clocks: timedatectl set-ntp true",
+            cause="jobs scheduled on this host are due at the wrong time, and latencies are wrong",
+            action="synchronize the clocks: timedatectl set-ntp true",
         )
 
 
@@ -282,8 +282,8 @@ def check_replicas(info: ServerFacts) -> Iterator[Finding]:
         yield error(
             "replicas",
             f"{info.good_replicas or 0} of at least {info.least_replicas} replicas are in sync",
-            why="the server rejects all writes (NOREPLICAS) until enough replicas are in sync",
-            fix=f"repair the replicas, or {_config_set(info)} min-replicas-to-write 0",
+            cause="the server rejects all writes (NOREPLICAS) until enough replicas are in sync",
+            action=f"repair the replicas, or {_config_set(info)} min-replicas-to-write 0",
         )
 
 
@@ -331,17 +331,17 @@ def check_wire_version(written: int, rubys: Mapping[str, str]) -> Iterator[Findi
         yield warn(
             "wire version",
             f"wire_version is {written}, but all Ruby processes are Sidekiq {oldest} or newer",
-            why="Sidekiq's web UI may not show offsider's metrics and running jobs, which newer versions store under "
+            cause="Sidekiq's web UI may not show offsider's metrics and running jobs, which newer versions store under "
             "other keys",
-            fix=f"set redis.wire_version = {oldest}",
+            action=f"set redis.wire_version = {oldest}",
         )
     for identity, major in majors.items():
         if major is not None and major < written:
             yield error(
                 "wire version",
                 f"{identity} is Sidekiq {rubys[identity] or '6 or older'}, but wire_version is {written}",
-                why="it cannot read times and backtraces in that format",
-                fix=f"set redis.wire_version = {major}, or upgrade Sidekiq",
+                cause="it cannot read times and backtraces in that format",
+                action=f"set redis.wire_version = {major}, or upgrade Sidekiq",
             )
 
 

@@ -10,7 +10,7 @@ import pytest
 from offsider.config.installation import Installation
 from offsider.ext.batches import web
 from offsider.ext.batches.doctor import check_batches, families
-from offsider.inspector.doctor import Severity
+from offsider.inspector.finding import Severity
 from offsider.web.app import WebApp
 from offsider.web.options import WebOptions
 from offsider.web.request import Request
@@ -231,7 +231,7 @@ def test_the_doctor_reports_blocks_that_were_left_open(make, config, raw_redis):
     (finding,) = check_batches(here)
     assert finding.severity is Severity.WARN
     assert batch.bid in finding.what
-    assert "close_blocks()" in finding.fix
+    assert "close_blocks()" in finding.actions[0]
 
 
 def test_the_doctor_reports_an_open_block_on_any_page_and_too_many_batches(make, config, raw_redis, monkeypatch):

@@ -11,7 +11,7 @@ from offsider import Config
 from offsider.config.installation import Installation
 from offsider.ext.limiters import Limiter, Limiters, LimiterSet, doctor, store, web
 from offsider.fleet.metrics import read_families
-from offsider.inspector.doctor import Severity
+from offsider.inspector.finding import Severity
 from offsider.prometheus.text import text_of
 from offsider.web.app import WebApp
 from offsider.web.options import WebOptions

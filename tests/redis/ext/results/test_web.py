@@ -8,7 +8,7 @@ from offsider import job
 from offsider.config.installation import Installation
 from offsider.ext.results import web
 from offsider.ext.results.doctor import check_results
-from offsider.inspector.doctor.finding import Severity
+from offsider.inspector.finding import Severity
 from offsider.jobs import registry
 from offsider.testing import RunningWorker
 from offsider.web.app import WebApp

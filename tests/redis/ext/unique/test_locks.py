@@ -12,8 +12,8 @@ from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError, InvalidArguments
 from offsider.ext.unique import Locks, locks, store
 from offsider.inspector import Queue, ScheduledSet
-from offsider.inspector.doctor import Severity
 from offsider.inspector.doctor.examination import examine
+from offsider.inspector.finding import Severity
 from offsider.storage import owners, working
 from offsider.storage.owners import Lists
 from offsider.storage.working import Owner
@@ -119,16 +119,16 @@ def old(client, config, redis):
 
 
 def check(config):
-    (finding,) = [finding for finding in examine(config) if finding.check == "unique"]
+    (finding,) = [finding for finding in examine(config) if finding.id == "unique"]
     return finding
 
 
 def test_the_doctor_finds_an_old_lock_without_a_job_and_its_fix_releases_it(config, old, raw_redis, redis_url):
     raw_redis.delete("queue:default")
     finding = check(config)
-    assert (finding.severity, finding.fix) == (Severity.WARN, f"offsider locks release {old}")
+    assert (finding.severity, finding.actions[0]) == (Severity.WARN, f"offsider locks release {old}")
     assert f"job {old} (Refresh) holds a lock" in finding.what
-    command, environment = finding.fix.split()[1:], {"OFFSIDER_REDIS_URL": redis_url}
+    command, environment = finding.actions[0].split()[1:], {"OFFSIDER_REDIS_URL": redis_url}
     assert CliRunner().invoke(main, command, env=environment).output == f"Refresh {old}: lock released\n"
     assert len(Locks(config)) == 0
     again = CliRunner().invoke(main, command, env=environment)
@@ -157,5 +157,5 @@ def test_a_young_lock_without_a_job_is_no_finding(config, client, raw_redis):
 def test_a_check_refused_by_the_server_does_not_hide_others(config, raw_redis):
     raw_redis.set("offsider:unique", "no set")
     findings = examine(config)
-    assert [finding.severity for finding in findings if finding.check == "unique"] == [Severity.WARN]
+    assert [finding.severity for finding in findings if finding.id == "unique"] == [Severity.WARN]
     assert len(findings) > 5
