@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import redis
 
+from bench.compare.machine import cpu_seconds, memory_mb, tree
 from bench.slots import Slots
 from offsider import Client, Config
 from offsider.embedded import EmbeddedServer
@@ -30,7 +31,10 @@ PATIENCE_SECONDS = 600
 
 @dataclass(frozen=True)
 class Usage:
-    """CPU seconds so far, and resident memory in MB: now, and at most so far."""
+    """CPU seconds so far, and memory in MB, now and at most so far, of a process and its descendants.
+
+    Resident memory of the largest process, and proportional memory (PSS) of the others.
+    """
 
     cpu_seconds: float
     rss_mb: float
@@ -38,10 +42,14 @@ class Usage:
 
     @classmethod
     def of(cls, pid: int) -> Usage:
-        fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
-        status = Path(f"/proc/{pid}/status").read_text("utf-8")
-        rss_mb, peak_mb = (int(status.partition(name)[2].split()[0]) / 1024 for name in ("VmRSS:", "VmHWM:"))
-        return cls((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), rss_mb, peak_mb)
+        pids = [*tree(pid)]
+        statuses = [Path(f"/proc/{each}/status").read_text("utf-8") for each in pids]
+        sizes = [
+            [int(status.partition(name)[2].split()[0]) / 1024 for name in ("VmRSS:", "VmHWM:")] for status in statuses
+        ]
+        largest = max(sizes)
+        others = sum(memory_mb(each)[1] for each in pids) - max(memory_mb(each)[1] for each in pids)
+        return cls(sum(map(cpu_seconds, pids)), largest[0] + others, largest[1] + others)
 
 
 @dataclass(frozen=True)

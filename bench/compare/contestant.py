@@ -27,7 +27,7 @@ class Contestant:
         has_async_push: its app has ``apush`` beside ``push``, for programs with an event loop.
         runs_one: a process runs one job at a time, so that concurrency is a number of processes.
         gap_ms: pause between two pushes in latency tests.
-        swarm: the command of several worker processes under one supervisor, also given their number; default: one
+        swarm: the command of several worker processes under one parent process, also given their number; default: one
             command per process.
         producer: the command of the producer, given its folder of programs; default: apps/drive.py.
         default_log: also measure it with its job log at the default level.

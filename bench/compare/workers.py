@@ -48,7 +48,7 @@ class Workers:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def start_all(self, processes: int, *, pinned: bool) -> None:
-        """Start this number of processes, under a supervisor if there is one; a supervisor cannot pin them."""
+        """Start this number of processes, under a parent process if there is one; a parent process cannot pin them."""
         swarm = self._contestant.swarm
         if swarm is None or processes == 1 or pinned:
             for _ in range(processes):

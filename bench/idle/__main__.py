@@ -113,7 +113,7 @@ def told(
         print(f"  process {number}          {cpu:6.2f} % CPU, {resident:.1f} MB resident, {share:.1f} MB unshared")
     return [
         Bar(f"{queues} queues: commands/s besides {HEARTBEAT} and {LEASE}", purposes.rates[WAITING], 1, is_most=True),
-        Bar(f"{queues} queues: CPU of worker and keeper, %", sum(cpus), 0.3, is_most=True),
+        Bar(f"{queues} queues: CPU of worker and parent, %", sum(cpus), 0.3, is_most=True),
         Bar(f"{queues} queues: commands/s as the server counts them", commands, 2, is_most=True),
         Bar(f"{queues} queues: resident memory of the worker, MB", max(rss for rss, _ in memories), 60, is_most=True),
         Bar(f"{queues} queues: unshared memory of both, MB", sum(pss for _, pss in memories), 40, is_most=True),

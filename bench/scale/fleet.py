@@ -2,7 +2,7 @@
 
 Each of them has an identity, a connection pool, and the worker's own services, whose ticks one thread calls when they
 are due: liveness beats, heartbeats, the search for dead owners and the scheduler. It blocks in the worker's own
-blocking pop on QUEUE. The beats of a keeper are sent as well. What it lacks are the threads, and the jobs.
+blocking pop on QUEUE. The beats of a parent are sent as well. What it lacks are the threads, and the jobs.
 
 A job in QUEUE wakes one of them, which writes the seconds since its push into FILE, acknowledges it and waits again.
 """

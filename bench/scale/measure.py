@@ -116,7 +116,7 @@ class _Run:
             found["worker_us"] = (after.worker_ns - before.worker_ns) / jobs / 1000
             found["server_us"] = (after.script_us - before.script_us) / jobs
             found["longest_ms"] = self._longest_ms()
-            found["worker_mb"] = memory_mb(worker.pid)[0]
+            found["worker_mb"] = sum(memory_mb(pid)[1] for pid in tree(worker.pid))
             self._become_idle(worker)
             found["server_mb"] = self._raw.info("memory")["used_memory"] / 2**20
             if point.idle_seconds:

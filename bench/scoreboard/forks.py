@@ -19,7 +19,7 @@ PROCESSES = 4
 
 @row(
     "R27",
-    "a supervisor that has loaded the application forks children; each runs jobs, the first children are killed; "
+    "a fork server that has loaded the application forks workers; each runs jobs, the first ones are killed; "
     "1,000 children in total",
     bar="deadlocks 0: every child runs jobs; no two processes share a connection; lost 0",
     heavy=True,
@@ -40,17 +40,17 @@ def forked_children(ground: Ground, report: Report) -> None:
     shared = 0
     hung = False
     while len(born) < forks and not hung:
-        # Each place twice at most: a supervisor waits longer and longer before it restarts processes that die.
-        supervisor = fleet.start("-c", "2", "--processes", str(PROCESSES), "--preload")
+        # Each place twice at most: a parent waits longer and longer before it restarts processes that die.
+        parent = fleet.start("-c", "2", "--processes", str(PROCESSES))
         for generation in range(2):
-            living = children_at_work(ground, supervisor.pid, born, feed)
+            living = children_at_work(ground, parent.parent, born, feed)
             hung = hung or len(living) < PROCESSES
-            shared += shared_connections([supervisor.pid, *children(supervisor.pid)], server.port)
+            shared += shared_connections([parent.parent, *children(parent.parent)], server.port)
             born |= living.keys()
             for pid in living.values() if generation == 0 else ():
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        supervisor.stopped()
+        parent.stopped()
     fleet.start("-c", "4")
     ground.ledger.until(len(acked), quiet_seconds=30)
     ground.settled(server)
@@ -61,7 +61,7 @@ def forked_children(ground: Ground, report: Report) -> None:
     report.figure("children", len(born))
 
 
-def children_at_work(ground: Ground, supervisor: int, before: set[str], feed: Callable[[], None]) -> dict[str, int]:
+def children_at_work(ground: Ground, parent: int, before: set[str], feed: Callable[[], None]) -> dict[str, int]:
     """Return name and number of the living children that have run a job; wait for all of them, at most 30 s.
 
     Args:
@@ -71,7 +71,7 @@ def children_at_work(ground: Ground, supervisor: int, before: set[str], feed: Ca
     while True:
         feed()
         ran = ground.ledger.counts("processes").keys() - before
-        at_work = {name: pid for pid in children(supervisor) if (name := name_of(pid)) in ran}
+        at_work = {name: pid for pid in children(parent) if (name := name_of(pid)) in ran}
         if len(at_work) >= PROCESSES or time.monotonic() > deadline:
             return at_work
         time.sleep(0.05)

@@ -17,7 +17,7 @@ GIVE_UP_RUNS = 12
 @row(
     "R12",
     "a job that kills its process by SIGKILL runs among 1,000 good jobs, each of which takes longer; 2 processes of 4"
-    " threads under a supervisor",
+    " threads below a parent",
     bar="the poison pill runs <= 3 times and moves to the dead set with the reason; its callback runs once; good jobs "
     "lost 0, buried 0",
 )
@@ -31,7 +31,7 @@ def poison_pill(ground: Ground, report: Report) -> None:
     pill = client.push({"class": "scoreboard.Pill", "args": [PILL_MS], "retry": False, "dead": False})
     acked += client.push_bulk({"class": "scoreboard.Work", "args": innocents[half:]})
     fleet = ground.workers(server.url)
-    supervisor = fleet.start("-c", str(THREADS), "--processes", "2")
+    parent = fleet.start("-c", str(THREADS), "--processes", "2")
     deadline = time.monotonic() + ground.pick(smoke=60, full=400)
     while time.monotonic() < deadline and ground.ledger.get("pill", str(pill)) < GIVE_UP_RUNS:
         if ground.ledger.size() >= jobs and server.raw.zcard("dead"):
@@ -43,7 +43,7 @@ def poison_pill(ground: Ground, report: Report) -> None:
     runs = ground.ledger.get("pill", str(pill))
     report.tally = ground.tally([jid for jid in acked if jid], server)
     report.nothing_missing()
-    report.count("the supervisor still runs", supervisor.runs)
+    report.count("the parent still runs", parent.runs)
     report.count(f"pill runs <= {MAX_RUNS}, got {runs}", runs <= MAX_RUNS)
     dead = [json.loads(raw) for raw in server.raw.zrange("dead", 0, -1)]
     reasons = [job.get("error_message", "") for job in dead if job["jid"] == pill]

@@ -34,7 +34,7 @@ def name_of(pid: int) -> str:
 
 def kill_host(*workers: Worker) -> None:
     """Kill processes and all their descendants at once, as if their machine died."""
-    doomed = [pid for worker in workers for pid in (worker.pid, *children(worker.pid))]
+    doomed = [pid for worker in workers for pid in (worker.parent, *children(worker.parent))]
     for pid in doomed:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)  # so that none of them can react to the death of another one

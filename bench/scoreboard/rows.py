@@ -27,6 +27,7 @@ from bench.scoreboard import (
     slow_disk,
     soak,
     stops,
+    upgrades,
 )
 from bench.scoreboard.row import Row
 
@@ -45,6 +46,7 @@ _MODULES = (
     slow,
     slow_disk,
     stops,
+    upgrades,
     forks,
     orphans,
     fuzz,

@@ -108,7 +108,7 @@ class Game:
                 self._pair[place].until_running()
 
     def _revive(self) -> None:
-        """Replace each worker that has ended, as a supervisor would."""
+        """Replace each worker that has ended, as a process manager would."""
         self._pair = [worker if worker.runs else self._start() for worker in self._pair]
 
     def _start(self) -> Worker:

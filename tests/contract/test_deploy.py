@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from offsider.cli.health import Starting, response
+from offsider.cli.health import response
 from offsider.cli.systemd import SHORTEST_SECONDS
 from offsider.config.config import Config
-from offsider.worker.totals import Totals
+from offsider.worker.alive.rescue import Rescuer
 from tests.docs.commands import check
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -105,7 +105,7 @@ def test_the_probes_request_existing_paths():
     assert container["ports"] == [{"name": "health", "containerPort": port}]
     for probe, path in (("livenessProbe", "/live"), ("readinessProbe", "/ready")):
         assert container[probe]["httpGet"] == {"path": path, "port": "health"}
-        answer = response(f"GET {path} HTTP/1.1\r\n\r\n".encode(), Starting, Totals())
+        answer = response(f"GET {path} HTTP/1.1\r\n\r\n".encode(), Rescuer(Config()))
         assert b" 404 " not in answer.splitlines()[0]
 
 

@@ -18,10 +18,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ from offsider import Client, Config
 from offsider.embedded import EmbeddedServer
 from offsider.embedded.folder import free_port
 from tests.interop.ruby_side import RubyConsole, Sidekiq, sidekiqs, start_pages, start_sidekiq
+from tests.process.workers import children_of
 
 HERE = Path(__file__).parent
 
@@ -49,7 +52,10 @@ class Processes:
         return self._keep(start_sidekiq(self._sidekiq, self._environ, self._log("sidekiq"), *options))
 
     def offsider(self, *options: str, **environ: str) -> subprocess.Popen[bytes]:
-        """``offsider worker -r python_jobs`` with these options; keywords are additional environment variables."""
+        """``offsider worker -r python_jobs`` with these options; keywords are additional environment variables.
+
+        The process is the parent: `worker_of` returns the pid of its worker.
+        """
         log = self._log("offsider")
         with log.open("wb") as output:
             process = subprocess.Popen(
@@ -59,6 +65,7 @@ class Processes:
                 stderr=output,
                 env=self._environ | environ,
                 cwd=self._folder,
+                start_new_session=True,
             )
         return self._keep(process)
 
@@ -70,7 +77,9 @@ class Processes:
 
     def end(self) -> None:
         for process in self._running:
-            process.kill()
+            for pid in (process.pid, *children_of(process.pid)):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             process.wait()
 
     def logs(self) -> str:

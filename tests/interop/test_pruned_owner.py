@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
-from tests.interop.waiting import eventually
+from tests.interop.waiting import eventually, worker_of
 
 pytestmark = pytest.mark.needs("redis-server")
 
@@ -16,13 +19,13 @@ def test_jobs_of_a_killed_process_are_requeued_even_if_ruby_pruned_it_first(proc
     def listed(pid: int) -> str:
         return eventually(lambda: ruby(LISTED).get(str(pid)), f"process {pid} in Ruby's ProcessSet")
 
-    doomed = processes.offsider("-q", "doomed", "-c", "1", "--no-keeper")  # which would remove it from the registry
+    doomed = processes.offsider("-q", "doomed", "-c", "1")
     client.push({"class": "WaitsForRelease", "args": [], "queue": "doomed"})
     eventually(lambda: raw_redis.lrange("interrupted_counts", 0, -1) == [b"0"], "the first run")
-    dead = listed(doomed.pid)
-    alive = listed(processes.offsider("-q", "doomed", "-c", "1").pid)
+    dead = listed(worker_of(doomed))
+    alive = listed(worker_of(processes.offsider("-q", "doomed", "-c", "1")))
 
-    doomed.kill()
+    os.killpg(doomed.pid, signal.SIGKILL)  # with its parent, which would remove it from the registry
     doomed.wait()
     raw_redis.delete(dead)  # as if a minute had passed: Ruby knows the dead by their expired hash
     assert ruby(CLEAN_UP) == 1

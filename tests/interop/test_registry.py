@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.interop.waiting import eventually
+from tests.interop.waiting import eventually, worker_of
 
 pytestmark = pytest.mark.needs("redis-server")
 
@@ -41,9 +41,9 @@ def test_ruby_lists_our_process_and_its_jobs_and_its_quiet_and_stop_work(
 ) -> None:
     """The signals are left for the heartbeat in good time: it takes one of them every five seconds."""
     worker = processes.offsider("-q", "python", "-q", "low", "-c", "2", "-g", "shop")
-    process = listed(worker.pid, "our process in Ruby's ProcessSet")
+    process = listed(worker_of(worker), "our process in Ruby's ProcessSet")
     identity = process["identity"]
-    assert identity.split(":")[:2] == [process["hostname"], str(worker.pid)]
+    assert identity.split(":")[:2] == [process["hostname"], str(worker_of(worker))]
     assert (process["tag"], process["queues"], process["concurrency"]) == ("shop", ["python", "low"], 2)
     assert process["rss"] > 1000
     assert process["rtt"] > 0
@@ -59,7 +59,7 @@ def test_ruby_lists_our_process_and_its_jobs_and_its_quiet_and_stop_work(
     assert work["queue"] == "python"
     assert (work["jid"], work["args"]) == (jid, ["日本"])
     assert abs(work["run_at"] - ruby("Time.now.to_i")) < 60
-    assert listed(worker.pid, "our process to be quiet", lambda now: now["quiet"])["busy"] == 1
+    assert listed(worker_of(worker), "our process to be quiet", lambda now: now["quiet"])["busy"] == 1
 
     untouched = client.push({"class": "HardJob", "args": [], "queue": "python"})
     ruby(SIGNAL % "stop!", identity=identity)
@@ -82,7 +82,7 @@ EARLIER = "wire_version is {ours}, but all Ruby processes are Sidekiq {ruby} or 
 
 def test_a_live_sidekiq_makes_our_worker_warn_about_any_other_wire_version(processes, listed, sidekiq_at) -> None:
     listed(processes.sidekiq("-q", "nothing").pid, "Sidekiq in its own list")
-    listed(processes.offsider("-q", "nothing").pid, "a worker with the right version")
+    listed(worker_of(processes.offsider("-q", "nothing")), "a worker with the right version")
     assert "set redis.wire_version" not in processes.logs()
 
     spoken = sidekiq_at.wire_version

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from offsider.core.malformed import unwrap
-from tests.interop.waiting import eventually
+from tests.interop.waiting import eventually, worker_of
 from tests.visitor import Visitor
 
 pytestmark = pytest.mark.needs("redis-server")
@@ -112,7 +112,7 @@ def test_busy_shows_our_process_and_its_jobs(visitor, worker, push, raw_redis):
 
     page = eventually(lambda: (page := visitor.get("/busy")) and jid in page.text and page, "our job on the page")
 
-    process = row_of(page, f":{worker.pid}")
+    process = row_of(page, f":{worker_of(worker)}")
     assert "shop" in process
     assert "python, low" in process
     assert "WaitsForRelease" in row_of(page, jid)
@@ -123,7 +123,7 @@ def test_busy_shows_our_process_and_its_jobs(visitor, worker, push, raw_redis):
 
 def test_busy_counts_and_shows_the_same_jobs_between_two_heartbeats(visitor, worker, push, raw_redis):
     raw_redis.delete("release")
-    (identity,) = (each for each in raw_redis.smembers("processes") if f":{worker.pid}:".encode() in each)
+    (identity,) = (each for each in raw_redis.smembers("processes") if f":{worker_of(worker)}:".encode() in each)
     for number in (1, 2):
         jid = push("WaitsForRelease", number)
         eventually(lambda number=number: raw_redis.hget(identity, "busy") == b"%d" % number, "the count")
@@ -216,10 +216,10 @@ def test_quiet_and_stop_reach_our_process(visitor, worker, push, raw_redis):
     """Sidekiq's heartbeat takes one signal every ten seconds; ours obeys within three."""
 
     def form(page):
-        return page.form(lambda form: f":{worker.pid}:" in dict(form.fields).get("identity", ""))
+        return page.form(lambda form: f":{worker_of(worker)}:" in dict(form.fields).get("identity", ""))
 
     visitor.press(form(visitor.get("/busy")), "quiet")
-    eventually(lambda: "quiet" in row_of(visitor.get("/busy"), f":{worker.pid}"), "the mark of a quiet process")
+    eventually(lambda: "quiet" in row_of(visitor.get("/busy"), f":{worker_of(worker)}"), "the mark of a quiet process")
     jid = push("HardJob", "after quiet")
 
     visitor.press(form(visitor.get("/busy")), "stop")

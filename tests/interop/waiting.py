@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable
 from typing import TypeVar
+
+from tests.process.workers import children_of
 
 T = TypeVar("T")
 
@@ -22,3 +25,8 @@ def eventually(look: Callable[[], T], what: str, deadline_seconds: float = DEADL
         if time.monotonic() > give_up:
             raise AssertionError(f"waited {deadline_seconds:.0f} s for {what}; last seen: {seen!r}")
         time.sleep(0.02)
+
+
+def worker_of(parent: subprocess.Popen[bytes]) -> int:
+    """The pid of the worker below ``offsider worker``."""
+    return eventually(lambda: children_of(parent.pid), "the worker to start")[0]

@@ -31,7 +31,7 @@ MEASURED = "COVERAGE_PROCESS_CONFIG"
 
 
 class Worker:
-    """One process. Its output, errors included, is written to a file."""
+    """A parent and its worker, or workers. Their output, errors included, is written to a file."""
 
     def __init__(self, command: Sequence[str], file: Path, environ: Mapping[str, str], folder: Path) -> None:
         self.file = file
@@ -47,8 +47,15 @@ class Worker:
             )
 
     @property
-    def pid(self) -> int:
+    def parent(self) -> int:
+        """The process that was started; signals of `send` go there."""
         return self.process.pid
+
+    @property
+    def pid(self) -> int:
+        """The first process that runs jobs."""
+        found = RUNNING.search(self.output)
+        return int(found[2]) if found else wait_for(lambda: children_of(self.parent))[0]
 
     @property
     def output(self) -> str:
@@ -86,19 +93,15 @@ class Worker:
             self.process.send_signal(number)
 
     def kill(self) -> None:
-        """Like a machine failure: no last words, and no keeper that sees the end."""
+        """Like a machine failure: no last words, and no parent that sees the end."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def kill_alone(self) -> None:
-        """As the kernel does when memory is short: this process and no other."""
-        self.process.kill()
-        self.process.wait()
-
-    @property
-    def keeper(self) -> int | None:
-        """The pid of its keeper; None when it has none, or it has gone."""
-        return keeper_of(self.pid)
+        """As the kernel does when memory is short: the process that runs jobs and no other."""
+        pid = self.pid
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not exists(pid))
 
     def ended(self, seconds: float = 20.0) -> int:
         """Wait for the end; returns the exit code."""
@@ -119,14 +122,19 @@ class Worker:
         self.process.wait()
 
 
-def keeper_of(pid: int) -> int | None:
-    """The pid of the keeper that a worker or a supervisor has started."""
-    children = Path(f"/proc/{pid}/task/{pid}/children")
-    for child in children.read_text().split() if children.exists() else ():
-        with suppress(OSError):
-            if b"keeper of" in Path(f"/proc/{child}/cmdline").read_bytes():
-                return int(child)
-    return None
+def exists(pid: int) -> bool:
+    """Whether there is such a process, also one that has not been reaped."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+
+def children_of(pid: int) -> list[int]:
+    """The children of a process with one thread (Linux)."""
+    with suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
 
 
 class Workers:

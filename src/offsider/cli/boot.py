@@ -1,22 +1,19 @@
 """Prepare a worker from its command line.
 
 1. Read the configuration and set up logging.
-2. Start the embedded server, with ``--embedded``.
-3. Import the application and let it configure the worker.
-4. Check the server and the stored data.
+2. Import the application and let it configure the worker.
+3. Check the server and the stored data.
 
-A supervisor with ``--preload`` does steps 1 to 3 before it forks; each worker does step 4.
+A fork server does steps 1 and 2 before it forks; each worker does step 3.
 
 Every failure is raised as an OffsiderError whose message is complete for a user.
 """
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from offsider import __version__
 from offsider.cli.application import load_application
@@ -30,47 +27,19 @@ from offsider.worker.boot_checks import check_boot
 from offsider.worker.green_threads import refuse_green_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from offsider.cli.options import WorkerOptions
     from offsider.config.config import Config
     from offsider.runtime.middleware import Middleware, Push
 
-EMBEDDED_FOLDER = ".offsider"
 
-
-class Forked(NamedTuple):
-    """Data that a supervisor passes to a forked worker.
-
-    Attributes:
-        config: the configuration of the preloaded application; None if each worker loads the application.
-        say_ready: called when the worker is running, with the longest duration of its stop in seconds.
-    """
-
-    config: Config | None
-    say_ready: Callable[[float], None]
-
-
-def load(options: WorkerOptions, resources: ExitStack) -> Config:
+def load(options: WorkerOptions) -> Config:
     """Load the application and return the configuration.
-
-    Args:
-        options: the command line.
-        resources: receives the resources to close after the worker has stopped.
 
     Raises:
         ConfigurationError: a setting or the application is unusable.
     """
     config = configured(options)
     setup_logging(config.log)
-    if options.embedded:
-        ignored = os.environ.get("REDIS_URL")
-        config.redis.url = start_embedded_server(resources)
-        if ignored:
-            config.warnings.append(
-                "--embedded starts its own server and ignores REDIS_URL: this worker does not see jobs that other "
-                "processes push to REDIS_URL"
-            )
     before = set(sys.modules)
     config.client_middleware.prepend(_warn_of_push)
     load_application(config.worker.require, config)
@@ -114,15 +83,6 @@ def check(config: Config) -> None:
     _greet(config)
     for warning in (*config.warnings, *check_boot(config)):
         logger.warning("%s", warning)
-
-
-def start_embedded_server(resources: ExitStack) -> str:
-    """Start or join the server of the folder ``.offsider``, and return its URL."""
-    from offsider.embedded import EmbeddedServer  # for development; other workers would keep it in memory
-
-    server = resources.enter_context(EmbeddedServer(EMBEDDED_FOLDER))
-    logger.info("embedded server: %s", server.url)
-    return server.url
 
 
 def _greet(config: Config) -> None:

@@ -1,7 +1,7 @@
 """TERM and INT before a worker has its queue of signals: they end the process at once, with exit code 0.
 
 As PID 1 of a container, a process without a handler ignores TERM. Python's own handler of INT raises an exception at
-any point of the imports. Nothing needs an orderly stop yet: no job runs, and the keeper exits with its worker.
+any point of the imports. Nothing needs an orderly stop yet: no job runs.
 
 This module imports little, because every import delays the handlers.
 """

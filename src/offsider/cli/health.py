@@ -1,7 +1,7 @@
 """``--health HOST:PORT``: HTTP probes for a platform, and metrics.
 
 1. The address is bound before anything else starts, so that a port in use ends the start.
-2. The keeper serves it for all its workers, because no job can block the keeper. Without a keeper the worker serves it.
+2. The parent serves it for all its workers, without a thread, because no job can block the parent.
 3. ``/metrics`` returns the counters of these workers in Prometheus' text format.
 4. ``/live`` and ``/ready`` return 200 ``ok``, or 503 with one reason per line; JSON for clients that accept JSON.
    A request is limited to 8 KB and 2 s. When all connections are in use, a new connection replaces the oldest.
@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Protocol
 
 from offsider.core.error_text import describe
 from offsider.core.errors import ConfigurationError
@@ -27,96 +28,125 @@ from offsider.worker.totals import Totals
 REQUEST_BYTES = 8192
 REQUEST_SECONDS = 2.0
 MAX_CONNECTIONS = 16
+#: Pause after a failed accept: perhaps the process is out of file descriptors.
+ACCEPT_AGAIN_SECONDS = 0.1
 
 
-class Starting:
-    """Health before the worker has started."""
+class Source(Protocol):
+    """The health and the counters of the workers."""
 
-    def live(self) -> list[str]:
-        return []
+    @property
+    def health(self) -> HealthState: ...
 
-    def ready(self) -> list[str]:
-        return ["the worker is starting"]
+    @property
+    def totals(self) -> Totals: ...
+
+
+@dataclass
+class _Connection:
+    """A connection that sends its request, or gets its response."""
+
+    end: socket.socket
+    give_up_at: float
+    request: bytes = b""
+    response: bytes = b""
 
 
 class HealthServer:
-    """HTTP server that listens when it is created and responds after `serve`.
+    """HTTP server without a thread: call `tend` when a descriptor of `reading` or `writing` is ready, or at `due`.
 
     Args:
         address: ``host:port``, as in the setting ``worker.health``.
+        source: what it reports.
         shard: shard of the workers, included in JSON responses; empty for none.
 
     Raises:
         ConfigurationError: cannot listen on the address.
     """
 
-    def __init__(self, address: str, *, shard: str = "") -> None:
+    def __init__(self, address: str, source: Source, *, shard: str = "") -> None:
+        self._source = source
         self._shard = shard
-        self._health: Callable[[], HealthState | Starting] = Starting
-        self._totals = Totals()
         self._socket = _listening(address)
-        self._serving = self._closed = False
-        self._open: dict[socket.socket, None] = {}
-        self._lock = threading.Lock()
-        self._room = threading.Semaphore(MAX_CONNECTIONS)
+        self._accept_at = 0.0
+        self._open: list[_Connection] = []
 
     @property
     def port(self) -> int:
         """The port that it listens on."""
         return int(self._socket.getsockname()[1])
 
-    def serve(self, health: Callable[[], HealthState | Starting] = Starting, totals: Totals | None = None) -> None:
-        """Respond in threads. A second call replaces the arguments of the first.
+    def reading(self) -> list[int]:
+        """Descriptors that must become readable."""
+        listening = [self._socket.fileno()] if time.monotonic() >= self._accept_at else []
+        return [*listening, *(each.end.fileno() for each in self._open if not each.response)]
 
-        Args:
-            health: called at each probe for the health of the workers.
-            totals: counters for a scrape; None for zeros.
-        """
-        self._health, self._totals = health, totals or Totals()
-        if self._serving:
-            return
-        self._serving = True
-        threading.Thread(target=self._accept, name="offsider-health", daemon=True).start()
+    def writing(self) -> list[int]:
+        """Descriptors that must become writable."""
+        return [each.end.fileno() for each in self._open if each.response]
+
+    def due(self) -> float:
+        """Time at which the next connection is closed, by the monotonic clock; infinite without one."""
+        paused = [self._accept_at] if self._accept_at > time.monotonic() else []
+        return min([each.give_up_at for each in self._open] + paused, default=float("inf"))
+
+    def tend(self) -> None:
+        """Accept connections, read requests, and write responses, as far as possible without waiting."""
+        now = time.monotonic()
+        for each in [*self._open]:
+            with suppress(BlockingIOError):
+                try:
+                    self._serve(each)
+                except OSError as error:
+                    if isinstance(error, BlockingIOError):
+                        raise
+                    self._end(each)
+                    continue
+            if now >= each.give_up_at:
+                self._end(each)
+        if now >= self._accept_at:
+            self._accept(now)
 
     def close(self) -> None:
-        """Stop listening. In the parent of the process that serves, close only the parent's copy of the socket."""
-        self._closed = True
-        if self._serving:
-            with suppress(OSError):  # unblocks `accept`
-                self._socket.shutdown(socket.SHUT_RDWR)
+        """Stop listening. In a forked process, close only the copies of the sockets."""
         self._socket.close()
+        for each in self._open:
+            each.end.close()
 
-    def _accept(self) -> None:
-        while True:
+    def _accept(self, now: float) -> None:
+        for _ in range(MAX_CONNECTIONS):
             try:
-                connection, _ = self._socket.accept()
+                end, _ = self._socket.accept()
+            except BlockingIOError:
+                return
             except OSError as error:
-                if self._closed:
-                    return
                 logger.warning("the health endpoint cannot accept a connection: %s", describe(error))
-                time.sleep(0.1)  # perhaps out of file descriptors: avoid a busy loop
-                continue
-            self._add(connection)
-            self._room.acquire()  # blocks while all threads are in use: a flood must not start more
-            threading.Thread(target=self._answer, args=(connection,), name="offsider-probe", daemon=True).start()
+                self._accept_at = now + ACCEPT_AGAIN_SECONDS
+                return
+            end.setblocking(False)
+            if len(self._open) >= MAX_CONNECTIONS:  # silent connections must not block new ones
+                self._end(self._open[0])
+            self._open.append(_Connection(end, now + REQUEST_SECONDS))
 
-    def _add(self, connection: socket.socket) -> None:
-        with self._lock:
-            if len(self._open) >= MAX_CONNECTIONS:
-                oldest = next(iter(self._open))
-                del self._open[oldest]
-                with suppress(OSError):  # silent connections must not block new ones
-                    oldest.shutdown(socket.SHUT_RDWR)
-            self._open[connection] = None
+    def _serve(self, each: _Connection) -> None:
+        """Read the request up to the end of the headers or the size limit; then write the response."""
+        while not each.response:
+            data = each.end.recv(4096)
+            each.request += data
+            ended = b"\r\n\r\n" in each.request or b"\n\n" in each.request
+            if not data or ended or len(each.request) > REQUEST_BYTES:
+                each.response = response(each.request, self._source, self._shard)
+                each.give_up_at = time.monotonic() + REQUEST_SECONDS
+        while each.response:
+            each.response = each.response[each.end.send(each.response) :]
+        self._end(each)
 
-    def _answer(self, connection: socket.socket) -> None:
-        try:
-            with connection, suppress(OSError):
-                connection.sendall(response(_read(connection), self._health, self._totals, self._shard))
-        finally:
-            with self._lock:
-                self._open.pop(connection, None)
-            self._room.release()
+    def _end(self, each: _Connection) -> None:
+        if each in self._open:
+            self._open.remove(each)
+        with suppress(OSError):
+            each.end.shutdown(socket.SHUT_RDWR)
+        each.end.close()
 
 
 def _listening(address: str) -> socket.socket:
@@ -127,27 +157,11 @@ def _listening(address: str) -> socket.socket:
         made = socket.create_server((str(where[0]), int(where[1])), family=family, backlog=64)
     except OSError as error:
         raise ConfigurationError(f"--health: cannot listen on {address}: {error.strerror or error}") from error
-    made.set_inheritable(False)
+    made.setblocking(False)
     return made
 
 
-def _read(connection: socket.socket) -> bytes:
-    """Read up to the end of the headers, the size limit, or the timeout."""
-    deadline = time.monotonic() + REQUEST_SECONDS
-    data = b""
-    while b"\r\n\r\n" not in data and b"\n\n" not in data and len(data) <= REQUEST_BYTES:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        connection.settimeout(left)
-        chunk = connection.recv(4096)
-        if not chunk:
-            break
-        data += chunk
-    return data
-
-
-def response(request: bytes, health: Callable[[], HealthState | Starting], totals: Totals, shard: str = "") -> bytes:
+def response(request: bytes, source: Source, shard: str = "") -> bytes:
     """Return the response to a request of arbitrary bytes."""
     if len(request) > REQUEST_BYTES:
         return _written(431, "the request is too large\n")
@@ -162,8 +176,8 @@ def response(request: bytes, health: Callable[[], HealthState | Starting], total
     if method not in ("GET", "HEAD"):
         return _written(405, "GET and HEAD only\n", extra="Allow: GET, HEAD\r\n")
     if path == "/metrics":
-        return _metrics(totals, body=method == "GET")
-    return _probe(path, _reasons(path, health), shard, as_json=_wants_json(headers), body=method == "GET")
+        return _metrics(source.totals, body=method == "GET")
+    return _probe(path, _reasons(path, source), shard, as_json=_wants_json(headers), body=method == "GET")
 
 
 def _probe(path: str, reasons: Sequence[str], shard: str, *, as_json: bool, body: bool) -> bytes:
@@ -185,10 +199,10 @@ def _metrics(totals: Totals, *, body: bool) -> bytes:
     return _written(200, text_of(families), content_type=CONTENT_TYPE, body=body)
 
 
-def _reasons(path: str, health: Callable[[], HealthState | Starting]) -> Sequence[str]:
+def _reasons(path: str, source: Source) -> Sequence[str]:
     try:
-        now = health()
-        return now.live() if path == "/live" else now.ready()
+        health = source.health
+        return health.live() if path == "/live" else health.ready()
     except Exception as error:  # noqa: BLE001  # a probe gets a response, whatever the error is
         return [f"the health check failed: {describe(error)}"]
 

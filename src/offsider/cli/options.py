@@ -18,6 +18,8 @@ from offsider.config.settings import by_name
 from offsider.core.errors import ConfigurationError, InvalidQuery
 from offsider.core.routing_grammar import Query
 
+EMBEDDED_FOLDER = ".offsider"
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -35,10 +37,8 @@ class WorkerOptions:
     verbose: bool = False
     embedded: bool = False
     reload: bool = False
-    no_keeper: bool = False
     health: str | None = None
     processes: str | None = None
-    preload: bool = False
     shard: str | None = None
     select: tuple[str, ...] = ()
     negate: bool = False
@@ -63,12 +63,10 @@ class WorkerOptions:
             "require": self.require,
             "queues": self.queue,
             "reload": self.reload,
-            "preload": self.preload,
         }
         settings |= {name: value for name, value in given.items() if value}
         # The queues that --select chooses replace the queues of all other settings.
         settings |= {"queues": ()} if self.select else {}
-        settings |= {"keeper": False} if self.no_keeper else {}
         return settings | ({"level": "debug"} if self.verbose else {})
 
     def load_config(self, *, beside: Path | None = None) -> Config:
@@ -159,19 +157,14 @@ OPTIONS = (
     ),
     click.option(
         "-p", "--processes", metavar="N",
-        help="Start a supervisor that forks N worker processes, each with all threads; 'auto' is one per core. "
-        "Default: one process without a supervisor.",
+        help="Run N worker processes, each with all threads, and restart those that exit; 'auto' is one per core. "
+        "Default: one process; the command exits with it.",
     ),
-    click.option("--preload", is_flag=True, help="With --processes: load the application once, before the fork."),
     click.option("-v", "--verbose", is_flag=True, help="Set the log level to debug, and show whole tracebacks."),
     click.option(
         "--embedded", is_flag=True, help="Start a Valkey server for development, with data in .offsider."
     ),
     click.option("--reload", is_flag=True, help="Restart when a source file changes, for development."),
-    click.option(
-        "--no-keeper", is_flag=True,
-        help="Start no keeper, the process that sends heartbeats while a job blocks the interpreter.",
-    ),
     click.option(
         "--health", metavar="HOST:PORT",
         help="Serve /live, /ready and /metrics over HTTP on this address. Default: off.",

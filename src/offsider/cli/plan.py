@@ -45,8 +45,7 @@ def plan(config: Config) -> Iterator[str]:
         yield f"shard: {config.worker.shard}"
     yield f"server: {config.server}, {config.redis.redacted_url}"
     yield f"environment: {config.worker.environment}{f', settings of {config.file}' if config.file else ''}"
-    number = config.worker.processes
-    yield f"processes: {f'{number}, forked by a supervisor' if number else '1, without a supervisor'}"
+    yield f"processes: {config.worker.processes or 1}"
     yield from _capsules(config)
 
 

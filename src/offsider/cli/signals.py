@@ -89,10 +89,16 @@ def send_to_self(name: str) -> None:
 
 
 class SignalQueue:
-    """The pending signals. Create it and wait on it in the main thread."""
+    """The pending signals. Create it and wait on it in the main thread.
 
-    def __init__(self, names: tuple[str, ...] = NAMES) -> None:
+    Args:
+        names: the signals that `wait` returns.
+        on_other: called in `wait` with the number of another signal; by default it is logged.
+    """
+
+    def __init__(self, names: tuple[str, ...] = NAMES, on_other: Callable[[int], None] | None = None) -> None:
         self._names = names
+        self._on_other = on_other or self._ignore
         self._numbers = handled(names)
         self._earlier: dict[int, Callable[[int, FrameType | None], Any]] = {}
         self._restore: dict[int, Any] = {}
@@ -172,24 +178,33 @@ class SignalQueue:
         self,
         timeout_seconds: float | None,
         also: Collection[int] = (),
+        writable: Collection[int] = (),
     ) -> list[str]:
         """Return the names that arrived, in order; an empty list after the timeout or a `wake`.
 
         Args:
             timeout_seconds: how long to wait.
             also: additional file descriptors; the wait also ends when one is readable.
+            writable: the same, until one is writable.
         """
         poller = select.poll()  # select() refuses descriptors above 1023
         for fd in (self._reading, *also):
             poller.register(fd, select.POLLIN)
+        for fd in writable:
+            poller.register(fd, select.POLLOUT)
         readable = poller.poll(None if timeout_seconds is None else math.ceil(timeout_seconds * 1000))
         if self._reading not in dict(readable):
             return []
-        arrived = [self._numbers[number] for number in os.read(self._reading, 4096) if number in self._numbers]
-        for name in arrived:
-            if name not in self._names and first_time("ignored signal", name):
-                logger.warning("ignoring the signal %s: offsider does not use it", name)
-        return [name for name in arrived if name in self._names]
+        arrived = [number for number in os.read(self._reading, 4096) if number in self._numbers]
+        for number in arrived:
+            if self._numbers[number] not in self._names:
+                self._on_other(number)
+        return [name for name in map(self._numbers.__getitem__, arrived) if name in self._names]
+
+    def _ignore(self, number: int) -> None:
+        name = self._numbers[number]
+        if first_time("ignored signal", name):
+            logger.warning("ignoring the signal %s: offsider does not use it", name)
 
     def failures(self) -> list[Failure]:
         """Return the errors of earlier handlers since the last call, each with the signal's name."""

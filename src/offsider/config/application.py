@@ -58,7 +58,7 @@ def set_application(app: Application | None) -> Application | None:
 # ----------------------------------------------------------------------------------------------------
 # Django: the application is a project, configured by the dict ``OFFSIDER`` in its settings.
 #
-# Import only the settings, not the apps: a supervisor reads the configuration before it forks, and each worker imports
+# Import only the settings, not the apps: the parent reads the configuration before it forks, and each worker imports
 # the apps itself.
 
 VARIABLE = "DJANGO_SETTINGS_MODULE"

@@ -326,7 +326,7 @@ class WorkerSection(CapsuleSection):
     liveness_seconds: float = setting(
         45.0,
         validators.seconds(minimum=1.0),
-        help="Expiry of the heartbeat that other workers check. Without a death report from its keeper, a process is "
+        help="Expiry of the heartbeat that other workers check. Without a death report from its parent, a process is "
         "declared dead after 4/3 of this time or a little later.",
     )
     max_strikes: int = setting(
@@ -358,13 +358,6 @@ class WorkerSection(CapsuleSection):
         help="Restart the worker when a source file changes. For development.",
         cli="--reload",
     )
-    keeper: bool = setting(
-        True,
-        validators.FLAG,
-        help="Start a small keeper process beside the worker. It sends heartbeats while a job blocks the interpreter, "
-        "and requeues the worker's jobs at once if the worker dies.",
-        cli="--no-keeper",
-    )
     health: str = setting(
         "",
         validators.ADDRESS,
@@ -384,24 +377,16 @@ class WorkerSection(CapsuleSection):
     processes: int = setting(
         0,
         validators.processes(),
-        help="Number of worker processes that a supervisor forks and monitors, each with all capsules. `auto`: one per"
-        " core. 0: one process without a supervisor.",
+        help="Number of worker processes, each with all capsules, that the parent restarts when they exit. `auto`: one "
+        "per core. 0: one process; the parent exits with it.",
         env=("SIDEKIQ_COUNT",),
         cli="-p, --processes",
-    )
-    preload: bool = setting(
-        False,
-        validators.FLAG,
-        help="Load the application once before the processes are forked, so that they share its memory. The "
-        "application must not start threads while it is imported.",
-        env=("SIDEKIQ_PRELOAD_APP",),
-        cli="--preload",
     )
     memory_max_mb: int = setting(
         0,
         validators.whole(0),
         help="Replace a process that uses more memory (RSS, in MB) than this for a minute. Its jobs have "
-        "`timeout_seconds` to finish. Without a supervisor the process exits. 0: never.",
+        "`timeout_seconds` to finish. Without `processes` the worker exits. 0: never.",
         env=("SIDEKIQ_MAXMEM_MB",),
     )
 
@@ -431,9 +416,7 @@ class ShardSection(Section):
         validators.whole(0, 1000),
         help="Number of threads that run jobs in each process. 0: the value of `worker`.",
     )
-    processes: int = setting(
-        0, validators.processes(), help="Number of worker processes that a supervisor forks. 0: the value of `worker`."
-    )
+    processes: int = setting(0, validators.processes(), help="Number of worker processes. 0: the value of `worker`.")
     server: str = setting(
         MAIN,
         validators.text(r".+", "the name of a server"),

@@ -35,6 +35,8 @@ SETTINGS: dict[str, str] = {
     "shards.NAME.max_replicas": "set the maximum in the autoscaler",
     "worker.metrics": "runs are always counted; remove it",
     "log.application_level": "set the level of the root logger in the application, which a worker keeps",
+    "worker.keeper": "delete it; each worker has a parent process, which also beats for it",
+    "worker.preload": "delete it; with several processes the application is loaded once, before they are forked",
 }
 #: Options of ``@job`` and of ``using``.
 JOB_OPTIONS: dict[str, str] = {
@@ -59,6 +61,8 @@ COMMAND_OPTIONS: dict[str, str] = {
     "worker --group": "start a worker with -q for each group, or declare capsules",
     "worker -G": "start a worker with -q for each group, or declare capsules",
     "demo --concurrency": "each of its workers runs 5 jobs at a time",
+    "worker --no-keeper": "omit it; each worker has a parent process, which also beats for it",
+    "worker --preload": "omit it; with several processes the application is loaded once, before they are forked",
 }
 LOG_FORMATS: dict[str, str] = {
     "pretty": "use text",

@@ -183,7 +183,7 @@ class Statsd:
             )
         if retain_history is not None and not retain_history >= 1:
             raise ConfigurationError(f"Statsd(retain_history=…) expects seconds, at least 1, got {retain_history!r}")
-        #: Cached, so that all threads share the client that ``startup`` creates, after a supervisor has forked.
+        #: Cached, so that all threads share the client that ``startup`` creates, after the fork server has forked.
         self._client = cache(client)
         self._options = options
         self._history_seconds = retain_history

@@ -1,7 +1,6 @@
 """Derives the queues of a worker from its jobs: those that its queries or its shard select, or all declared jobs.
 
-1. The application must be loaded, since only then the jobs are known. With a supervisor, each worker does this, unless
-   the supervisor preloads the application.
+1. The application must be loaded, since only then the jobs are known. The fork server does this for its workers.
 2. The declared jobs and the current rules determine the queues. The worker serves them with equal weights.
 3. Warnings report jobs that share a queue with the selected ones, and selected jobs of other servers.
 

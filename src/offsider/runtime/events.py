@@ -96,7 +96,7 @@ class JobPlaced:
 class JobReclaimed:
     """A job of the dead process ``identity`` was requeued.
 
-    If the keeper of that process requeued the job, a live worker emits the event a few seconds later. A payload larger
+    If the parent of that process requeued the job, a live worker emits the event a few seconds later. A payload larger
     than 16 KB then has no arguments.
 
     Attributes:
@@ -172,7 +172,7 @@ class LostOwnership:
 class Events:
     """Handlers by name of event.
 
-    Lifecycle handlers take no argument: ``fork`` (in each process that a supervisor has forked, before ``startup``),
+    Lifecycle handlers take no argument: ``fork`` (in each worker process of ``-p``, before ``startup``),
     ``startup`` (an error aborts the launch), ``quiet``, ``shutdown``, ``exit`` (these three in reverse order),
     ``heartbeat`` (the first heartbeat, and the first after a partition), ``beat`` (each heartbeat), ``leader`` (this
     process has become the leader).

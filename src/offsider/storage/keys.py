@@ -36,13 +36,13 @@ key                                            type    written by               
 =============================================  ======  =================================  ==============
 ``offsider:owners``                            hash    liveness (identity -> its lists)   never
 ``offsider:alive:<identity>``                  string  liveness                           ``worker.liveness_seconds``
-``offsider:fenced:<identity>``                 string  sweep, keeper (dead owners)        24 h
+``offsider:fenced:<identity>``                 string  sweep, parent (dead owners)        24 h
 ``offsider:suspects``                          hash    sweep (silent owners)              never
 ``offsider:sweep``                             string  sweep (the lease)                  3 intervals
 ``offsider:schedule``                          string  scheduler (the lease)              3 s
 ``offsider:working:<identity>:<cap>:<queue>``  list    claim                              never
-``offsider:strikes:<jid>``                     zset    sweep, keeper (identity -> death)  72 h
-``offsider:rescued``                           list    keeper (jobs of dead workers)      1 day
+``offsider:strikes:<jid>``                     zset    sweep, parent (identity -> death)  72 h
+``offsider:rescued``                           list    parent (jobs of dead workers)      1 day
 ``offsider:quarantine``                        zset    bulk purges (id -> kept until)     never (trimmed)
 ``offsider:quarantine:jobs``                   hash    bulk purges (id -> job and place)  never (trimmed)
 ``offsider:counted:<id>``                      hash    pages (jobs of a bulk action)      1 h

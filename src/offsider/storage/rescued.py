@@ -1,4 +1,4 @@
-"""Jobs requeued by keepers, for the event ``job_reclaimed``: a keeper runs no application code.
+"""Jobs requeued by parent processes, for the event ``job_reclaimed``: a parent runs no application code.
 
 The first process that takes a job from the list emits its event. The list holds up to 1,000 jobs, for a day.
 """

@@ -6,8 +6,6 @@ Nothing here has started yet: `Launcher` starts and stops the parts. Add a new s
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,9 +16,9 @@ from offsider.config.routing import MAIN
 from offsider.core.errors import RedisFailure
 from offsider.runtime.leader import Leader
 from offsider.worker.alive.isolation import Isolation
-from offsider.worker.alive.keeper.link import KeeperLink, KeeperProcess, Status
 from offsider.worker.alive.liveness import Liveness
 from offsider.worker.alive.ownership import Ownership
+from offsider.worker.alive.parent_link import ParentLink, Status
 from offsider.worker.alive.sweeper import Sweeper
 from offsider.worker.controls import ControlsReader, KnownControls
 from offsider.worker.discovery import Discovery
@@ -40,14 +38,12 @@ from offsider.worker.scheduler import Scheduler
 from offsider.worker.settle.failures import Failures
 from offsider.worker.settle.report import Reporter
 from offsider.worker.stranded_rescue import StrandedRescue
-from offsider.worker.totals import Totals
 from offsider.worker.unserved import UnservedQueues
 from offsider.worker.watchdog import Watchdog
 from offsider.worker.work_state import WorkState
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
-    from offsider.core.series import Series
     from offsider.runtime.service import Service
     from offsider.storage.redis import Redis
     from offsider.worker.fetch.fetcher import Fetcher
@@ -76,8 +72,7 @@ class Assembly:
     Attributes:
         redis: the pool of the services.
         work_state: the running jobs, and the counters of this process.
-        totals: counters for a health endpoint without a keeper.
-        keeper: the connection to the keeper, if there is one.
+        parent: the link to the parent process, if there is one.
         ownership: the registration of this process as the owner of its private lists.
         managers: one for each capsule.
         services: everything with a thread of its own, in the order of the start.
@@ -88,7 +83,7 @@ class Assembly:
         config: Config,
         pools: Pools,
         lifecycle: Lifecycle,
-        keeper: KeeperProcess | None,
+        parent: ParentLink | None,
         *,
         embedded: bool,
     ) -> None:
@@ -96,13 +91,14 @@ class Assembly:
         self._config = config
         self._lifecycle = lifecycle
         self.work_state = WorkState(partial(target_of, config))
-        self.totals = Totals()
-        self.keeper = KeeperLink(keeper, self._status) if keeper is not None else None
+        self.parent = parent
+        if parent is not None:
+            parent.use(self._status)
         self.ownership = Ownership(
             redis,
             {capsule.name: capsule.queues for capsule in config.capsules.values()},
             config.worker.liveness_seconds,
-            self.keeper,
+            parent,
         )
         self.failures = Failures(config, redis, lambda: self.ownership.identity)
         self.managers: list[Manager] = []
@@ -139,7 +135,7 @@ class Assembly:
             quiet=lambda: lifecycle.quieted,
             embedded=embedded,
             coroutines=lambda: sum(manager.coroutines for manager in self.managers),
-            count=self._count if config.worker.health else None,
+            count=parent.count if parent is not None and config.worker.health else None,
             beaten=rescue.beaten,
         )
         reader = ControlsReader(
@@ -155,7 +151,7 @@ class Assembly:
         self.watchdog = Watchdog(config, redis, self._fetchers, None if embedded else lifecycle.give_up)
         self.scheduler = Scheduler(config, redis, Client(config, redis))
         self.services: list[Service] = [
-            Liveness(config, self.ownership, [fetcher.audit for fetcher in self._fetchers.values()], self.keeper),
+            Liveness(config, self.ownership, [fetcher.audit for fetcher in self._fetchers.values()], parent),
             Sweeper(config, redis, self.ownership),
             self.watchdog,
             self.heartbeat,
@@ -210,20 +206,14 @@ class Assembly:
         discovery.tick()
         return [discovery]
 
-    def _count(self, series: Sequence[Series], busy: int, concurrency: int) -> None:
-        if self.keeper is not None:
-            self.keeper.count(series, busy, concurrency)
-        else:
-            self.totals.add(os.getpid(), series, busy, concurrency)
-
     def _status(self) -> Status:
         # The first report is the registration of the owner, when all parts exist.
         return Status(self._lifecycle.state, self.watchdog.stuck(), self._config.worker.max_strikes)
 
-    def tell_keeper(self) -> None:
-        """Report a changed state to the keeper, if there is one."""
-        if self.keeper is not None:
-            self.keeper.repeat()
+    def tell_parent(self) -> None:
+        """Report a changed state to the parent, if there is one."""
+        if self.parent is not None:
+            self.parent.repeat()
 
     def ways_to_wait(self) -> dict[str, str]:
         """Return how each capsule waits for jobs. The capsule's threads reuse the answer of the server."""

@@ -1,6 +1,6 @@
-"""The health of a keeper's workers: plain data, written by the keeper, read by the health endpoint.
+"""The health of a parent's workers: plain data, written by the parent, read by the health endpoint.
 
-1. The first report of a worker registers it. The keeper updates this data after each report and each beat.
+1. The first report of a worker registers it. The parent updates this data after each report and each beat.
 2. `HealthState.live` asks for a restart only if a restart helps: never because Redis is unavailable, or because a job
    blocks the interpreter.
 3. `HealthState.ready` reports whether workers claim jobs now.
@@ -49,11 +49,11 @@ class WorkerHealth:
 
 @dataclass
 class HealthState:
-    """All workers of a keeper.
+    """All workers of a parent.
 
     Attributes:
         expected: expected number of workers.
-        workers: by pid. Replaced as a whole, so that a reader in another thread sees a consistent state.
+        workers: by pid.
     """
 
     expected: int = 1

@@ -21,7 +21,6 @@ Stop (rule 12):
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -34,7 +33,6 @@ from offsider.jobs import registry
 from offsider.runtime.forks import worker_started, worker_stopped
 from offsider.storage import owners
 from offsider.worker.assembly import Assembly, Pools
-from offsider.worker.health_state import HealthState, WorkerHealth
 from offsider.worker.parts import Lifecycle
 from offsider.worker.run.interrupt import OBSTACLE
 from offsider.worker.run.library_times import measure_loaded
@@ -43,9 +41,8 @@ from offsider.worker.run_account import Ended
 if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.runtime.service import Service
-    from offsider.worker.alive.keeper.link import KeeperProcess
+    from offsider.worker.alive.parent_link import ParentLink
     from offsider.worker.manager import Manager
-    from offsider.worker.totals import Totals
     from offsider.worker.work_state import WorkState
 
 logger = logging.getLogger("offsider")
@@ -74,7 +71,7 @@ class Launcher:
     Args:
         config: frozen by `start`.
         embedded: the worker runs inside another program, and ignores signals from Redis.
-        keeper: receives the worker's identity and state.
+        parent: the link to the parent process, if there is one.
         on_signal: handles ``TSTP``, ``TERM`` and ``TTIN`` that were sent through Redis; by default the launcher does.
     """
 
@@ -83,16 +80,17 @@ class Launcher:
         config: Config,
         *,
         embedded: bool = False,
-        keeper: KeeperProcess | None = None,
+        parent: ParentLink | None = None,
         on_signal: Callable[[str], None] | None = None,
     ) -> None:
         self.config = config
         self.embedded = embedded
         self.lifecycle = Lifecycle(on_signal if on_signal is not None else self._act_on)
-        self._keeper = keeper
+        self._parent = parent
         self._lock = threading.Lock()
         self._stop_begun = False
         self._stopped = threading.Event()
+        self._prepared = False
         self._registered = False
         self._counted = False
         self._pools: Pools | None = None
@@ -120,34 +118,45 @@ class Launcher:
         return self.parts.ownership.identity
 
     @property
-    def totals(self) -> Totals:
-        """Counts for a health endpoint without a keeper."""
-        return self.parts.totals
-
-    @property
     def work_state(self) -> WorkState:
         """The running jobs, and the counters of this process."""
         return self.parts.work_state
 
-    def start(self) -> None:
-        """Start the worker.
+    def prepare(self) -> None:
+        """Freeze and check the configuration, and call ``startup`` handlers.
 
         Raises:
             ConfigurationError, InvalidOptions: the configuration or a declared job is invalid.
-            RedisFailure: the first beat failed.
         """
+        self._prepared = True
         config = self.config
         config.freeze()
         registry.check_all(config)
         measure_loaded()
         config.events.emit("startup", once=True)
+
+    def register(self) -> None:
+        """Register this process as an owner. No thread runs yet, so that the process may end at any point.
+
+        Raises:
+            RedisFailure: the first beat failed.
+        """
+        config = self.config
         worker_started(owns_process=not self.embedded)
         self._counted = True
         self._pools = Pools(config)
         # Before the registration: factories of extensions may raise, and must not leave a registered owner.
-        self._parts = parts = Assembly(config, self._pools, self.lifecycle, self._keeper, embedded=self.embedded)
+        self._parts = parts = Assembly(config, self._pools, self.lifecycle, self._parent, embedded=self.embedded)
         parts.ownership.register()
         self._registered = True
+
+    def start(self) -> None:
+        """Start the worker; first do what was not done of `prepare` and `register`. Raises what they raise."""
+        if not self._prepared:
+            self.prepare()
+        if not self._registered:
+            self.register()
+        config, parts = self.config, self.parts
         for service in parts.services:
             service.start()
         for manager in parts.managers:
@@ -174,7 +183,7 @@ class Launcher:
             manager.quiet()
         logger.info("quiet: this worker claims no new jobs")  # log it after the fact: readers rely on it
         if self._parts is not None:
-            self._parts.tell_keeper()
+            self._parts.tell_parent()
             self._parts.scheduler.stop()
 
     def stop(self) -> None:
@@ -195,7 +204,7 @@ class Launcher:
         self.lifecycle.stopping = True
         self._note_stop()
         if self._parts is not None:
-            self._parts.tell_keeper()
+            self._parts.tell_parent()
         self._announce("quiet", deadline)
         self._announce("shutdown", deadline)
         last = self._wind_down(deadline)
@@ -299,20 +308,6 @@ class Launcher:
     def wait(self, timeout_seconds: float | None = None) -> bool:
         """Wait until `stop` has finished; True if it has."""
         return self._stopped.wait(timeout_seconds)
-
-    def health(self) -> HealthState:
-        """Return the health of this started worker, for a health endpoint without a keeper."""
-        parts, pid = self.parts, os.getpid()
-        worker = WorkerHealth(
-            pid,
-            self.identity,
-            self.lifecycle.state,
-            self.config.worker.liveness_seconds,
-            parts.ownership.beaten_at,
-            time.monotonic(),
-            parts.watchdog.stuck(),
-        )
-        return HealthState(workers={pid: worker})
 
     def _act_on(self, signal: str) -> None:
         # A stop waits for the heartbeat's thread, which calls this, so run the action in a new thread.

@@ -1,6 +1,6 @@
 """Detects worker processes that use too much memory.
 
-The supervisor checks its children every three seconds; a worker without a supervisor checks itself.
+The parent checks its workers every three seconds.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Lifecycle:
         quieted: the worker takes no more jobs.
         stopping: jobs should end early; the worker takes no more jobs by then.
         hurried: running jobs get no more time.
-        broken: why the worker stops by itself, with an exit code that makes its supervisor restart it; else empty.
+        broken: why the worker stops by itself, with an exit code that makes its parent restart it; else empty.
     """
 
     def __init__(self, on_signal: Callable[[str], None]) -> None:
@@ -54,7 +54,7 @@ class WorkerParts:
 
     Attributes:
         stopping: returns whether the worker is stopping.
-        give_up: stops the worker for the given reason, with an exit code that makes its supervisor restart it.
+        give_up: stops the worker for the given reason, with an exit code that makes its parent restart it.
         time_limits: enforces the time limits of jobs; None disables them.
         admissions: decide whether a job runs; they run before the admissions of extensions.
         isolation: decides which jobs must run alone.

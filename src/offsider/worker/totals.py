@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from copy import deepcopy
 
@@ -10,39 +9,33 @@ from offsider.core.series import Series
 
 
 class Totals:
-    """Written with each heartbeat of a worker, read by scrapes. Thread-safe."""
+    """Written with each heartbeat of a worker, read by scrapes."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._series: dict[tuple[tuple[str, str], ...], Series] = {}
         #: pid -> running jobs, and threads.
         self._threads: dict[int, tuple[int, int]] = {}
 
     def add(self, pid: int, series: Sequence[Series], busy: int, concurrency: int) -> None:
         """Add the counts of a worker since its last message."""
-        with self._lock:
-            self._threads[pid] = busy, concurrency
-            for each in series:
-                self._series.setdefault(tuple(sorted(each.labels.items())), Series(each.labels)).add(each)
+        self._threads[pid] = busy, concurrency
+        for each in series:
+            self._series.setdefault(tuple(sorted(each.labels.items())), Series(each.labels)).add(each)
 
     def forget(self, pid: int) -> None:
         """Remove the threads of an ended worker. Its counts stay."""
-        with self._lock:
-            self._threads.pop(pid, None)
+        self._threads.pop(pid, None)
 
     def series(self) -> list[Series]:
         """Return a copy of the totals."""
-        with self._lock:
-            return deepcopy(list(self._series.values()))
+        return deepcopy(list(self._series.values()))
 
     @property
     def busy(self) -> int:
         """Running jobs at the last heartbeats."""
-        with self._lock:
-            return sum(busy for busy, _ in self._threads.values())
+        return sum(busy for busy, _ in self._threads.values())
 
     @property
     def concurrency(self) -> int:
         """Number of jobs that can run at once."""
-        with self._lock:
-            return sum(concurrency for _, concurrency in self._threads.values())
+        return sum(concurrency for _, concurrency in self._threads.values())

@@ -7,7 +7,7 @@ This has not been seen in offsider; other job systems had it in production: work
    at each tick; a failed ping is an outage and resets the suspicion.
 3. After three successful pings in a row it reports an error, the health endpoint reports unhealthy, and the fetcher
    replaces its connections.
-4. If that does not help within `patience_seconds`, the worker exits with a code that makes its supervisor restart it.
+4. If that does not help within `patience_seconds`, the worker exits with a code that makes its parent restart it.
    An embedded worker does not exit; its fetcher replaces its connections again.
 """
 

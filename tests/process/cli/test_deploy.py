@@ -73,7 +73,7 @@ def test_the_command_of_the_image_as_pid_1_passes_its_health_check_and_ends_at_t
     asks = [sys.executable, "-c", asks[-1].replace("7433", str(port))]
     assert subprocess.run(asks, check=False, timeout=40).returncode == 0
 
-    (init,) = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
+    (init,) = Path(f"/proc/{worker.parent}/task/{worker.parent}/children").read_text().split()
     order(stored)
     os.kill(int(init), signal.SIGTERM)
     assert worker.ended() == 0

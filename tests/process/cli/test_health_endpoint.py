@@ -1,4 +1,4 @@
-"""The health endpoint of real workers: served by the keeper, or without one by the worker itself."""
+"""The health endpoint of real workers, served by their parent."""
 
 from __future__ import annotations
 
@@ -40,9 +40,8 @@ def probe() -> Probe:
     return Probe()
 
 
-@pytest.mark.parametrize("options", [(), ("--no-keeper",)], ids=["with a keeper", "alone"])
-def test_a_worker_is_ready_until_quiet_and_live_until_its_end(workers, probe, options):
-    worker = workers.start("--health", probe.address, *options)
+def test_a_worker_is_ready_until_quiet_and_live_until_its_end(workers, probe):
+    worker = workers.start("--health", probe.address)
     wait_for(lambda: probe("/ready") == (200, "ok\n"))
     assert probe("/live") == (200, "ok\n")
     worker.send("TSTP")
@@ -53,10 +52,9 @@ def test_a_worker_is_ready_until_quiet_and_live_until_its_end(workers, probe, op
     wait_for(lambda: probe("/live")[0] == 0)
 
 
-@pytest.mark.parametrize("options", [(), ("--no-keeper",)], ids=["with a keeper", "alone"])
-def test_while_the_application_is_loaded_it_lives_and_is_not_ready(workers, probe, options):
+def test_while_the_application_is_loaded_it_lives_and_is_not_ready(workers, probe):
     slow = "import time\nfrom pathlib import Path\nwhile not Path('go').exists():\n    time.sleep(0.02)\n"
-    worker = workers.start("--health", probe.address, *options, text=slow, wait=False)
+    worker = workers.start("--health", probe.address, text=slow, wait=False)
     wait_for(lambda: probe("/ready")[0] == 503)
     assert probe("/live") == (200, "ok\n")
     (workers.folder / "go").touch()
@@ -97,26 +95,17 @@ def runs_of(text: str, name: str) -> float:
 
 def test_a_scrape_covers_all_children_and_never_decreases_when_one_is_replaced(workers, stored, ledger, probe):
     environ = {"OFFSIDER_REDIS_WIRE_VERSION": "6"}  # beats each 5 s, and counts with them
-    supervisor = workers.start("-p", "2", "-c", "1", "--health", probe.address, environ=environ, wait=False)
-    supervisor.until_says("now running: ", 30)
+    parent = workers.start("-p", "2", "-c", "1", "--health", probe.address, environ=environ, wait=False)
+    parent.until_says("now running: ", 30)
     for number in range(20):
         push(stored, "Short", number, 0.05)
     wait_for(lambda: runs_of(probe("/metrics")[1], "Short") == 20)
     assert len({note.pid for note in ledger.notes("end")}) == 2, "both have worked"
 
     os.kill(ledger.notes("end")[0].pid, signal.SIGKILL)
-    supervisor.until_says("running <Capsule", 30, times=3)
+    parent.until_says("running <Capsule", 30, times=3)
     assert runs_of(probe("/metrics")[1], "Short") == 20
     for number in range(5):
         push(stored, "Short", number, 0.05)
     wait_for(lambda: runs_of(probe("/metrics")[1], "Short") == 25)
-    supervisor.stopped()
-
-
-def test_a_worker_without_a_keeper_serves_scrapes_itself(workers, stored, probe):
-    environ = {"OFFSIDER_REDIS_WIRE_VERSION": "6"}
-    worker = workers.start("--no-keeper", "--health", probe.address, environ=environ)
-    push(stored, "Short", 1, 0.0)
-    wait_for(lambda: runs_of(probe("/metrics")[1], "Short") == 1)
-    assert "sidekiq_concurrency 5" in probe("/metrics")[1]
-    worker.stopped()
+    parent.stopped()

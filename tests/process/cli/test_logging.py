@@ -120,7 +120,7 @@ def test_a_worker_writes_each_record_once(workers, stored, setup, late):
     assert counts(output, *expected) == expected, output
 
 
-def test_the_processes_of_a_supervisor_write_each_record_once(workers, stored):
+def test_the_processes_of_a_parent_write_each_record_once(workers, stored):
     worker = workers.start("-c", "1", "--processes", "2", text=application("dictConfig", late=False), wait=False)
     worker.until_says("running <Capsule", 40, times=2)
     push(stored, "Works")

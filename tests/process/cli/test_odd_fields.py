@@ -44,11 +44,11 @@ def used(workers, stored, url) -> Iterator[redis.Redis]:
     worker = workers.start("-c", "3", app="tests.process.every_feature")
     wait_for(lambda: every_feature.settled(stored), 60)
     wait_for(lambda: stored.exists("offsider:periodic:history:often", "offsider:errors", "offsider:expired") == 3)
-    os.killpg(worker.pid, signal.SIGSTOP)
+    os.killpg(worker.parent, signal.SIGSTOP)
     for key in stored.scan_iter():
         stored.persist(key)
     yield stored
-    os.killpg(worker.pid, signal.SIGCONT)
+    os.killpg(worker.parent, signal.SIGCONT)
 
 
 def families(stored: redis.Redis) -> dict[bytes, dict[bytes, bytes]]:

@@ -87,7 +87,7 @@ def test_an_unknown_shard_is_refused_with_the_configured_names(folder):
     )
 
 
-@pytest.mark.parametrize("options", [(), ("-p", "1"), ("-p", "1", "--preload")], ids=["alone", "forked", "preloaded"])
+@pytest.mark.parametrize("options", [(), ("-p", "2")], ids=["one", "two"])
 def test_a_worker_runs_selected_jobs_and_warns_about_others(workers, ledger, stored, options):
     app = workers.write(CHOSEN)
     rules = '[["urgency=high", "first"], ["tags=mail", "first"], ["*", "last"]]'

@@ -107,9 +107,8 @@ def test_a_settings_file_is_found_next_to_the_application(workers):
     worker = workers.start("-g", "blue", app="elsewhere/plain.py")
     worker.stopped()
     lines = [json.loads(line) for line in worker.output.splitlines()]
-    assert "settings of elsewhere/offsider.toml" in lines[0]["msg"]
-    assert any("running <Capsule default: 3 threads, queues default" in line["msg"] for line in lines)
-    assert {tuple(line) for line in lines} == {("ts", "pid", "tid", "lvl", "msg", "ctx")}
+    assert "settings of elsewhere/offsider.toml" in lines[0]["message"]
+    assert any("running <Capsule default: 3 threads, queues default" in line["message"] for line in lines)
 
 
 def test_configure_runs_before_the_freeze(workers, stored):
@@ -285,14 +284,14 @@ def test_a_shard_is_shown_with_its_server_processes_and_queues(folder):
         "shard: urgent",
         "server: main, redis://127.0.0.1:1",
         f"environment: development, settings of {folder}/offsider.toml",
-        "processes: 2, forked by a supervisor",
+        "processes: 2",
         "capsule default: 10 threads, in random order",
         "  urgent,1",
     ]
     assert shown(folder, "--dry-run", "--shard", "bulk", "-c", "1", "-p", "0")[1:] == [
         "server: bulk, redis://:***@127.0.0.1:2/0",
         f"environment: development, settings of {folder}/offsider.toml",
-        "processes: 1, without a supervisor",
+        "processes: 1",
         "capsule default: 1 thread, strict order",
         "  heavy",
     ]

@@ -80,7 +80,7 @@ def test_a_killed_worker_leaves_a_job_with_its_lock_or_neither(workers, url, led
         return stored.llen("queue:default") + sum(stored.llen(key) for key in stored.keys("offsider:working:*"))
 
     assert [lock.jid for lock in Locks(config)] == ([] if outcome_written else [jid])
-    wait_for(lambda: jobs() == len(Locks(config)))  # the keeper may move the job between the two looks
+    wait_for(lambda: jobs() == len(Locks(config)))  # the parent may move the job between the two looks
     assert stored.zcard("offsider:slots:Both") == (die != "before 1" and not outcome_written)
     workers.start("-c", "1", app="app", environ=FAST)
     wait_for(lambda: not len(Locks(config)) and not Controls(config).holders("Both"), 60)

@@ -74,7 +74,7 @@ def push(url):
     Installation.of(config).close()
 
 
-@pytest.mark.parametrize("options", [[], ["--processes", "2", "--preload"]], ids=["one", "preloaded"])
+@pytest.mark.parametrize("options", [[], ["--processes", "2"]], ids=["one", "two"])
 def test_every_run_is_counted_from_the_first_to_the_last(workers, ledger, agent, push, options):
     push(JOBS)  # waiting at the start
     worker = workers.start("-c", "5", *options, text=application(f"'127.0.0.1', {agent.port}"))

@@ -135,7 +135,7 @@ def test_the_coroutines_of_a_killed_worker_run_again(workers, stored, ledger):
     worker = workers.start("-c", "2", text=APP)
     jids = {push(stored, "Async", 60) for _ in range(30)}
     wait_for(lambda: set(ledger.counts("start")) == jids)
-    worker.kill_alone()  # its keeper puts the jobs back
+    worker.kill_alone()  # its parent requeues the jobs
     workers.start("-c", "2", text=APP)
     wait_for(lambda: set(ledger.counts("end")) == jids, 40)
 

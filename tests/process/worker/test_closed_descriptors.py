@@ -55,13 +55,13 @@ def test_such_a_job_is_buried_and_the_others_run(workers, stored, ledger):
     good = {push(stored, "Short", number, 0.05) for number in range(GOOD // 2)}
     closes = push(stored, "Closes", 3, 65536)
     good |= {push(stored, "Short", number, 0.05) for number in range(GOOD // 2)}
-    supervisor = workers.start("--processes", "1", "-c", "4", text=APP, measured=False)
+    parent = workers.start("--processes", "1", "-c", "4", text=APP, measured=False)
     wait_for(lambda: set(ledger.counts("end")) >= good and bool(ledger.notes("poisoned")), 90)
     (dead,) = sorted_set(stored, "dead")
     assert (dead["jid"], dead["error_class"]) == (closes, "offsider.PoisonPill")
-    assert "ended with code 71" in supervisor.output
+    assert "ended with code 71" in parent.output
     wait_for(lambda: private(stored) == [])
-    supervisor.stopped()
+    parent.stopped()
     assert waiting(stored) == sorted_set(stored, "retry") == []
 
 

@@ -66,9 +66,9 @@ def test_thousands_of_declared_classes_take_a_bounded_memory_and_are_all_counted
         push_kinds(stored, "Kind", 0, DECLARED, retry=False)
         wait_for(lambda: waiting(stored) == [] and private(stored) == [], 60)
         wait_for(lambda: int(stored.get("stat:processed") or 0) == (len(sizes) + 1) * DECLARED, 30)
-        sizes.append((resident_kilobytes(worker.pid), resident_kilobytes(worker.keeper)))
-    (worker_before, keeper_before), (worker_after, keeper_after) = sizes[1], sizes[-1]
+        sizes.append((resident_kilobytes(worker.pid), resident_kilobytes(worker.parent)))
+    (worker_before, parent_before), (worker_after, parent_after) = sizes[1], sizes[-1]
     assert worker_after - worker_before < 6_000, sizes
-    assert keeper_after - keeper_before < 6_000, sizes
+    assert parent_after - parent_before < 6_000, sizes
     assert sorted_set(stored, "retry") == []
     worker.stopped(40)

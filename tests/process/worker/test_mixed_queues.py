@@ -45,7 +45,7 @@ def test_jobs_of_ruby_survive_kills_of_the_worker_that_hands_them_back(workers, 
         stored.delete(*handed_on)
         time.sleep(0.3)
         worker.kill()
-        wait_for(lambda: theirs == everywhere(stored))  # its keeper moves them in between
+        wait_for(lambda: theirs == everywhere(stored))  # its parent moves them in between
     worker = workers.start("-c", "3", app=app)
     taken: list[dict[str, object]] = []
     deadline = time.monotonic() + 30

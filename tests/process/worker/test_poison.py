@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.process.stored import private, push, sorted_set, waiting
 from tests.waiting import wait_for
 
@@ -27,17 +25,16 @@ APP = """
 """
 
 
-@pytest.mark.parametrize("options", [(), ("--no-keeper",)], ids=["keeper", "no keeper"])
-def test_a_pill_among_longer_jobs_is_buried_alone(workers, stored, ledger, options):
+def test_a_pill_among_longer_jobs_is_buried_alone(workers, stored, ledger):
     good = {push(stored, "Short", number, 0.1 + number % 5 * 0.1) for number in range(GOOD // 2)}
     pill = push(stored, "Pill", dead=False)
     good |= {push(stored, "Short", number, 0.1 + number % 5 * 0.1) for number in range(GOOD // 2)}
-    fleet = [workers.start("-c", "5", *options, text=APP, environ=FAST) for _ in range(2)]
+    fleet = [workers.start("-c", "5", text=APP, environ=FAST) for _ in range(2)]
 
     def all_done() -> bool:
         for place, worker in enumerate(fleet):
             if not worker.runs:
-                fleet[place] = workers.start("-c", "5", *options, text=APP, environ=FAST, wait=False)
+                fleet[place] = workers.start("-c", "5", text=APP, environ=FAST, wait=False)
         return set(ledger.counts("end")) >= good and bool(ledger.notes("poisoned"))
 
     wait_for(all_done, 90, "every good job has ended and the pill is buried")

@@ -153,7 +153,7 @@ def test_a_job_can_check_whether_the_worker_stops(workers, stored, ledger):
 
 
 @pytest.mark.not_on_cluster("the promise is about one server")
-@pytest.mark.parametrize("options", [(), ("-p", "2")], ids=["alone", "supervisor"])
+@pytest.mark.parametrize("options", [(), ("-p", "2")], ids=["alone", "parent"])
 @pytest.mark.parametrize("how", ["frozen", "swallowed", "refused"])
 def test_a_stop_is_in_time_also_without_the_server(workers, make_server, ledger, how, options):
     server = make_server(kind="redis7")
@@ -181,7 +181,7 @@ def test_a_stop_is_in_time_also_without_the_server(workers, make_server, ledger,
             os.kill(server.pid, signal.SIGCONT)
             proxy.release()
             proxy.accept()
-        # For the next sweep, if it could not be requeued; in this order, because the keeper may requeue it now.
+        # For the next sweep, if it could not be requeued; in this order, because the parent may requeue it now.
         assert len(private(client)) + len(waiting(client)) >= 1
 
 

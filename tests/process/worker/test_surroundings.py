@@ -114,18 +114,18 @@ def test_as_pid_1_of_a_container_it_obeys_term(workers, stored, ledger, state):
     app = """
         import os, time
         from tests.process.jobs import *
-        print("parent", os.getppid(), flush=True)
+        print("loading", flush=True)
         if os.environ["STATE"] == "booting":
             time.sleep(60)
     """
     command = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *MODULE)
     worker = workers.start(text=app, command=command, environ={"STATE": state}, wait=False)
-    worker.until_says("parent 1\n")
+    worker.until_says("loading")
     if state == "running":
         worker.until_running()
         push(stored, "Short", 1, 1.0)
         wait_for(lambda: ledger.notes("start"))
-    (init,) = wait_for(lambda: Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split())
+    (init,) = wait_for(lambda: Path(f"/proc/{worker.parent}/task/{worker.parent}/children").read_text().split())
     os.kill(int(init), signal.SIGTERM)
     assert worker.ended() == 0
     assert len(ledger.notes("end")) == (state == "running")
@@ -148,7 +148,7 @@ ORPHAN = """
 """
 
 
-@pytest.mark.parametrize("options", [(), ("--no-keeper",), ("--reload",)], ids=["default", "no keeper", "reload"])
+@pytest.mark.parametrize("options", [(), ("--reload",)], ids=["default", "reload"])
 def test_as_pid_1_of_a_container_it_reaps_what_jobs_leave_behind(workers, stored, ledger, options):
     if not may_unshare():
         pytest.skip("needs the right to make a PID namespace: run as root")
@@ -156,7 +156,7 @@ def test_as_pid_1_of_a_container_it_reaps_what_jobs_leave_behind(workers, stored
     worker = workers.start(*options, text=ORPHAN, command=command)
     push(stored, "Orphan")
     orphan = wait_for(lambda: ledger.notes("orphan"))[0].pid
-    (init,) = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
+    (init,) = Path(f"/proc/{worker.parent}/task/{worker.parent}/children").read_text().split()
     wait_for(lambda: not Path(f"/proc/{init}/root/proc/{orphan}").exists())
     os.kill(int(init), signal.SIGTERM)
     assert worker.ended() == 0
@@ -225,7 +225,7 @@ CHANGES = """
 """
 
 
-@pytest.mark.parametrize("options", [(), ("-p", "1")], ids=["alone", "supervisor"])
+@pytest.mark.parametrize("options", [(), ("-p", "1")], ids=["alone", "parent"])
 def test_a_job_may_change_its_surroundings(workers, stored, ledger, options):
     worker = workers.start("-c", "1", "-t", "5", *options, text=CHANGES, measured=False)
     push(stored, "Change", retry=False)
@@ -285,7 +285,7 @@ def test_reload_restarts_the_worker_when_a_source_file_changes(workers, stored, 
 
     parent.stopped()
     assert stored.hlen("offsider:owners") == 0
-    assert len({item.pid for item in ledger.notes("ran")} | {parent.pid}) == 4
+    assert len({item.pid for item in ledger.notes("ran")} | {parent.parent}) == 4
 
 
 def test_one_ctrl_c_under_reload_waits_for_the_jobs(workers, stored, ledger):
@@ -335,7 +335,7 @@ def test_a_worker_inside_another_program_leaves_signals_to_it(workers, stored, l
     wait_for(lambda: len(ledger.notes("beat")) > beats, 30)
     jid = push(stored, "Short", 2)
     wait_for(lambda: ledger.notes("end", jid=jid))
-    assert "program.py" in title_of(program.pid)
+    assert "program.py" in title_of(program.parent)
 
     program.stopped()
     assert ledger.words("down") == ["True"]

@@ -51,7 +51,7 @@ def read_log(pid: int, seconds: float = 3.0) -> str:
     return found.decode()
 
 
-@pytest.mark.parametrize("options", [(), ("--processes", "1")], ids=["one process", "supervisor"])
+@pytest.mark.parametrize("options", [(), ("--processes", "1")], ids=["one process", "parent"])
 def test_a_worker_with_an_unread_log_runs_and_stops(workers, stored, ledger, options):
     worker = workers.start("-c", "4", *options, command=COMMAND, wait=False, measured=False)
     jids = push_many(stored, JOBS)

@@ -201,7 +201,7 @@ def test_two_revisions_side_by_side_lose_no_job_during_a_takeover(workers, store
     joining[0].kill()
     leaving[1].stopped()
     wait_for(lambda: known() == 2 * OTHERS, 40, "each revision has run the jobs that it alone knows")
-    leaving[2].kill_alone()  # and its keeper puts its jobs back
+    leaving[2].kill_alone()  # and its parent requeues its jobs
 
     # One revision is gone, and its clients still push.
     make_retries_due(stored)

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import sys
-from contextlib import ExitStack
 
 import pytest
 
@@ -39,8 +38,8 @@ def test_handlers_of_the_application_get_the_job(embedded_url, tmp_path, monkeyp
     monkeypatch.setenv("REDIS_URL", embedded_url)
     monkeypatch.setattr(logging.root, "handlers", [handler := logging.NullHandler()])
     (tmp_path / "logapp.py").write_text("from offsider import job\n@job\ndef known(): ...\n")
-    with registry.isolated(), ExitStack() as resources:
-        check(load(WorkerOptions(require=("logapp",)), resources))
+    with registry.isolated():
+        check(load(WorkerOptions(require=("logapp",))))
     assert [type(each).__name__ for each in handler.filters] == ["JobFilter"]
 
 
@@ -51,8 +50,8 @@ def test_boot_loads_configures_and_checks(redis_url, raw_redis, tmp_path, monkey
     (tmp_path / "bootapp.py").write_text(
         "from offsider import job\n@job\ndef known(): ...\ndef configure(config):\n    config.log.format = 'json'\n"
     )
-    with registry.isolated(), ExitStack() as resources:
-        config = load(WorkerOptions(require=("bootapp",)), resources)
+    with registry.isolated():
+        config = load(WorkerOptions(require=("bootapp",)))
         check(config)
     assert config.log.format == "json"
     assert default_config() is config
@@ -67,8 +66,7 @@ def test_boot_loads_configures_and_checks(redis_url, raw_redis, tmp_path, monkey
 def test_an_application_without_jobs_is_warned_about(tmp_path, monkeypatch):
     (tmp_path / "jobless.py").write_text("import sys\n")
     monkeypatch.setattr(registry, "_jobs", {})
-    with ExitStack() as resources:
-        config = load(WorkerOptions(require=("jobless",)), resources)
+    config = load(WorkerOptions(require=("jobless",)))
     assert config.warnings == [
         "the application declares no jobs: name the modules of your jobs with -r, or import them there"
     ]
@@ -77,8 +75,7 @@ def test_an_application_without_jobs_is_warned_about(tmp_path, monkeypatch):
 def test_jobs_of_a_flask_application_without_an_app_are_warned_about(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "offsider.flask", raising=False)
     (tmp_path / "flaskless.py").write_text("import offsider.flask\nfrom offsider import job\njob(name='a')(print)\n")
-    with ExitStack() as resources:
-        config = load(WorkerOptions(require=("flaskless",)), resources)
+    config = load(WorkerOptions(require=("flaskless",)))
     (warning,) = config.warnings
     assert "start the worker with flask --app MODULE offsider worker" in warning
 
@@ -86,8 +83,8 @@ def test_jobs_of_a_flask_application_without_an_app_are_warned_about(tmp_path, m
 def test_a_push_while_the_application_is_loaded_is_warned_about(tmp_path, capsys):
     (tmp_path / "pushing.py").write_text("from offsider import job\n@job\ndef greet(): ...\ngreet.enqueue()\n")
     pushed = []
-    with registry.isolated(), test_mode.diverted(pushed.extend), ExitStack() as resources:
-        load(WorkerOptions(require=("pushing",)), resources)
+    with registry.isolated(), test_mode.diverted(pushed.extend):
+        load(WorkerOptions(require=("pushing",)))
         sys.modules["pushing"].greet.enqueue()
     assert len(pushed) == 2
     (warning,) = capsys.readouterr().out.splitlines()

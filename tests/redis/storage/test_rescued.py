@@ -1,4 +1,4 @@
-"""Jobs that keepers have requeued wait, within bounds, for a process that announces them."""
+"""Jobs that parents have requeued wait, within bounds, for a process that announces them."""
 
 from __future__ import annotations
 

@@ -303,7 +303,7 @@ def test_a_job_rescheduled_because_of_the_stop_does_not_start_here_again(config,
     push(config, "Saves")
     wait_for(lambda: starts)
     # A busy machine may interrupt the stop for this long between any two steps.
-    monkeypatch.setattr(launcher.parts, "tell_keeper", lambda: time.sleep(0.2))
+    monkeypatch.setattr(launcher.parts, "tell_parent", lambda: time.sleep(0.2))
     launcher.stop()
 
     assert len(starts) == 1

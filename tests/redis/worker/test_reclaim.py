@@ -141,7 +141,7 @@ def test_a_job_that_never_ran_alone_is_never_buried(deaths, raw_redis):
     assert len(deaths.buried) == 1
 
 
-def test_a_keeper_leaves_the_pill_to_a_sweeper(deaths, redis, raw_redis):
+def test_a_parent_leaves_the_pill_to_a_sweeper(deaths, redis, raw_redis):
     deaths.die()
     deaths.die()
     assert deaths.die(bury=False, proven=True) == 0

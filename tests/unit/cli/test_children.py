@@ -1,4 +1,4 @@
-"""Starts, replacements and stops of a supervisor's workers, with fake processes."""
+"""Starts, replacements and stops of a parent's workers, with fake processes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from itertools import count
 
 import pytest
 
-from offsider.cli.supervisor.children import KILL_SECONDS, SLACK_SECONDS, Backoff, Children, described
-from offsider.cli.supervisor.fork import Child
+from offsider.cli.parent.backoff import Backoff, described
+from offsider.cli.parent.children import EXIT_SECONDS, KILL_SECONDS, SLACK_SECONDS, Children
+from offsider.cli.parent.starting import Child
 from offsider.worker.memory_limits import MemoryWatch
 
 STOP_SECONDS = 25.0
@@ -21,26 +22,7 @@ class FakeLink:
 
     def __init__(self) -> None:
         self.stop_seconds = None
-
-    @property
-    def ready(self):
-        return self.stop_seconds is not None
-
-    def listen(self):
-        return True
-
-    def close(self):
-        self.closed = True
-
-
-class FakeProgram:
-    """The program of a worker's process."""
-
-    watched = True
-    gone = False
-
-    def by_exec(self):
-        return self.gone
+        self.closed = False
 
     def close(self):
         pass
@@ -53,29 +35,30 @@ class FakeChild(Child):
         self.heard.append(name)
 
 
-class FakeForker:
+class FakeStarter:
     """Returns fake children with consecutive pids."""
+
+    can_start = True
 
     def __init__(self):
         self.numbers = count(100)
         self.born = []
 
-    def fork(self, slot, siblings):
-        watch = MemoryWatch(0)
-        child = FakeChild(slot, next(self.numbers), FakeLink(), time.monotonic(), watch, FakeProgram())
+    def start(self, slot):
+        child = FakeChild(slot, next(self.numbers), FakeLink(), time.monotonic(), MemoryWatch(0))
         child.heard = []
-        self.born.append((slot, child.pid, sorted(sibling.pid for sibling in siblings)))
+        self.born.append((slot, child.pid))
         return child
 
 
 @pytest.fixture
-def forker():
-    return FakeForker()
+def starter():
+    return FakeStarter()
 
 
 @pytest.fixture
-def children(forker):
-    return Children(forker, 2, lambda: STOP_SECONDS)
+def children(starter):
+    return Children(starter, 2, lambda: STOP_SECONDS, restarts=True)
 
 
 def tend(children, later=0.0):
@@ -85,19 +68,18 @@ def tend(children, later=0.0):
 def start(children):
     tend(children)
     for child in children.all():
-        child.parent_link.stop_seconds = 5.0
+        child.link.stop_seconds = 5.0
     tend(children)
     return [slot.child for slot in children.slots]
 
 
-def test_every_slot_gets_a_worker_with_the_list_of_its_siblings(children, forker):
+def test_every_slot_gets_a_worker(children, starter):
     tend(children)
-    assert forker.born == [(0, 100, []), (1, 101, [100])]
+    assert starter.born == [(0, 100), (1, 101)]
     assert children.ready == 0
     start(children)
     assert children.ready == 2
-    (poll,) = children.due()
-    assert poll > time.monotonic()
+    assert list(children.due()) == []
 
 
 def test_the_first_restart_is_immediate_and_the_next_one_delayed(children):
@@ -119,7 +101,7 @@ def test_an_unknown_process_is_not_reaped_as_a_worker(children):
     assert not children.reaped(99, 0)
 
 
-def test_the_supervisor_gives_up_when_every_slot_has_failed_to_start(children):
+def test_the_parent_gives_up_when_every_slot_has_failed_to_start(children):
     tend(children)
     children.reaped(100, 256)
     assert not children.hopeless
@@ -127,7 +109,7 @@ def test_the_supervisor_gives_up_when_every_slot_has_failed_to_start(children):
     assert children.hopeless
 
 
-def test_the_supervisor_keeps_trying_once_a_worker_has_run(children):
+def test_the_parent_keeps_trying_once_a_worker_has_run(children):
     first, second = start(children)
     for child in (first, second):
         children.reaped(child.pid, 256)
@@ -145,7 +127,7 @@ def test_a_worker_over_its_memory_limit_stops_when_its_successor_runs(children):
     successor = children.slots[0].successor
     assert large.heard == []
     tend(children)
-    successor.parent_link.stop_seconds = 5.0
+    successor.link.stop_seconds = 5.0
     tend(children)
     assert large.heard == ["TERM"]
     assert children.slots[0].child is successor
@@ -155,14 +137,14 @@ def test_a_worker_over_its_memory_limit_stops_when_its_successor_runs(children):
     assert children.slots[0].child is successor
 
 
-def test_only_one_worker_at_a_time_is_replaced(children, forker):
+def test_only_one_worker_at_a_time_is_replaced(children, starter):
     for child in start(children):
         children.replace(child, "both are large")
     tend(children)
-    assert len(forker.born) == 3
-    children.slots[0].successor.parent_link.stop_seconds = 5.0
+    assert len(starter.born) == 3
+    children.slots[0].successor.link.stop_seconds = 5.0
     tend(children)
-    assert len(forker.born) == 4
+    assert len(starter.born) == 4
     assert children.slots[1].successor.pid == 103
 
 
@@ -187,16 +169,16 @@ def test_a_successor_takes_over_when_the_old_worker_dies_first(children):
     successor = children.slots[0].successor
     children.reaped(large.pid, signal.SIGKILL)
     assert children.slots[0].child is successor
-    successor.parent_link.stop_seconds = 5.0
+    successor.link.stop_seconds = 5.0
     tend(children)
     assert children.slots[0].successor is None
     assert successor.heard == []
 
 
-def test_workers_of_the_previous_program_drain_without_a_deadline_once_successors_run(children, forker):
-    old = [forker.fork(slot, []) for slot in range(3)]
+def test_workers_of_the_previous_program_drain_without_a_deadline_once_successors_run(children, starter):
+    old = [starter.start(slot) for slot in range(3)]
     for child in old:
-        child.parent_link.stop_seconds = 5.0
+        child.link.stop_seconds = 5.0
         children.adopt(child)
     assert old[2].heard == ["USR2"], "it has no slot"
     tend(children)
@@ -204,16 +186,16 @@ def test_workers_of_the_previous_program_drain_without_a_deadline_once_successor
     for _ in range(2):
         for slot in children.slots:
             if slot.successor is not None:
-                slot.successor.parent_link.stop_seconds = 5.0
+                slot.successor.link.stop_seconds = 5.0
         tend(children)
     assert [child.heard for child in old] == [["USR2"]] * 3
     assert all(child.kill_at is None for child in old)
     assert set(children.leaving) == {child.pid for child in old}
 
 
-def test_a_stop_reaches_all_workers_and_has_a_deadline(children, forker):
+def test_a_stop_reaches_all_workers_and_has_a_deadline(children, starter):
     ready, booting = start(children)
-    booting.parent_link.stop_seconds = None
+    booting.link.stop_seconds = None
     by = children.stop()
     assert ready.heard == booting.heard == ["TERM"]
     assert by - time.monotonic() == pytest.approx(STOP_SECONDS + KILL_SECONDS, abs=1)
@@ -253,35 +235,43 @@ def test_exit_statuses_are_described_in_words(status, words):
 def test_a_worker_is_signaled_by_its_pid(monkeypatch):
     sent = []
     monkeypatch.setattr(os, "kill", lambda *call: sent.append(call))
-    Child(0, 4711, FakeLink(), 0.0, MemoryWatch(0), FakeProgram()).send("TSTP")
+    Child(0, 4711, FakeLink(), 0.0, MemoryWatch(0)).send("TSTP")
     assert sent == [(4711, signal.SIGTSTP)]
 
 
-def test_a_program_that_replaced_a_worker_is_terminated_and_a_worker_started(children, forker, caplog):
-    start(children)
-    first, second = children.all()
-    first.program.gone = True
-    assert min(children.due()) <= time.monotonic() + 1
+def test_a_worker_that_has_closed_its_link_but_has_not_ended_is_killed(children, caplog):
+    first, second = start(children)
+    first.link.closed = True
     tend(children)
-    assert first.heard == ["TERM"]
+    assert min(children.due()) <= time.monotonic() + EXIT_SECONDS
+    assert first.heard == []
+    for _ in range(2):
+        tend(children, EXIT_SECONDS)
+    assert first.heard == ["KILL"]
     assert "worker 1 (process 100) was replaced by another program" in caplog.text
-    assert first.kill_at is not None
+    assert children.reaped(first.pid, signal.SIGKILL)
+    tend(children)
     assert [slot.child.pid for slot in children.slots] == [102, 101]
-    tend(children, 60)
-    assert first.heard == ["TERM", "KILL"]
-    assert children.reaped(first.pid, 9)
     assert second.heard == []
 
 
-def test_a_stop_kills_a_program_that_replaced_a_worker_at_the_same_deadline(children):
-    start(children)
-    first = children.all()[0]
-    latest = children.stop()
-    first.program.gone = True
+def test_nothing_starts_while_the_fork_server_is_not_ready(children, starter, monkeypatch):
+    starter.can_start = False
     tend(children)
-    assert first.heard == ["TERM"]
-    tend(children, latest + 1 - time.monotonic())
-    assert first.heard == ["TERM", "KILL"]
+    assert starter.born == list(children.due()) == []
+    starter.can_start = True
+    monkeypatch.setattr(starter, "start", lambda slot: None)
+    tend(children)
+    assert children.all() == []
+
+
+def test_a_worker_without_p_is_not_restarted_and_its_status_is_kept(starter, caplog):
+    children = Children(starter, 1, lambda: STOP_SECONDS, restarts=False)
+    (worker,) = start(children)
+    assert children.reaped(worker.pid, signal.SIGKILL)
+    tend(children)
+    assert (children.all(), children.may_start, children.status) == ([], False, signal.SIGKILL)
+    assert "the worker (process 100) was killed by SIGKILL" in caplog.text
 
 
 def test_at_once_the_first_time_then_longer_and_longer_up_to_half_a_minute():

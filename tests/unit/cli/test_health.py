@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import random
+import select
 import socket
 import sys
 import threading
@@ -14,7 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from offsider.cli import health as module
-from offsider.cli.health import MAX_CONNECTIONS, REQUEST_BYTES, HealthServer, Starting, response
+from offsider.cli.health import MAX_CONNECTIONS, REQUEST_BYTES, HealthServer, response
 from offsider.core.errors import ConfigurationError
 from offsider.core.series import Series
 from offsider.worker.totals import Totals
@@ -22,10 +23,15 @@ from tests.waiting import wait_for
 
 
 class Fares:
-    """How the workers fare, in the hands of the test."""
+    """The health and the counters of the workers, set by the test; a `Source`."""
 
-    def __init__(self, live=(), ready=()) -> None:
+    def __init__(self, live=(), ready=(), totals=None) -> None:
         self._live, self._ready = list(live), list(ready)
+        self.totals = totals or Totals()
+
+    @property
+    def health(self):
+        return self
 
     def live(self):
         return self._live
@@ -40,10 +46,34 @@ STUCK = Fares(["worker 7: its fetch loop is stuck"], ["worker 7: its fetch loop 
 
 
 @pytest.fixture
-def server():
-    made = HealthServer("127.0.0.1:0")
-    yield made
-    made.close()
+def serving():
+    """Serves from a thread, as a parent does from its loop."""
+    over, servers, threads = threading.Event(), [], []
+
+    def serve(source=WELL, **given):
+        server = HealthServer("127.0.0.1:0", source, **given)
+        servers.append(server)
+        threads.append(threading.Thread(target=tend, args=(server, over)))
+        threads[-1].start()
+        return server
+
+    yield serve
+    over.set()
+    for thread in threads:
+        thread.join()
+    for server in servers:
+        server.close()
+
+
+def tend(server, over):
+    while not over.is_set():
+        select.select(server.reading(), server.writing(), [], max(0.0, min(0.05, server.due() - time.monotonic())))
+        server.tend()
+
+
+@pytest.fixture
+def server(serving):
+    return serving()
 
 
 def ask(server, path, method="GET", **headers):
@@ -70,21 +100,12 @@ def ask(server, path, method="GET", **headers):
         (STUCK, "/../live", 404, "not found: use /live, /ready or /metrics\n"),
     ],
 )
-def test_each_path_returns_its_own_response(server, fares, path, status, body):
-    server.serve(lambda: fares, Totals())
-    assert ask(server, path)[:2] == (status, body)
+def test_each_path_returns_its_own_response(serving, fares, path, status, body):
+    assert ask(serving(fares), path)[:2] == (status, body)
 
 
-def test_before_the_first_report_it_is_live_but_not_ready(server):
-    server.serve(Starting, Totals())
-    assert ask(server, "/live")[:2] == (200, "ok\n")
-    assert ask(server, "/ready")[:2] == (503, "the worker is starting\n")
-    server.serve(lambda: WELL, Totals())
-    assert ask(server, "/ready")[:2] == (200, "ok\n")
-
-
-def test_accept_json_returns_json(server):
-    server.serve(lambda: QUIET, Totals())
+def test_accept_json_returns_json(serving):
+    server = serving(QUIET)
     status, body, answer = ask(server, "/ready", Accept="application/json")
     assert status == 503
     assert answer.getheader("Content-Type") == "application/json; charset=utf-8"
@@ -92,16 +113,14 @@ def test_accept_json_returns_json(server):
     assert json.loads(ask(server, "/live", accept="Application/JSON")[1]) == {"live": True, "reasons": []}
 
 
-def test_it_reports_the_shard_that_the_workers_serve():
-    server = HealthServer("127.0.0.1:0", shard="urgent")
-    server.serve(Starting, Totals())
+def test_it_reports_the_shard_that_the_workers_serve(serving):
+    server = serving(shard="urgent")
     assert json.loads(ask(server, "/live", Accept="application/json")[1])["shard"] == "urgent"
     assert ask(server, "/live")[1] == "ok\n"
-    server.close()
 
 
-def test_head_has_the_same_head_and_no_body(server):
-    server.serve(lambda: QUIET, Totals())
+def test_head_has_the_same_head_and_no_body(serving):
+    server = serving(QUIET)
     status, body, answer = ask(server, "/ready", "HEAD")
     assert (status, body) == (503, "")
     assert int(answer.getheader("Content-Length")) == len("worker 7 is quiet\n1 of 2 workers claim jobs\n")
@@ -111,7 +130,6 @@ def test_head_has_the_same_head_and_no_body(server):
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
 def test_only_get_and_head_are_allowed(server, method):
-    server.serve(Starting, Totals())
     status, _, answer = ask(server, "/live", method)
     assert (status, answer.getheader("Allow")) == (405, "GET, HEAD")
 
@@ -132,7 +150,7 @@ def test_only_get_and_head_are_allowed(server, method):
     ],
 )
 def test_invalid_requests_get_a_response_but_never_a_5xx(request_bytes, status):
-    assert response(request_bytes, lambda: WELL, Totals()).split(b" ")[1] == str(status).encode()
+    assert response(request_bytes, WELL).split(b" ")[1] == str(status).encode()
 
 
 def test_random_bytes_never_break_it():
@@ -151,20 +169,20 @@ def test_random_bytes_never_break_it():
     ]
     for _ in range(2000):
         request = b"".join(random.choice(words) + random.randbytes(random.randrange(3)) for _ in range(8))
-        assert int(response(request, lambda: WELL, Totals()).split(b" ")[1]) < 500
+        assert int(response(request, WELL).split(b" ")[1]) < 500
 
 
 def test_a_check_that_fails_itself_is_a_reason():
-    def broken():
-        raise LookupError("no keeper")
+    class Broken(Fares):
+        @property
+        def health(self):
+            raise LookupError("no worker")
 
-    assert response(b"GET /live HTTP/1.1\r\n\r\n", broken, Totals()).endswith(
-        b"\r\n\r\nthe health check failed: LookupError: no keeper\n"
-    )
+    answer = response(b"GET /live HTTP/1.1\r\n\r\n", Broken())
+    assert answer.endswith(b"\r\n\r\nthe health check failed: LookupError: no worker\n")
 
 
 def test_silent_connections_do_not_block_other_requests(server, monkeypatch):
-    server.serve(Starting, Totals())
     silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2 * MAX_CONNECTIONS)]
     started = time.monotonic()
     assert ask(server, "/live")[0] == 200
@@ -177,7 +195,6 @@ def test_silent_connections_do_not_block_other_requests(server, monkeypatch):
 
 def test_an_endless_request_is_cut_off(server, monkeypatch):
     monkeypatch.setattr(module, "REQUEST_SECONDS", 0.2)
-    server.serve(Starting, Totals())
     with socket.create_connection(("127.0.0.1", server.port)) as talker:
         talker.settimeout(10)
         talker.sendall(b"GET /live HTTP/1.1\r\n")
@@ -197,18 +214,18 @@ def test_a_port_in_use_is_reported_at_start(server):
     with pytest.raises(
         ConfigurationError, match=f"--health: cannot listen on 127.0.0.1:{server.port}: Address already"
     ):
-        HealthServer(f"127.0.0.1:{server.port}")
+        HealthServer(f"127.0.0.1:{server.port}", WELL)
 
 
 @pytest.mark.parametrize("address", ["nowhere.invalid:80", "192.0.2.1:80"])
 def test_a_foreign_host_is_reported(address):
     with pytest.raises(ConfigurationError, match=f"cannot listen on {address}"):
-        HealthServer(address)
+        HealthServer(address, WELL)
 
 
 def test_it_listens_only_on_the_configured_address(server):
     assert server._socket.getsockname()[0] == "127.0.0.1"
-    six = HealthServer("[::1]:0") if socket.has_ipv6 and here_is_ipv6() else None
+    six = HealthServer("[::1]:0", WELL) if socket.has_ipv6 and here_is_ipv6() else None
     if six is not None:
         assert six._socket.getsockname()[0] == "::1"
         six.close()
@@ -220,15 +237,6 @@ def here_is_ipv6() -> bool:
     except OSError:
         return False
     return True
-
-
-def test_closing_ends_it(server):
-    server.serve(Starting, Totals())
-    ask(server, "/live")
-    port = server.port
-    server.close()
-    ask_again = HealthServer(f"127.0.0.1:{port}")
-    ask_again.close()
 
 
 def test_it_recovers_after_running_out_of_file_descriptors(server, caplog):
@@ -248,16 +256,15 @@ def test_it_recovers_after_running_out_of_file_descriptors(server, caplog):
             return getattr(self.real, name)
 
     server._socket = Full(server._socket)
-    server.serve(Starting, Totals())
     assert ask(server, "/live")[0] == 200
     assert "cannot accept a connection: OSError: too many open files" in caplog.text
 
 
-def test_a_scrape_returns_the_text_format(server):
+def test_a_scrape_returns_the_text_format(serving):
     counted = [Series({"class": "A", "queue": "q"}, processed=3, failed=1)]
     totals = Totals()
     totals.add(1, counted, busy=1, concurrency=10)
-    server.serve(Starting, totals)
+    server = serving(Fares(totals=totals))
     status, body, answer = ask(server, "/metrics")
     assert (status, answer.headers["Content-Type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
     families = {family.name: family for family in text_string_to_metric_families(body)}
@@ -267,14 +274,12 @@ def test_a_scrape_returns_the_text_format(server):
 
 
 def test_a_scrape_works_before_anything_was_counted(server):
-    server.serve(Starting, Totals())
     assert ask(server, "/metrics")[0] == 200
 
 
 def test_a_scrape_without_the_library_says_what_to_install(server, monkeypatch):
     monkeypatch.delitem(sys.modules, "offsider.prometheus.text", raising=False)
     monkeypatch.setitem(sys.modules, "prometheus_client.core", None)
-    server.serve(Starting, Totals())
     status, body, _ = ask(server, "/metrics")
     assert (status, body) == (501, '/metrics needs prometheus-client: pip install "offsider[prometheus]"\n')
     assert ask(server, "/live")[0] == 200

@@ -15,11 +15,7 @@ from offsider.worker.parts import Lifecycle
 from offsider.worker.unit_of_work import UnitOfWork
 from offsider.worker.work_state import RunningUnit
 
-LONG, SHORT, HOARD = (
-    b'{"class":"Long","args":[],"jid":"1"}',
-    b'{"class":"Short","args":[],"jid":"2"}',
-    b'{"class":"Hoard","args":[],"jid":"1"}',
-)
+LONG, SHORT = b'{"class":"Long","args":[],"jid":"1"}', b'{"class":"Short","args":[],"jid":"2"}'
 
 
 class FakeLauncher:
@@ -57,6 +53,21 @@ class FakeLauncher:
         return []
 
 
+class FakeLink:
+    """The link to a parent, which may have died."""
+
+    dead = False
+
+    def fileno(self):
+        return 3
+
+    def closed(self):
+        return self.dead
+
+
+LINK = FakeLink()
+
+
 class FakeSignals:
     """Returns scripted lists of names; a callable is an event that happens between them."""
 
@@ -65,7 +76,7 @@ class FakeSignals:
         self.pauses = []
         self.failed = []
 
-    def wait(self, timeout_seconds):
+    def wait(self, timeout_seconds, also):
         self.pauses.append(timeout_seconds)
         step = self.script.pop(0) if self.script else []
         return step() or [] if callable(step) else step
@@ -79,13 +90,6 @@ class FakeSignals:
 
 
 @pytest.fixture
-def reported(monkeypatch):
-    states = []
-    monkeypatch.setattr(running_module.systemd, "notify", states.append)
-    return states
-
-
-@pytest.fixture
 def log(caplog):
     logger = logging.getLogger("offsider")
     logger.addHandler(caplog.handler)
@@ -94,124 +98,98 @@ def log(caplog):
     logger.removeHandler(caplog.handler)
 
 
-def test_a_life_quiet_dump_stop_and_a_dump_while_stopping(reported, log):
+def test_a_life_quiet_dump_stop_and_a_dump_while_stopping(log):
     launcher = FakeLauncher()
     quiet, begun = (lambda: launcher.quieted.wait(10) and None), (lambda: launcher.begun.wait(10) and None)
     signals = FakeSignals(["TSTP"], quiet, ["TERM", "INT"], begun, ["TTIN", "USR1"], launcher.may_stop.set)
-    running = MainLoop(launcher, signals)
+    running = MainLoop(launcher, signals, LINK)
     assert running.until_stopped() == 0
     assert launcher.calls == ["quiet", "stop", "dump"]
-    assert reported == ["READY=1", "STOPPING=1"]
     assert "ignoring the signal USR1" in log.text
     assert 20 < running.seconds_left() < 25 + 4
 
 
-def test_a_second_ctrl_c_stops_at_once_and_the_first_announces_it(reported, log):
+def test_a_second_ctrl_c_stops_at_once(log):
     launcher = FakeLauncher()
-    running = MainLoop(launcher, FakeSignals(["INT"], ["INT"]))
+    running = MainLoop(launcher, FakeSignals(["INT"], ["INT"]), LINK)
     assert running.until_stopped() == 0
     assert launcher.calls == ["stop", "hurry"]
     assert running.seconds_left() <= running_module.LAST_SECONDS
-    assert "press Ctrl-C again to stop at once" in log.text
     assert "stopping at once" in log.text
 
 
-def test_the_wake_after_a_stop_ends_the_loop_while_its_thread_still_runs(reported):
+def test_the_wake_after_a_stop_ends_the_loop_while_its_thread_still_runs():
     """The loop would wait for another second."""
     launcher, woken, ended = FakeLauncher(), threading.Event(), threading.Event()
     launcher.may_stop.set()
     signals = FakeSignals(["TERM"], lambda: woken.wait(10) and None, ended.set)
     signals.wake = lambda: (woken.set(), ended.wait(10))
-    assert MainLoop(launcher, signals).until_stopped() == 0
+    assert MainLoop(launcher, signals, LINK).until_stopped() == 0
     assert len(signals.pauses) <= 2
     ended.set()
 
 
-def test_one_ctrl_c_during_a_stop_by_term_leaves_running_jobs_their_time(reported):
+def test_one_ctrl_c_during_a_stop_by_term_leaves_running_jobs_their_time():
     launcher = FakeLauncher()
-    MainLoop(launcher, FakeSignals(["TERM"], ["INT"], ["TERM"], launcher.may_stop.set)).until_stopped()
+    MainLoop(launcher, FakeSignals(["TERM"], ["INT"], ["TERM"], launcher.may_stop.set), LINK).until_stopped()
     assert launcher.calls == ["stop"]
 
 
-def test_a_broken_worker_exits_with_its_own_code(reported):
-    """Otherwise no supervisor would restart it."""
+def test_a_broken_worker_exits_with_its_own_code():
+    """Otherwise no parent would restart it."""
     launcher = FakeLauncher()
     launcher.lifecycle.broken = "the fetch loop is stuck"
     launcher.may_stop.set()
-    assert MainLoop(launcher, FakeSignals(["TERM"])).until_stopped() == 1
+    assert MainLoop(launcher, FakeSignals(["TERM"]), LINK).until_stopped() == 1
 
 
-def test_failures_of_earlier_handlers_are_logged(reported, log):
+def test_failures_of_earlier_handlers_are_logged(log):
     launcher = FakeLauncher()
     launcher.may_stop.set()
     signals = FakeSignals(["TERM"])
     signals.failed = [("TERM", ValueError("boom"))]
-    MainLoop(launcher, signals).until_stopped()
+    MainLoop(launcher, signals, LINK).until_stopped()
     assert "an earlier handler of TERM failed: ValueError: boom" in log.text
 
 
-def test_the_watchdog_is_notified_when_due(reported, monkeypatch):
-    monkeypatch.setattr(running_module.systemd, "watchdog_seconds", lambda: 0.25)
-    launcher = FakeLauncher()
-    launcher.may_stop.set()
-    signals = FakeSignals(["TERM"])
-    MainLoop(launcher, signals).until_stopped()
-    assert reported[:2] == ["READY=1", "WATCHDOG=1"]
-    assert signals.pauses[0] <= 0.25
+def test_shutdown_gets_a_grace_period_even_after_the_deadline():
+    assert MainLoop(FakeLauncher(), FakeSignals(), LINK).seconds_left() == 0.1
 
 
-def test_shutdown_gets_a_grace_period_even_after_the_deadline(reported):
-    assert MainLoop(FakeLauncher(), FakeSignals()).seconds_left() == 0.1
-
-
-def test_a_stop_that_hangs_is_not_waited_for(reported, log, monkeypatch):
+def test_a_stop_that_hangs_is_not_waited_for(log, monkeypatch):
     monkeypatch.setattr(running_module, "LAST_SECONDS", 0.0)
     launcher = FakeLauncher()
     launcher.config.worker.timeout_seconds = 0
-    assert MainLoop(launcher, FakeSignals(["TERM"])).until_stopped() == 1
+    assert MainLoop(launcher, FakeSignals(["TERM"]), LINK).until_stopped() == 1
     assert launcher.begun.wait(10)
     launcher.may_stop.set()
     assert "shutdown timed out" in log.text
     assert sorted(launcher.calls) == ["dump", "stop"]
 
 
-def test_a_worker_of_a_supervisor_ends_once_no_job_has_run_for_a_while(reported, log):
+def test_a_replaced_worker_ends_once_no_job_has_run_for_a_while(log):
     launcher = FakeLauncher()
     launcher.may_stop.set()
     launcher.jobs = [[LONG], [LONG], [], [SHORT], [], [], []]
     signals = FakeSignals(["USR2"])
-    assert MainLoop(launcher, signals, supervised=True).until_stopped() == 0
+    assert MainLoop(launcher, signals, LINK).until_stopped() == 0
     assert launcher.calls == ["quiet", "stop"]
     assert launcher.jobs == []
     assert "running now: Long jid=1" in log.text
 
 
-def test_usr2_is_ignored_without_a_supervisor(reported, log):
+def test_a_worker_whose_parent_has_died_stops(log, monkeypatch):
     launcher = FakeLauncher()
     launcher.may_stop.set()
-    assert MainLoop(launcher, FakeSignals(["USR2"], ["TERM"])).until_stopped() == 0
+    monkeypatch.setattr(LINK, "dead", True, raising=False)
+    assert MainLoop(launcher, FakeSignals(), LINK).until_stopped() == 0
     assert launcher.calls == ["stop"]
-    assert "ignoring USR2: a rolling restart needs a supervisor (--processes)" in log.text
+    assert "the parent of this worker has died: stopping" in log.text
 
 
-@pytest.mark.parametrize("supervised, code", [(False, 75), (True, 0)])
-def test_memory_limits_are_enforced_here_or_by_the_supervisor(reported, log, monkeypatch, supervised, code):
-    monkeypatch.setattr(running_module, "resident_kilobytes", lambda: 300 * 1024)
+def test_usr2_during_a_stop_ends_it_at_once(log):
     launcher = FakeLauncher()
-    launcher.may_stop.set()
-    launcher.jobs = [[HOARD]]
-    monkeypatch.setattr("offsider.worker.memory_limits.GRACE_SECONDS", 0)
-    launcher.config.worker.memory_max_mb = 200
-    signals = FakeSignals(["TERM"] if supervised else [])
-    assert MainLoop(launcher, signals, supervised=supervised).until_stopped() == code
-    assert launcher.calls == ["stop"]
-    assert ("memory_max_mb = 200 for 0 s (300 MB now)" in log.text) is not supervised
-    assert "running now: Hoard jid=1" in log.text
-
-
-def test_usr2_of_a_supervisor_during_a_stop_ends_it_at_once(reported, log):
-    launcher = FakeLauncher()
-    assert MainLoop(launcher, FakeSignals(["TERM"], ["USR2"]), supervised=True).until_stopped() == 0
+    assert MainLoop(launcher, FakeSignals(["TERM"], ["USR2"]), LINK).until_stopped() == 0
     assert launcher.calls == ["stop", "hurry"]
     assert "stopping at once" in log.text
 

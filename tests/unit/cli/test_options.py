@@ -30,15 +30,13 @@ def test_everything_typed():
         reload=True,
         health="0.0.0.0:7433",
         processes="3",
-        preload=True,
-        no_keeper=True,
     ).load_config()
     assert config.worker.require == ("app", "more.py")
     assert config.worker.queues == ("high,3", "low")
     assert (config.worker.concurrency, config.worker.environment, config.worker.tag) == (7, "production", "blue")
     assert (config.worker.timeout_seconds, config.log.level, config.worker.reload) == (8.5, "debug", True)
     assert config.worker.health == "0.0.0.0:7433"
-    assert (config.worker.processes, config.worker.preload, config.worker.keeper) == (3, True, False)
+    assert config.worker.processes == 3
 
 
 HEAVY = """

@@ -112,7 +112,7 @@ def test_each_worker_has_one_client_from_its_start_to_its_end():
 
     config = Config()
     config.use(Statsd(make))
-    assert made == [], "a supervisor may fork before the start"
+    assert made == [], "a parent may fork before the start"
     config.events.emit("startup")
     assert len(made) == 1
     finish(config, "succeeded")

@@ -20,9 +20,9 @@ from contextlib import closing, suppress
 from itertools import chain, count
 from pathlib import Path
 
-from offsider.cli.boot import EMBEDDED_FOLDER
 from offsider.cli.demo import jobs
 from offsider.cli.demo.ledger import Account, Ledger, Tally
+from offsider.cli.options import EMBEDDED_FOLDER
 from offsider.client import Client
 from offsider.config.config import Config
 from offsider.config.installation import Installation

@@ -3,7 +3,7 @@
 1. A launcher creates an identity ``host:pid:nonce``; the nonce is new for every launcher and fork.
 2. `register` beats once, so that the registry lists every private list before the first claim fills one.
 3. Each later beat extends the liveness period. One in each period, and one after a change, rewrites the registration.
-4. The keeper, if there is one, receives each registration and a clean exit.
+4. The parent, if there is one, receives each registration and a clean exit.
 5. If the server replies FENCED, another process has declared this owner dead: `renew` creates a new nonce. Jobs that
    were claimed under the old one are settled under the old one, and their outcomes are void.
 """
@@ -26,7 +26,7 @@ from offsider.storage.redis import Redis
 from offsider.storage.working import Owner
 
 if TYPE_CHECKING:
-    from offsider.worker.alive.keeper.link import KeeperLink
+    from offsider.worker.alive.parent_link import ParentLink
 
 logger = logging.getLogger("offsider")
 
@@ -44,7 +44,7 @@ class Ownership:
         redis: server of the registry.
         queues: the queues of each capsule.
         liveness_seconds: how long a beat keeps the owner alive.
-        keeper: receives each registration; it beats as well, and requeues the jobs when the process dies.
+        parent: receives each registration; it beats as well, and requeues the jobs when the process dies.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class Ownership:
         redis: Redis,
         queues: Mapping[str, Iterable[str]],
         liveness_seconds: float,
-        keeper: KeeperLink | None = None,
+        parent: ParentLink | None = None,
     ) -> None:
         self._redis = redis
         self._queues = {capsule: list(names) for capsule, names in queues.items()}
         self._life_ms = int(liveness_seconds * 1000)
         self._lock = threading.RLock()
         self._left = False
-        self._keeper = keeper
+        self._parent = parent
         #: The registration that the server has, until when it need not be written again.
         self._written: Lists | None = None
         self._written_until = 0.0
@@ -120,8 +120,8 @@ class Ownership:
             # Otherwise a beat that waits for this lock would register the owner again.
             self._left = True
             left = owners.forget(self._redis, self._lists(self.identity), leaving=True)
-            if left and self._keeper is not None:
-                self._keeper.left()
+            if left and self._parent is not None:
+                self._parent.left()
             return left
 
     def _beat(self, identity: str) -> None:
@@ -131,8 +131,8 @@ class Ownership:
             owners.beat(self._redis, lists, self._life_ms)
             self._written, self._written_until = lists, now + self._life_ms / 1000
         self.beaten_at = time.monotonic()
-        if self._keeper is not None:
-            self._keeper.owns(lists, self._life_ms, self._redis.settings)
+        if self._parent is not None:
+            self._parent.owns(lists, self._life_ms, self._redis.settings)
 
     def _lists(self, identity: str) -> Lists:
         return Lists(identity, {capsule: tuple(queues) for capsule, queues in self._queues.items()})

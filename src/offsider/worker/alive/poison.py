@@ -1,6 +1,6 @@
 """Moves poison pills to the dead set: jobs that kill their process each time they run.
 
-``reclaim.py`` finds them, because the keeper, which must leave them in their lists, loads that module but not this one.
+``reclaim.py`` finds them, because a parent process, which must leave them in their lists, loads that module only.
 
 1. Record the reason in the payload: ``offsider.PoisonPill``, with the number and the identities of dead processes.
 2. Move it from its dead owner's list to the dead set, even if its option ``dead`` is False: without the job, an

@@ -4,7 +4,7 @@
    beats again is left alone; a proven death needs no silence.
 2. Remove the process from Sidekiq's registry, which would show it and its running jobs for up to a minute.
 3. A job that was the owner's only one, and was present at earlier deaths, is a poison pill. A worker moves it to the
-   dead set; the keeper may not, and leaves it in its list.
+   dead set; a parent process may not, and leaves it in its list.
 4. Move all other jobs to the head of their queues, newest claim first, so that they run in their original order.
    One script moves a batch and adds a strike to each job; each payload's ``interrupted_count`` is incremented.
 5. Log and announce each job that moved.

@@ -6,7 +6,7 @@
 3. Fence it and requeue its jobs; see `reclaim`. An owner that is already fenced needs no checks.
 4. Remove it from the registry once its lists were empty in two checks a minute apart.
 5. Once an hour scan for private lists that are missing from the registry.
-6. Emit ``job_reclaimed`` for jobs that keepers have requeued, if the application listens: a keeper emits no events.
+6. Emit ``job_reclaimed`` for jobs that parents have requeued, if the application listens: a parent emits no events.
 
 After a Redis failure no owner is declared dead for two liveness periods: other processes could not beat either.
 """

@@ -1,4 +1,4 @@
-"""A process with more than one thread must not fork."""
+"""The threads that prevent a fork."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from offsider.cli import supervisor as threads
-from offsider.cli.supervisor import other_threads, refuse_threads
-from offsider.core.errors import ConfigurationError
+from offsider.cli.parent import fork_server as threads
+from offsider.cli.parent.fork_server import other_threads
 
 
 @pytest.fixture
@@ -23,18 +22,15 @@ def another():
 
 
 @pytest.mark.parametrize("tasks", [threads.TASKS, Path("/nowhere")], ids=["kernel", "python"])
-def test_threads_are_refused_by_name(another, tasks, monkeypatch):
+def test_threads_are_named(another, tasks, monkeypatch):
     monkeypatch.setattr(threads, "TASKS", tasks)
     assert "metrics" in other_threads()
-    with pytest.raises(ConfigurationError, match=r"started threads .*metrics.*remove --preload"):
-        refuse_threads()
 
 
 def test_a_process_with_one_thread_may_fork(monkeypatch, tmp_path):
     (tmp_path / str(threading.get_native_id())).mkdir()
     monkeypatch.setattr(threads, "TASKS", tmp_path)
     assert other_threads() == []
-    refuse_threads()
 
 
 def test_threads_unknown_to_python_have_their_system_names(monkeypatch, tmp_path):

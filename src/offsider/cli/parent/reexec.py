@@ -1,11 +1,11 @@
-"""Replace the supervisor by a new program in the same process (exec), and keep its workers.
+"""Replace the parent by a new program in the same process (exec), and keep its workers.
 
 1. Run the command line with ``--dry-run`` in the folder that ``$PWD`` names now. If the folder, the interpreter, the
    configuration or the application is broken, keep the old workers.
 2. Block the handled signals, so that none is lost during the exec; the next program unblocks them.
-3. Store the workers and the file descriptors of their parent links in an environment variable.
+3. Write the workers, the file descriptors of their links and their last reports into a file without a name.
 4. Execute the same command line again. The process keeps its ID, and the workers are still its children.
-5. The next supervisor removes the variable and adopts the workers.
+5. The next parent reads the file and adopts the workers.
 """
 
 from __future__ import annotations
@@ -15,25 +15,23 @@ import math
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, MutableMapping
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, NoReturn
+from collections.abc import Iterable, MutableMapping
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from offsider.cli.command import MAX_LETTERS
 from offsider.cli.failure import flush_output
+from offsider.cli.parent.backoff import described
+from offsider.cli.parent.starting import command
 from offsider.cli.signals import NAMES, handled
 from offsider.cli.start_folder import start_folder
-from offsider.cli.supervisor.children import described
-from offsider.cli.supervisor.parent_link import ParentLink
 from offsider.cli.text import plain
 from offsider.core.error_text import describe
 from offsider.logs.setup import logger
 
 if TYPE_CHECKING:
-    from offsider.cli.supervisor.fork import Child, Forker
+    from offsider.cli.parent.starting import Child
 
 VARIABLE = "OFFSIDER_SUCCESSION"
 # Maximum time for the check: code that hangs at import would hang the new workers too.
@@ -46,8 +44,6 @@ class Restart:
 
     def __init__(self) -> None:
         self.folder = start_folder()
-        if self.folder != os.environ.get("PWD") and os.getpid() != 1:  # a container is replaced, not deployed into
-            logger.warning("$PWD does not name the current folder: USR2 follows no symbolic link from %s", self.folder)
         self._words = command()
         self._checking: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
@@ -65,6 +61,8 @@ class Restart:
             OSError: the folder or the program is missing.
         """
         self.cancel()
+        if self.folder != os.environ.get("PWD"):
+            logger.warning("$PWD does not name the current folder: USR2 follows no symbolic link from %s", self.folder)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the check
         self._checking = subprocess.Popen(  # noqa: S603  # this program itself
             [*self._words, "--dry-run"],
@@ -76,7 +74,7 @@ class Restart:
         self.due_at = time.monotonic() + CHECK_SECONDS
 
     def cancel(self) -> None:
-        """Kill the process that checks the new code, if there is one; the supervisor reaps it."""
+        """Kill the process that checks the new code, if there is one; the parent reaps it."""
         if self._checking is not None:
             self._checking.kill()
             self._end()
@@ -90,7 +88,7 @@ class Restart:
     def _end(self) -> str:
         text = ""
         if self._checking is not None and self._errors is not None:
-            self._checking.returncode = 0  # the supervisor reaps all its children
+            self._checking.returncode = 0  # the parent reaps all its children
             self._errors.seek(0)
             text = self._errors.read().decode(errors="replace")
             self._errors.close()
@@ -108,50 +106,47 @@ class Restart:
         return plain(" ".join(reason.split()) or described(status), MAX_LETTERS)
 
     def exec(self, children: Iterable[Child]) -> NoReturn:
-        """Execute the program again; the next supervisor adopts ``children``.
+        """Execute the program again; the next parent adopts ``children``.
 
         Raises:
-            OSError: the program cannot be executed; the current supervisor can continue.
+            OSError: the program cannot be executed; the current parent can continue.
         """
         left = [
             {
-                "place": child.slot,
+                "slot": child.slot,
                 "pid": child.pid,
-                "parent_link": child.parent_link.bequeath(),
-                "stop_seconds": child.parent_link.stop_seconds,
+                "link": child.link.bequeath(),
+                "stop_seconds": child.link.stop_seconds,
                 "born_at": child.born_at,
+                "report": child.link.report,
             }
             for child in children
         ]
+        file = tempfile.TemporaryFile("w+")  # noqa: SIM115  # the next program reads it
+        json.dump(left, file)
+        file.seek(0)
+        os.set_inheritable(file.fileno(), True)
         os.chdir(self.folder)
-        os.environ[VARIABLE] = json.dumps(left)
+        os.environ[VARIABLE] = str(file.fileno())
         flush_output()
         signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
         try:
             os.execv(self._words[0], self._words)  # noqa: S606  # this program itself
         finally:
             os.environ.pop(VARIABLE, None)
+            file.close()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
 
 
-def command() -> list[str]:
-    """Return the command line of this process, with the interpreter of the new release."""
-    program, *words = sys.orig_argv
-    folder, script = Path(sys.executable).parent, Path(words[0])
-    if script.name != words[0] and script.parent.is_dir() and os.path.samefile(script.parent, folder):  # noqa: PTH121
-        return words  # a console script beside its interpreter, whose path is in the first line of the script
-    return [program if os.sep in program and os.access(program, os.X_OK) else sys.executable, *words]
-
-
-def inherited(forker: Forker, environ: MutableMapping[str, str]) -> Iterator[Child]:
-    """Yield the workers of the previous supervisor; none if this is the first one."""
-    text = environ.pop(VARIABLE, "")
-    if not text:
-        return
+def inherited(environ: MutableMapping[str, str]) -> list[dict[str, Any]]:
+    """Return the workers of the previous parent; empty if this is the first one."""
+    descriptor = environ.pop(VARIABLE, "")
+    if not descriptor:
+        return []
     try:
-        left = json.loads(text)
-        for item in left:
-            parent_link = ParentLink.inherit(item["parent_link"], item["stop_seconds"])
-            yield forker.adopt(item["place"], item["pid"], parent_link, item["born_at"])
-    except (ValueError, TypeError, KeyError, OSError) as error:
-        logger.error("cannot adopt the workers of the previous supervisor: %s", describe(error))
+        with os.fdopen(int(descriptor)) as file:
+            left: list[dict[str, Any]] = json.load(file)
+            return left
+    except (ValueError, OSError) as error:
+        logger.error("cannot adopt the workers of the previous parent: %s", describe(error))
+        return []

@@ -1,56 +1,38 @@
-"""The workers of a supervisor: running, being replaced, and exiting.
+"""The workers of a parent: running, being replaced, and exiting.
 
-1. Each slot has a worker. When it exits, start another one: at once the first time, then with a back-off.
+1. Each slot has a worker. When it exits, start another one: at once the first time, then with a back-off. Without
+   ``-p`` the parent ends with its worker.
 2. When a worker has to be replaced, start its successor first. Then drain the old worker (USR2), or stop it (TERM) if
    it uses too much memory. Replace one slot at a time.
-3. If a job has replaced a worker by another program (`os.execv`), terminate that program and start a new worker.
-4. Kill an exiting worker at its deadline, if it has one; the keeper requeues its jobs.
-5. If every slot has failed to start and no worker has ever run, the supervisor is hopeless and gives up.
+3. A job may have replaced a worker by another program (`os.execv`), or closed its descriptors: the link is closed, but
+   the process has not ended. Kill it, and start a new worker.
+4. Kill an exiting worker at its deadline, if it has one.
+5. If every slot has failed to start and no worker has ever run, the parent is hopeless and gives up.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from offsider.cli.main_loop import LAST_SECONDS
+from offsider.cli.parent.backoff import Backoff, described
 from offsider.logs.setup import logger
 
 if TYPE_CHECKING:
-    from offsider.cli.supervisor.fork import Child, Forker
+    from offsider.cli.parent.starting import Child, Starter
 
-
-FIRST_SECONDS = 1.0
-LONGEST_SECONDS = 30.0
-# A worker that ran at least this long was healthy: its next restart is immediate again.
-HEALTHY_SECONDS = 60.0
-
-
-@dataclass
-class Backoff:
-    """The back-off of one worker slot."""
-
-    _next_seconds: float = 0.0
-
-    def pause_seconds(self, lived_seconds: float) -> float:
-        """Return the pause before the next start, after a run of `lived_seconds`."""
-        if lived_seconds >= HEALTHY_SECONDS:
-            self._next_seconds = 0.0
-        pause = self._next_seconds
-        self._next_seconds = min(LONGEST_SECONDS, max(FIRST_SECONDS, 2 * pause))
-        return pause
-
-
-# By then the worker should have exited by itself; the keeper needs the rest of the promised timeout + 4 s.
-KILL_SECONDS = LAST_SECONDS
+# By then the worker should have exited by itself; requeueing its jobs needs the rest of the promised timeout + 4 s.
+# The worker itself gives up 3.6 s after its timeout (`main_loop.LAST_SECONDS`); importing that module takes memory.
+KILL_SECONDS = 3.75
 # Extra time for a replaced worker: no deadline is promised for it, and freeing much memory is slow.
 SLACK_SECONDS = 10.0
-# An exec can only be detected by polling.
-POLL_SECONDS = 1.0
+# From the end of a link to the end of an exiting process, at most: its memory is released before.
+EXIT_SECONDS = 0.2
 
 
 @dataclass
@@ -74,17 +56,21 @@ class Children:
     """All workers.
 
     Args:
-        forker: forks them.
+        starter: starts them.
         size: number of workers.
+        restarts: whether a worker that exits is started again.
         stop_seconds: returns the longest duration of a stop, for workers that have not sent theirs yet.
     """
 
-    def __init__(self, forker: Forker, size: int, stop_seconds: Callable[[], float]) -> None:
-        self._forker = forker
+    def __init__(self, starter: Starter, size: int, stop_seconds: Callable[[], float], *, restarts: bool) -> None:
+        self._starter = starter
+        self._restarts = restarts
         self._stop_seconds = stop_seconds
         self.slots = [Slot(number) for number in range(size)]
         self.leaving: dict[int, Child] = {}
         self.may_start = True
+        #: Exit status of the only worker, if it is not restarted; else None.
+        self.status: int | None = None
         #: Number of workers that had to be killed during a stop.
         self.killed = 0
         self._sent_kill: set[int] = set()
@@ -104,7 +90,7 @@ class Children:
 
     @property
     def hopeless(self) -> bool:
-        return not self._ever_ready and self._failed_boots >= len(self.slots)
+        return self._restarts and not self._ever_ready and self._failed_boots >= len(self.slots)
 
     def adopt(self, child: Child) -> None:
         """Add a worker of the previous program: drain it when its successor runs, or now if it has no slot."""
@@ -119,26 +105,25 @@ class Children:
     def tend(self, now: float) -> None:
         """Start, replace and kill workers as due."""
         for child in self.all():
-            child.parent_link.listen()
             self._ever_ready = self._ever_ready or child.ready
             if child.kill_at is not None and child.kill_at <= now:
                 self._kill(child)
+            if child.link.closed and child.closed_at is None:
+                child.closed_at = now
+            if child.closed_at is not None and now - child.closed_at >= EXIT_SECONDS:
+                self._kill_replaced(child)
         for slot in self.slots:
-            for worker in (slot.child, slot.successor):
-                if worker is not None and self.may_start and worker.program.by_exec():
-                    self._terminate(slot, worker, now)
             if slot.successor is not None and slot.successor.ready:
                 self._hand_over(slot)
-        if self.may_start:
+        if self.may_start and self._starter.can_start:
             for slot in self._open_slots(now):
                 self._start(slot)
 
     def due(self) -> Iterator[float]:
         """Yield the times of the next actions, by the monotonic clock."""
         yield from (child.kill_at for child in self.all() if child.kill_at is not None)
-        if any(child.program.watched for child in self.all()):
-            yield time.monotonic() + POLL_SECONDS
-        if self.may_start:
+        yield from (child.closed_at + EXIT_SECONDS for child in self.all() if child.closed_at is not None)
+        if self.may_start and self._starter.can_start:
             yield from (slot.start_at for slot in self.slots if slot.child is None)
             yield from (slot.start_at for slot in self._to_be_replaced())
 
@@ -154,7 +139,10 @@ class Children:
         return sorted(waiting, key=lambda slot: slot.start_at)[:1]
 
     def _start(self, slot: Slot) -> None:
-        child = self._forker.fork(slot.number, self.all())
+        child = self._starter.start(slot.number)
+        if child is None:
+            return
+        logger.log(logging.INFO if self._restarts else logging.DEBUG, "worker %d is process %d", *_who(child))
         if slot.child is None:
             slot.child = child
             slot.stop_signal = ""
@@ -175,14 +163,15 @@ class Children:
                 logger.warning("replacing worker %d (process %d): %s", slot.number + 1, child.pid, reason)
                 slot.stop_signal = "TERM"
 
-    def _terminate(self, slot: Slot, child: Child, now: float) -> None:
-        """Terminate a program that replaced a worker, and start a new worker."""
+    def _kill_replaced(self, child: Child) -> None:
+        """Kill a program that replaced a worker, or a worker without its descriptors."""
         logger.error(
-            "worker %d (process %d) was replaced by another program (os.execv); terminating that program",
+            "worker %d (process %d) was replaced by another program (os.execv), or a job closed its descriptors: "
+            "killing it; a job must not do that",
             *_who(child),
         )
-        self._free(slot, child, now)
-        self._leave(child, "TERM")
+        child.closed_at = math.inf
+        child.send("KILL")
 
     def stop(self) -> float:
         """Stop all workers, start no more, and return the last deadline."""
@@ -205,7 +194,7 @@ class Children:
         child.send(signal)
 
     def _end_by(self, child: Child, now: float) -> None:
-        sent_seconds = child.parent_link.stop_seconds
+        sent_seconds = child.link.stop_seconds
         stop_seconds = self._stop_seconds() if sent_seconds is None else sent_seconds
         child.kill_at = now + stop_seconds + KILL_SECONDS
 
@@ -227,12 +216,11 @@ class Children:
         return pause_seconds
 
     def reaped(self, pid: int, status: int) -> bool:
-        """Handle the exit of a process; return False if it was not a child of ours."""
+        """Handle the exit of a process; return False if it was not a worker of ours."""
         child = next((child for child in self.all() if child.pid == pid), None)
         if child is None:
             return False
-        child.parent_link.listen()
-        child.let_go()
+        child.link.close()
         self._failed_boots += self.may_start and not child.ready
         # It may have exited by itself just before the kill.
         self.killed += not self.may_start and pid in self._sent_kill and os.WIFSIGNALED(status)
@@ -241,7 +229,13 @@ class Children:
             logger.info("old worker %d (process %d) %s", child.slot + 1, pid, how)
             return True
         slot = self.slots[child.slot]
+        last = not self._restarts and slot.successor is None
         pause_seconds = self._free(slot, child, time.monotonic())
+        if last:
+            self.status, self.may_start = status, False
+            if os.WIFSIGNALED(status):
+                logger.error("the worker (process %d) %s", pid, how)
+            return True
         if self.may_start and not self.hopeless and (slot.child is None or slot.stop_signal):
             how += f"; starting another one in {pause_seconds:g} s"
         logger.log(logging.WARNING if self.may_start else logging.INFO, "worker %d (process %d) %s", *_who(child), how)
@@ -250,16 +244,3 @@ class Children:
 
 def _who(child: Child) -> tuple[int, int]:
     return child.slot + 1, child.pid
-
-
-def described(status: int) -> str:
-    """Describe a status of `os.waitpid` in words."""
-    code = os.waitstatus_to_exitcode(status)
-    if code < 0:
-        import signal  # rarely needed
-
-        try:
-            return f"was killed by {signal.Signals(-code).name}"
-        except ValueError:
-            return f"was killed by signal {-code}"
-    return f"ended with code {code}"
