@@ -32,7 +32,7 @@ CEILINGS = {
     "src, lines of code": 46_100,
     "src, files": 573,
     "tests, lines of code": 74_200,
-    "bench, lines of code": 9_200,
+    "bench, lines of code": 8_100,
     "docs, words": 109_700,
     "tour, files": 25,
     "biggest class, lines": 289,
