@@ -56,7 +56,7 @@ def dying() -> None:
     raise KeyError("gone")
 
 
-@job(name="every.tracked", track=True, keep_result=60, keep_arguments=True)
+@job(name="every.tracked", track="arguments", keep_result=60)
 def tracked(value: int) -> int:
     current_job().progress(1, 2, "half")
     return value

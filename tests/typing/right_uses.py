@@ -48,7 +48,6 @@ def send(user_id: int, subject: str = "hi", *, urgent: bool = False) -> str:
     resource_boundary="cpu",
     feature_category="mail",
     external_dependencies=True,
-    weight=2,
     concurrency_limit=3,
 )
 def deliver(user_id: int) -> None: ...
@@ -63,7 +62,7 @@ async def resize(path: str, *, width: int = 100) -> int:
     raise Reschedule(timedelta(minutes=1))
 
 
-@job(name="HardJob", aliases=("OldJob",), retry_for=timedelta(days=1), shared_with_ruby=True)
+@job(name=("HardJob", "OldJob"), retry_for=timedelta(days=1), shared_with_ruby=True)
 def hard(number: int, /) -> None: ...
 
 
@@ -195,10 +194,6 @@ assert_type(client.push_bulk({"class": "X", "args": [[1], [2]]}, spread_interval
 assert_type(client.push_bulk({"class": "X", "args": [[1]]}, spread_interval=timedelta(minutes=1)), list[JobId[Any]])
 assert_type(send.via(client).enqueue(1), JobId[str])
 assert_type(send.via(lambda: client).enqueue(1), JobId[str])
-
-
-@job(client=client)
-def elsewhere() -> None: ...
 
 
 @configure_client

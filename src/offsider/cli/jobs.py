@@ -18,7 +18,7 @@ from offsider.core.wording import shell_words
 from offsider.fleet.manifest import differences, manifest as manifest_of, read, written
 from offsider.jobs import registry
 
-HEAD = ("NAME", "QUEUE", "URGENCY", "BOUNDARY", "CATEGORY", "EXTERNAL", "WEIGHT", "TAGS")
+HEAD = ("NAME", "QUEUE", "URGENCY", "BOUNDARY", "CATEGORY", "EXTERNAL", "TAGS")
 
 
 @click.group(context_settings=SETTINGS, invoke_without_command=True)
@@ -93,6 +93,5 @@ def _row(job: Mapping[str, Any]) -> Sequence[str]:
         job["resource_boundary"],
         job["feature_category"] or "-",
         "yes" if job["external_dependencies"] else "-",
-        str(job["weight"]),
         ",".join(job["tags"]) or "-",
     )

@@ -18,7 +18,7 @@ from offsider.config.hooks import check_installed
 from offsider.config.installation import Installation
 from offsider.core.errors import InvalidJob, InvalidOptions
 from offsider.core.job_id import JobId
-from offsider.core.options import check_known
+from offsider.core.options import OUTBOX, check_known
 from offsider.core.payload import JobPayload
 from offsider.runtime.middleware import ClientChain, Push
 
@@ -76,53 +76,44 @@ class BaseClient:
     def _take_hook(
         self, payload: Mapping[str, Any], wait_replicas: int
     ) -> tuple[Mapping[str, Any], AfterCommit | Collector | None]:
-        """Return the payload without ``after_commit`` and ``outbox``, and the hook that this push waits for, if any.
+        """Return the payload without ``after_commit``, and the hook that this push waits for, if any.
 
-        Raises InvalidOptions if one of them is invalid, or for a push through the outbox without an open session, with
+        Raises InvalidOptions if it is invalid, or for a push through the outbox without an open session, with
         ``wait_replicas`` or in a collector.
         """
         outbox, block = self.config.outbox, collector()
-        if (
-            self.config.after_commit is None
-            and outbox is None
-            and block is None
-            and "after_commit" not in payload
-            and "outbox" not in payload
-        ):
+        if self.config.after_commit is None and outbox is None and block is None and "after_commit" not in payload:
             return payload, None
         job = declared_of(payload.get("class"))
-        waits = True if job is None else job.after_commit
-        boxed = None if job is None else job.outbox
-        if "after_commit" in payload or "outbox" in payload:
-            rest = dict(payload)
-            given: dict[str, Any] = {name: rest.pop(name) for name in ("after_commit", "outbox") if name in rest}
+        wanted = None if job is None else job.after_commit
+        if "after_commit" in payload:
+            payload = dict(payload)
+            wanted = payload.pop("after_commit")
             name = job.name if job else str(payload.get("class"))
-            check_known(given, job_name=name)
-            check_installed(given, outbox, job_name=name)
-            waits = given.get("after_commit", waits)
-            boxed = given.get("outbox", boxed if waits else False)
-            payload = rest
-        if outbox is None or not (outbox.default and waits if boxed is None else boxed) or test_mode.current():
+            check_known({"after_commit": wanted}, job_name=name)
+            check_installed({"after_commit": wanted}, outbox, job_name=name)
+        waits, boxed = wanted is not False, wanted == OUTBOX
+        if outbox is None or not (boxed or (wanted is None and outbox.default)) or test_mode.current():
             return payload, block or (self.config.after_commit if waits else None)
         if block is not None:
             raise InvalidOptions(
                 f"{job.name if job else payload.get('class')}: a push of a batch cannot go through the outbox, because "
-                "the batch is stored at once: declare the job with @job(outbox=False), or push it with "
-                "job.using(outbox=False)"
+                "the batch is stored at once: declare the job with @job(after_commit=True), or push it "
+                "with job.using(after_commit=True)"
             )
         hook = outbox.hook()
         if hook is None:
             if boxed:
                 raise InvalidOptions(
-                    f"{job.name if job else payload.get('class')}: outbox=True, but no session of the outbox is open "
-                    "here: push inside of `with outbox.session(session):` (in FastAPI, an async def dependency or the "
-                    "endpoint itself), or pass outbox=False to push directly to Redis"
+                    f'{job.name if job else payload.get("class")}: after_commit="outbox", but no session of the '
+                    "outbox is open here: push inside of `with outbox.session(session):` (in FastAPI, an async def "
+                    "dependency or the endpoint itself), or pass after_commit=True to push directly to Redis"
                 )
             return payload, self.config.after_commit if waits else None
         if wait_replicas:
             raise InvalidOptions(
                 f"{job.name if job else payload.get('class')}: a push through the outbox cannot wait for replicas, "
-                "because a worker stores the job later: pass outbox=False, or no wait_replicas"
+                "because a worker stores the job later: pass after_commit=True, or no wait_replicas"
             )
         return payload, hook
 

@@ -19,7 +19,7 @@ from offsider.core.payload import JobPayload, new_jid, stamp
 from offsider.runtime.middleware import Push
 from offsider.runtime.propagation import stamps
 
-_SHARED = ("tags", "profiler_options")
+_SHARED = ("tags",)
 _TEXT = {str}
 DEFAULTS: dict[str, Any] = {"retry": True, "queue": "default"}
 

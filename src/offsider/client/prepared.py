@@ -136,13 +136,8 @@ class DeclaredJob(Protocol):
         ...
 
     @property
-    def after_commit(self) -> bool:
-        """Whether its pushes wait for a commit."""
-        ...
-
-    @property
-    def outbox(self) -> bool | None:
-        """Whether its pushes go through the outbox; None for the default of the outbox."""
+    def after_commit(self) -> bool | str | None:
+        """Whether its pushes wait for a commit, or go through the outbox; None for the default."""
         ...
 
     @property

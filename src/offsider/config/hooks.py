@@ -15,6 +15,7 @@ from offsider.core.clock import SYSTEM_CLOCK, Clock
 from offsider.core.error_text import describe
 from offsider.core.errors import ConfigurationError, InvalidOptions
 from offsider.core.job_id import JobResults
+from offsider.core.options import OUTBOX
 from offsider.core.payload import JobPayload
 from offsider.core.suggestions import suggest
 from offsider.logs.setup import logger
@@ -50,7 +51,7 @@ class OutboxWriter(Protocol):
     """The interface of ``config.outbox``. Must be thread-safe.
 
     Attributes:
-        default: whether it takes the pushes of jobs without the option ``outbox``.
+        default: whether it takes the pushes of jobs without the option ``after_commit``.
     """
 
     @property
@@ -58,18 +59,18 @@ class OutboxWriter(Protocol):
 
     def hook(self) -> Callable[[Any], None] | None:
         """Return the function that takes `PendingPushes` and writes their rows; None if no transaction can:
-        then a push with the option ``outbox=True`` is an error, and others bypass the outbox.
+        then a push with ``after_commit="outbox"`` is an error, and others bypass the outbox.
         """
         ...
 
 
 def check_installed(options: Mapping[str, Any], outbox: OutboxWriter | None, *, job_name: str) -> None:
-    """Raise InvalidOptions for ``outbox=True`` without an outbox."""
-    if options.get("outbox") and outbox is None:
+    """Raise InvalidOptions for ``after_commit="outbox"`` without an outbox."""
+    if options.get("after_commit") == OUTBOX and outbox is None:
         raise InvalidOptions(
-            f'{job_name}: outbox=True needs an outbox: set OFFSIDER["outbox"] = True in the settings of Django; '
-            "elsewhere call config.use(SQLAlchemyOutbox(...)), imported from offsider.integrations.sqlalchemy_outbox, "
-            "in a function with @configure_client"
+            f'{job_name}: after_commit="outbox" needs an outbox: set OFFSIDER["outbox"] = True in the settings of '
+            "Django; elsewhere call config.use(SQLAlchemyOutbox(...)), imported from "
+            "offsider.integrations.sqlalchemy_outbox, in a function with @configure_client"
         )
 
 

@@ -27,7 +27,6 @@ class Characteristics:
         feature_category: the part of the product, or the team, that owns the job; empty if not declared.
         external_dependencies: whether a run calls external services.
         tags: its labels.
-        weight: its relative weight in the manifest, from 1.
         idempotent: running it twice is harmless.
         queue_namespace: prefix of its generated queue name; empty for none.
     """
@@ -37,7 +36,6 @@ class Characteristics:
     feature_category: str = ""
     external_dependencies: bool = False
     tags: tuple[str, ...] = ()
-    weight: int = 1
     idempotent: bool = False
     queue_namespace: str = ""
 
@@ -129,18 +127,12 @@ def _check_word(key: str, value: Any) -> None:
         raise InvalidOptions(f"{key} must be letters, digits and _ : . - (at least one), got {value!r}")
 
 
-def _check_weight(key: str, value: Any) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InvalidOptions(f"{key} must be a whole number >= 1, got {value!r}")
-
-
 #: Checks of the declared characteristics, which are not stored.
 CHARACTERISTICS: Mapping[str, Callable[[str, Any], None]] = {
     "urgency": _one_of(URGENCIES),
     "resource_boundary": _one_of(BOUNDARIES),
     "feature_category": _check_word,
     "external_dependencies": _check_switch,
-    "weight": _check_weight,
     "idempotent": _check_switch,
     "queue_namespace": _check_word,
 }

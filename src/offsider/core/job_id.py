@@ -76,7 +76,7 @@ class JobInfo:
         error_class, error_message: the error of its last run; empty without one.
         without_result: why it has no stored result although it has succeeded; empty if it has one.
         failures: the failed runs of a job with ``keep_result``, oldest first, up to the last 25.
-        args, kwargs: the arguments of a job with ``keep_arguments``, as JSON stores them; None without.
+        args, kwargs: the arguments of a job with ``track="arguments"``, as JSON stores them; None without.
     """
 
     jid: str

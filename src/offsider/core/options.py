@@ -49,17 +49,10 @@ class JobOptions(TypedDict, total=False):
     fails."""
     hard_timeout: float | timedelta
     """Seconds after which the run fails with `HardTimeout`; a worker that cannot stop the job exits."""
-    profile: str
-    """A name for the profiler of Ruby workers and other readers of the payload. offsider stores it, but does not
-    profile yet."""
-    profiler_options: Mapping[str, Any]
-    """Options of that profiler, also only stored."""
-    after_commit: bool
-    """False: push now, inside of an open database transaction. True (the default) waits for its commit if
-    ``config.after_commit`` is set, as it is in Django. Not stored."""
-    outbox: bool
-    """True: write the push as a row of the database, in the open transaction; a worker moves it to Redis. Needs an
-    outbox, which sets the default. Not stored."""
+    after_commit: bool | Literal["outbox"]
+    """False: push now, inside of an open database transaction. True: wait for its commit if ``config.after_commit`` is
+    set, as it is in Django. ``"outbox"``: write the push as a row of the database, in the open transaction; a worker
+    moves it to Redis. Default: ``"outbox"`` if an outbox is installed for all jobs, else True. Not stored."""
     wait_replicas: int
     """Wait until this many replicas have confirmed the push. Not stored."""
     server: str
@@ -79,13 +72,11 @@ class JobOptions(TypedDict, total=False):
     """Drop further pushes of the same job for this many seconds."""
     debounce: float | timedelta | Literal[False]
     """Delay the job for this many seconds; another push of the same class during the delay replaces it."""
-    track: bool
-    """True: store the state of the job, for ``jid.status()``. This and the next option belong to the extension
-    ``Results``, and are rejected if it is not installed."""
+    track: bool | Literal["arguments"]
+    """True: store the state of the job, for ``jid.status()``; ``"arguments"``: with its arguments. This and the next
+    option belong to the extension ``Results``, and are rejected if it is not installed."""
     keep_result: float | timedelta | Literal[False]
     """Store the state, and keep it and the result of the job for this many seconds after its end. False: no result."""
-    keep_arguments: bool
-    """True: store the arguments with the state. Default False. Belongs to ``Results`` too."""
     extra: Mapping[str, Any]
     """Options of installed extensions, stored as payload keys."""
 
@@ -93,17 +84,14 @@ class JobOptions(TypedDict, total=False):
 class JobDeclaration(JobOptions, total=False):
     """Options of ``@job(...)`` and of a ``Job`` subclass, in addition to those of a push."""
 
-    name: str
-    """The name stored in the payload. Default: module and qualified name."""
-    aliases: Sequence[str]
-    """Former names of the job, for stored jobs."""
+    name: str | Sequence[str]
+    """The name stored in the payload. Default: module and qualified name. A list: this name, and former names of the
+    job, for stored jobs."""
     retry_in: RetryIn
     """``retry_in(count, error, payload)``: seconds, to which jitter is added; a timedelta for an exact delay;
     ``"kill"``, ``"discard"``, or None for the default formula. ``count`` is 0 at the first failure."""
     on_exhausted: OnExhausted
     """``on_exhausted(payload, error)`` runs after the last retry; return ``"discard"`` to avoid the dead set."""
-    client: Any
-    """The client that pushes this job, or a function that returns it. Not stored."""
     shared_with_ruby: bool
     """True: Ruby pushes or runs this job too, so keyword-only parameters are refused at declaration."""
     codec: Literal["annotations"] | None
@@ -120,8 +108,6 @@ class JobDeclaration(JobOptions, total=False):
     """The part of the product, or the team, that owns the job: letters, digits and ``_ : . -``."""
     external_dependencies: bool
     """True: a run calls external services. Default False."""
-    weight: int
-    """Relative weight in the manifest, from 1 (the default); workers ignore it."""
     idempotent: bool
     """True: running it twice is harmless. Default False. With the extension ``Unique``, such a job has
     ``unique_until="until_executing"`` by default."""
@@ -151,11 +137,13 @@ LOG_LEVELS = {
     "critical": "fatal",
 }
 
+#: The value of ``after_commit`` that sends a push through the outbox.
+OUTBOX = "outbox"
 # Options that are not stored.
 TRANSIENT = frozenset(
     {
-        *("name", "aliases", "retry_in", "on_exhausted", "client", "shared_with_ruby", "big_payload", "codec"),
-        *("after_commit", "outbox", "wait_replicas", "server", "extra"),
+        *("name", "retry_in", "on_exhausted", "shared_with_ruby", "big_payload", "codec"),
+        *("after_commit", "wait_replicas", "server", "extra"),
     }
 )
 # Options of bundled extensions that are declared only, and evaluated in the worker.
@@ -166,7 +154,7 @@ INSTALLED_BY = {
         ("unique_for", "unique_until", "including_scheduled", "reschedule_once", "throttle", "debounce"),
         "offsider.ext.unique.Unique",
     ),
-    **dict.fromkeys(("track", "keep_result", "keep_arguments"), "offsider.ext.results.Results"),
+    **dict.fromkeys(("track", "keep_result"), "offsider.ext.results.Results"),
     **dict.fromkeys(
         ("concurrency_limit", "rate_limit", "key", "fair_share"),
         "offsider.ext.concurrency_limits.ConcurrencyLimits",
@@ -192,7 +180,6 @@ def check_options(options: Mapping[str, Any], *, job_name: str, known_extra: Col
         for key, value in options.items():
             _check_option(key, value, known_extra)
         check_retry_pair(options)
-        check_commit_pair(options)
         check_limits(options)
     except InvalidOptions as error:
         raise InvalidOptions(f"{job_name}: {error}") from None
@@ -209,7 +196,6 @@ def check_known(payload: Mapping[str, Any], *, job_name: str) -> None:
                 is_checked = True
         if is_checked:
             check_retry_pair(payload)
-            check_commit_pair(payload)
             check_limits(payload)
     except InvalidOptions as error:
         raise InvalidOptions(f"{job_name}: {error}") from None
@@ -219,12 +205,6 @@ def check_retry_pair(options: Mapping[str, Any]) -> None:
     """Raise InvalidOptions for ``retry_for`` with a number of retries, which it replaces; ``retry=True`` is fine."""
     if options.get("retry_for") is not None and options.get("retry", True) is not True:
         raise InvalidOptions(f"retry={options['retry']!r} and retry_for exclude each other; give one of them")
-
-
-def check_commit_pair(options: Mapping[str, Any]) -> None:
-    """Raise InvalidOptions for ``outbox`` with ``after_commit=False``."""
-    if options.get("outbox") and not options.get("after_commit", True):
-        raise InvalidOptions("outbox=True and after_commit=False exclude each other; give one of them")
 
 
 def check_limits(options: Mapping[str, Any]) -> None:
@@ -268,8 +248,6 @@ def _wire_value(key: str, value: Any) -> Any:
         return int(seconds) if seconds.is_integer() else seconds
     if key == "tags" and value is not None:
         return list(value)
-    if key == "profiler_options" and value is not None:
-        return dict(value)
     if key == "log_level" and value is not None:
         return stored_level(value)
     return value
@@ -337,6 +315,11 @@ def _check_queue(key: str, value: Any) -> None:
     check_queue_name(value, what=key)
 
 
+def _check_after_commit(key: str, value: Any) -> None:
+    if not isinstance(value, bool) and value != OUTBOX:
+        raise InvalidOptions(f'{key} must be True, False or "{OUTBOX}", got {value!r}')
+
+
 def _check_switch(key: str, value: Any) -> None:
     if not isinstance(value, bool):
         raise InvalidOptions(f"{key} must be True or False, got {value!r}")
@@ -358,11 +341,6 @@ def _check_text(key: str, value: Any) -> None:
         raise InvalidOptions(f"{key} must be a string that is not empty, got {value!r}")
 
 
-def _check_mapping(key: str, value: Any) -> None:
-    if not isinstance(value, Mapping):
-        raise InvalidOptions(f"{key} must be a mapping, got {value!r}")
-
-
 def _check_replicas(key: str, value: Any) -> None:
     if not _is_whole(value):
         raise InvalidOptions(f"{key} must be a whole number >= 0, got {value!r}")
@@ -380,10 +358,7 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "expires_in": _check_duration,
     "soft_timeout": _check_duration,
     "hard_timeout": _check_duration,
-    "profile": _check_text,
-    "profiler_options": _check_mapping,
-    "after_commit": _check_switch,
-    "outbox": _check_switch,
+    "after_commit": _check_after_commit,
     "wait_replicas": _check_replicas,
     "server": _check_text,
 }

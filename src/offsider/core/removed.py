@@ -40,6 +40,13 @@ SETTINGS: dict[str, str] = {
 }
 #: Options of ``@job`` and of ``using``.
 JOB_OPTIONS: dict[str, str] = {
+    "profile": 'set push.payload["profile"] in client middleware',
+    "profiler_options": 'set push.payload["profiler_options"] in client middleware',
+    "weight": "declare tags",
+    "client": "name a server of the configuration with server=, or push with job.via(client)",
+    "keep_arguments": 'write track="arguments"',
+    "outbox": 'write after_commit="outbox"; after_commit=True bypasses the outbox',
+    "aliases": 'write name=("name", "former name")',
     "deduplicate": 'write unique_until="until_executed" or "until_executing", unique_for=SECONDS, and '
     "including_scheduled=True or reschedule_once=True",
     "concurrency_key": "use key=, which applies to all limits of the job",

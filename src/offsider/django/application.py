@@ -16,6 +16,7 @@ from django.utils.module_loading import import_string
 
 from offsider.config.application import TABLE
 from offsider.config.config import Config
+from offsider.core.options import OUTBOX
 from offsider.django.connections import connections_of_a_job
 from offsider.django.transactions import after_commit
 from offsider.ext.outbox import Outbox
@@ -31,8 +32,8 @@ from offsider.django.outbox import DjangoSource  # its model needs the apps
 def configure(config: Config) -> None:
     """Close database connections after each job, delay pushes until the commit, and call ``OFFSIDER["configure"]``.
 
-    ``OFFSIDER["outbox"]``, or a declared job with ``outbox=True``, installs the outbox. A backend of ``TASKS`` installs
-    ``Results``, unless ``OFFSIDER["configure"]`` has done so.
+    ``OFFSIDER["outbox"]``, or a declared job with ``after_commit="outbox"``, installs the outbox. A backend of
+    ``TASKS`` installs ``Results``, unless ``OFFSIDER["configure"]`` has done so.
 
     Raises:
         ConfigurationError: ``OFFSIDER["outbox"]`` names no database.
@@ -42,7 +43,7 @@ def configure(config: Config) -> None:
     config.after_commit = after_commit  # pyright: ignore[reportAttributeAccessIssue]  # a decorator without types
     for alias in getattr(settings, "TASKS", {}).values():  # of django.tasks: ours declares its job
         import_string(alias["BACKEND"])
-    if "outbox" in table or any(job.outbox for job in registry.all_jobs()):
+    if "outbox" in table or any(job.after_commit == OUTBOX for job in registry.all_jobs()):
         outbox = table.get("outbox", False)
         config.use(Outbox(DjangoSource("default" if isinstance(outbox, bool) else outbox), default=bool(outbox)))
     own = import_string(table["configure"]) if table.get("configure") else None

@@ -40,7 +40,7 @@ from offsider.core.payload import JobPayload, new_jid
 from offsider.django.connections import connections_of_a_job
 from offsider.ext.results import Results
 from offsider.ext.results.reader import Reader
-from offsider.ext.results.rules import KEEP_ARGUMENTS, KEEP_RESULT, TRACK, seconds
+from offsider.ext.results.rules import ARGUMENTS, KEEP_RESULT, TRACK, seconds
 from offsider.jobs.clients import async_client_for, client_for
 from offsider.jobs.declared import check_all_options
 from offsider.jobs.function import job
@@ -99,14 +99,14 @@ class TaskBackend(_BaseTaskBackend):
             OffsiderError: as `Enqueuer.enqueue`.
         """
         result = self._result(task, args, kwargs)
-        client_for(run_task.declared, None).push(self._item(result))
+        client_for().push(self._item(result))
         _signals.task_enqueued.send(type(self), task_result=result)
         return result
 
     async def aenqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         """As `enqueue`, without blocking the event loop."""
         result = self._result(task, args, kwargs)
-        await async_client_for(run_task.declared, None).push(self._item(result))
+        await async_client_for().push(self._item(result))
         await sync_to_async(_signals.task_enqueued.send)(type(self), task_result=result)
         return result
 
@@ -163,7 +163,7 @@ class TaskBackend(_BaseTaskBackend):
         if given == 0:
             return {KEEP_RESULT: False, TRACK: False}
         try:
-            return {KEEP_RESULT: seconds(given), KEEP_ARGUMENTS: True}
+            return {KEEP_RESULT: seconds(given), TRACK: ARGUMENTS}
         except ValueError as error:
             raise InvalidOptions(f"{self._what}: {RESULT_SECONDS} {error}") from None
 

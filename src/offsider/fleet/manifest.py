@@ -52,7 +52,6 @@ def entry(job: Declared, config: Config) -> Entry:
         "feature_category": said.feature_category,
         "external_dependencies": said.external_dependencies,
         "tags": sorted(said.tags),
-        "weight": said.weight,
         "idempotent": said.idempotent,
         **until,
         "queue_namespace": said.queue_namespace,

@@ -72,8 +72,8 @@ class SQLAlchemyOutbox(Outbox):
         metadata: gets the table.
         session: returns the session of a push, or None; for example a ``scoped_session``, or ``db.session`` of
             Flask-SQLAlchemy. Without it, only pushes in a block of `session` are rows. Other pushes go to Redis, or
-            raise InvalidOptions if their job has the option ``outbox=True``.
-        default: take the pushes of all jobs; False: only of those with the option ``outbox=True``.
+            raise InvalidOptions if their job has the option ``after_commit="outbox"``.
+        default: take the pushes of all jobs; False: only of those with the option ``after_commit="outbox"``.
         table: name of the table.
     """
 
@@ -102,7 +102,7 @@ class SQLAlchemyOutbox(Outbox):
             logger.warning(
                 "a push inside of a transaction went directly to Redis, not to the outbox, because its session is not "
                 "that of an outbox.session(session) block: open one around the push (in FastAPI, in an async def "
-                "dependency or in the endpoint), or pass outbox=False"
+                "dependency or in the endpoint), or pass after_commit=True"
             )
         return hook
 

@@ -24,7 +24,7 @@ P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
-_OWN = ("name", "aliases")  # not inherited: each job has its own names
+_OWN = ("name",)  # not inherited: each job has its own names
 _HOOKS = ("retry_in", "on_exhausted")
 
 

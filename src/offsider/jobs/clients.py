@@ -1,4 +1,4 @@
-"""Selects the client of a push: the requested one, the job's own, the running worker's, or the default one."""
+"""Selects the client of a push: the requested one, the running worker's, or the default one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from offsider.client import AsyncClient, Client
 from offsider.config.config import Config
 from offsider.config.containers import Shared
 from offsider.config.installation import Installation
-from offsider.jobs.declared import Declared
 from offsider.runtime.middleware import ClientChain
 from offsider.storage.redis import Redis
 
@@ -70,24 +69,23 @@ def pushing_with(clients: Clients) -> Generator[None, None, None]:
         _of_capsule.reset(token)
 
 
-def client_for(job: Declared, via: ClientSource | None) -> Client:
-    """Return the client for ``job``, in the order of the module docstring."""
-    chosen = _chosen(job, via)
+def client_for(via: ClientSource | None = None) -> Client:
+    """Return the client of a push, in the order of the module docstring."""
+    chosen = _chosen(via)
     if isinstance(chosen, Client):
         return chosen
     return chosen.blocking if isinstance(chosen, Clients) else Clients.of(chosen.installation).blocking
 
 
-def async_client_for(job: Declared, via: ClientSource | None) -> AsyncClient:
+def async_client_for(via: ClientSource | None = None) -> AsyncClient:
     """Like `client_for`, for code on an event loop; a blocking client is replaced by one of its configuration."""
-    chosen = _chosen(job, via)
+    chosen = _chosen(via)
     if isinstance(chosen, AsyncClient):
         return chosen
     return chosen.asynchronous if isinstance(chosen, Clients) else Clients.of(chosen.installation).asynchronous
 
 
-def _chosen(job: Declared, via: ClientSource | None) -> AnyClient | Clients:
-    source: ClientSource | None = via if via is not None else job.client
-    if source is not None:
-        return source if isinstance(source, (Client, AsyncClient)) else source()
+def _chosen(via: ClientSource | None) -> AnyClient | Clients:
+    if via is not None:
+        return via if isinstance(via, (Client, AsyncClient)) else via()
     return _of_capsule.get() or Clients.of()

@@ -29,7 +29,7 @@ logger = logging.getLogger("offsider")
 
 ONLY_DECLARED = frozenset(
     {
-        *("name", "aliases", "retry_in", "on_exhausted", "client", "shared_with_ruby", "big_payload", "codec"),
+        *("name", "retry_in", "on_exhausted", "shared_with_ruby", "big_payload", "codec"),
         *CHARACTERISTICS,
         *FUNCTIONS,
     }
@@ -55,7 +55,6 @@ class Declared:
         functions: the options of extensions that a worker evaluates, by name.
         retry_in: ``retry_in(count, error, payload)``, or None.
         on_exhausted: ``on_exhausted(payload, error)``, or None.
-        client: the client that pushes it, or a function that returns it, or None.
         shared_with_ruby: Ruby pushes or runs it too.
         big_payload: its payloads may be large.
         obstacle: why no worker can load it, and what to do; empty if one can, and after the warning.
@@ -78,16 +77,16 @@ class Declared:
         self.module = module_name(target.__module__, run)
         self.qualname = target.__qualname__
         own_name = f"{self.module}.{self.qualname}"
-        self.name = declaration.get("name", own_name)
+        said: object = declaration.get("name", own_name)
+        names = cast("list[str]", [*said] if isinstance(said, list | tuple) else [said]) or [""]
+        self.name, self.aliases = names[0], tuple(names[1:])
         if not self.name:
             raise InvalidOptions(f"{own_name}: a name must be a string that is not empty, got {self.name!r}")
-        self.aliases = tuple(declaration.get("aliases", ()))
         given = cast("dict[str, Any]", declaration)
         self.options = {key: value for key, value in given.items() if key not in ONLY_DECLARED}
         self.functions = {key: value for key, value in given.items() if key in FUNCTIONS}
         self.retry_in: Callable[..., Any] | None = declaration.get("retry_in")
         self.on_exhausted: Callable[..., Any] | None = declaration.get("on_exhausted")
-        self.client: Any = declaration.get("client")
         self.shared_with_ruby = bool(declaration.get("shared_with_ruby"))
         self.big_payload = bool(declaration.get("big_payload"))
         self._declaration = given
@@ -230,14 +229,9 @@ class Declared:
         return int(self.options.get("wait_replicas", 0))
 
     @property
-    def after_commit(self) -> bool:
-        """Whether a push waits for the commit of the open transaction by default."""
-        return bool(self.options.get("after_commit", True))
-
-    @property
-    def outbox(self) -> bool | None:
-        """Whether a push goes through the outbox; None for the default of the outbox."""
-        return self.options.get("outbox")
+    def after_commit(self) -> bool | str | None:
+        """Whether a push waits for the commit of the open transaction, or goes through the outbox; None by default."""
+        return self.options.get("after_commit")
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments in stored form. Raises InvalidArguments."""
@@ -272,7 +266,7 @@ class Declared:
         """
         names: list[Any] = [self.name, *self.aliases]
         if not all(isinstance(name, str) and name for name in names):
-            raise InvalidOptions(f"{self.place}: name and aliases must be strings that are not empty")
+            raise InvalidOptions(f"{self.place}: a name must be a string that is not empty, or a list of them")
         for option, value in (("retry_in", self.retry_in), ("on_exhausted", self.on_exhausted)):
             if value is not None and not callable(value):
                 raise InvalidOptions(f"{self.name}: {option} must be a function, got {value!r}")

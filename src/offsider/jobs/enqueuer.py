@@ -124,7 +124,7 @@ class Enqueuer(Generic[P, R_co]):
                 seconds).
             batch_size: jobs per round trip; default 1,000, or 100 for scheduled jobs.
         """
-        client = client_for(self.declared, self._client)
+        client = client_for(self._client)
         item = self._bulk_item(client, calls, at)
         return client.push_bulk(item, spread_interval=spread_interval, batch_size=batch_size)
 
@@ -149,9 +149,9 @@ class Enqueuer(Generic[P, R_co]):
         job runs until it returns. This is Sidekiq's ``perform_inline`` and ``set(sync: true)``. A plain call of a job
         function skips all this. Returns None if client middleware canceled the push, or the job raised Skip or Discard.
         """
-        client = client_for(self.declared, self._client)
+        client = client_for(self._client)
         item = self._checked(client, self._now_item(args, kwargs))
-        for option in ("after_commit", "outbox", "wait_replicas"):  # of a push, and not of the payload
+        for option in ("after_commit", "wait_replicas"):  # of a push, and not of the payload
             item.pop(option, None)
         prepared = client.prepare(client.build(item))
         result: R_co | None = None if prepared is None else run_prepared(client.config, prepared, self.declared)
@@ -187,7 +187,7 @@ class Enqueuer(Generic[P, R_co]):
         batch_size: int | None = None,
     ) -> list[JobId[R_co]]:
         """As `enqueue_many`, without blocking the event loop."""
-        client = async_client_for(self.declared, self._client)
+        client = async_client_for(self._client)
         item = self._bulk_item(client, calls, at)
         return await client.push_bulk(item, spread_interval=spread_interval, batch_size=batch_size)
 
@@ -206,13 +206,13 @@ class Enqueuer(Generic[P, R_co]):
     def _push(self, item: dict[str, Any]) -> JobId[R_co]:
         if self.declared.obstacle:
             self.declared.warn_once()
-        client = client_for(self.declared, self._client)
+        client = client_for(self._client)
         return client.push(self._checked(client, item))
 
     def _apush(self, item: dict[str, Any]) -> Awaitable[JobId[R_co]]:
         if self.declared.obstacle:
             self.declared.warn_once()
-        client = async_client_for(self.declared, self._client)
+        client = async_client_for(self._client)
         return client.push(self._checked(client, item))
 
     # The order of keys is Sidekiq's: perform_async puts args first, all other methods the class.
@@ -245,7 +245,7 @@ class Enqueuer(Generic[P, R_co]):
             )
         check_all_options(options, client.config, job_name=self.declared.name)
         stored = wire_options(options)
-        for name in ("after_commit", "outbox", "wait_replicas", "server"):
+        for name in ("after_commit", "wait_replicas", "server"):
             if name in options:
                 stored[name] = options[name]
         return {**stored, **item}

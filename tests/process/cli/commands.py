@@ -15,7 +15,7 @@ from offsider import Job, job
 def welcome(user_id: int) -> None: ...
 
 
-@job(resource_boundary="cpu", feature_category="media", external_dependencies=True, weight=2)
+@job(resource_boundary="cpu", feature_category="media", external_dependencies=True)
 def resize(path: str) -> None: ...
 
 

@@ -499,7 +499,7 @@ def test_settings_that_cannot_be_imported_are_one_line(project):
 
 def test_a_job_with_the_outbox_option_installs_the_outbox(project):
     with (project.folder / "shop/jobs.py").open("a") as file:
-        file.write("@job(outbox=True)\ndef pay() -> None: ...\n")
+        file.write('@job(after_commit="outbox")\ndef pay() -> None: ...\n')
     assert project.run("migrate", "-v", "0").returncode == 0
     pushed = project.run("shell", "-c", "from shop.jobs import *; confirm.enqueue(1); pay.enqueue()")
     assert pushed.returncode == 0, pushed.stderr

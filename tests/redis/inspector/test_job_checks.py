@@ -16,7 +16,7 @@ def test_a_job_unknown_to_all_live_workers(redis_url, raw_redis):
     finding = examined(redis_url)["unknown jobs"]
     assert finding.severity is Severity.ERROR
     assert finding.what == "no live worker of their queue declares shop.Renamed, shop.Old"
-    assert "aliases" in finding.actions[0]
+    assert 'name=("new", "old")' in finding.actions[0]
 
 
 def test_a_worker_of_another_queue_does_not_help(redis_url, raw_redis):

@@ -204,14 +204,14 @@ def web(tmp_path, embedded_url):
     app, needed = FastAPI(), Depends(get_session)
 
     @app.post("/plain")
-    def plain(with_outbox: bool | None = None, session=needed) -> None:
+    def plain(wanted: str | None = None, session=needed) -> None:
         session.execute(text("select 1"))
-        Client(config).push(MAIL if with_outbox is None else {**MAIL, "outbox": with_outbox})
+        Client(config).push(MAIL if wanted is None else {**MAIL, "after_commit": wanted})
 
     @app.post("/block")
     def block(session=needed) -> None:
         with outbox.session(session):
-            Client(config).push({**MAIL, "outbox": True})
+            Client(config).push({**MAIL, "after_commit": "outbox"})
 
     async def post(path):
         async with Browser(transport=ASGITransport(app), base_url="http://shop") as browser:
@@ -224,8 +224,8 @@ def web(tmp_path, embedded_url):
 
 def test_a_push_whose_session_is_unknown_is_an_error_if_the_job_needs_the_outbox(web, raw_redis):
     post, outbox = web
-    with pytest.raises(InvalidOptions, match="Mail: outbox=True, but no session of the outbox is open here"):
-        post("/plain?with_outbox=true")
+    with pytest.raises(InvalidOptions, match='Mail: after_commit="outbox", but no session of the outbox is open here'):
+        post("/plain?wanted=outbox")
     assert post("/block") == 200
     assert outbox.source.waiting()["main"][0] == 1
     assert raw_redis.keys("queue*") == []

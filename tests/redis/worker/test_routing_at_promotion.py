@@ -25,7 +25,7 @@ DUE = 1.0
 def resize():
     with registry.isolated():
 
-        @job(name="shop.resize", aliases=["resize"], tags=["cpu"])
+        @job(name=("shop.resize", "resize"), tags=["cpu"])
         def resize(path: str) -> None: ...
 
         yield resize

@@ -134,7 +134,7 @@ class TestAfterCommit:
         client.push({"class": audit.declared, "args": []})
         client.push({"class": audit.declared, "args": [], "after_commit": True})
         assert len(stored) == 1
-        with pytest.raises(InvalidOptions, match="audit: after_commit must be True or False, got 1"):
+        with pytest.raises(InvalidOptions, match=r"audit: after_commit must be True, False or .outbox., got 1"):
             client.push({"class": audit.declared, "args": [], "after_commit": 1})
 
     @pytest.mark.parametrize("many", [False, True])
@@ -168,10 +168,10 @@ class TestOutbox:
         return config
 
     def test_the_job_is_prepared_at_the_call_with_its_server(self, config):
-        jid = Client(config).push({"class": "X", "args": [1], "outbox": True})
+        jid = Client(config).push({"class": "X", "args": [1], "after_commit": "outbox"})
         jids = Client(config).push_bulk({"class": "X", "args": [[2], [3]]})
         assert [(job.jid, job.server) for job in config.outbox.jobs] == [(each, "main") for each in (jid, *jids)]
-        assert "outbox" not in config.outbox.jobs[0].payload
+        assert "after_commit" not in config.outbox.jobs[0].payload
 
     def test_middleware_that_stops_a_job_leaves_no_row(self, config):
         config.client_middleware.add(returning())
@@ -188,7 +188,7 @@ class TestOutbox:
     def test_push_then_declaration_then_default_decide(self, config):
         with registry.isolated():
 
-            @job(name="always", outbox=True)
+            @job(name="always", after_commit="outbox")
             def always() -> None: ...
 
             @job(name="at_once", after_commit=False)
@@ -202,12 +202,12 @@ class TestOutbox:
             assert len(config.outbox.jobs) == before
             return "now" if hook is None else "commit" if hook is config.after_commit else "row"
 
-        assert taken("X") == taken(always.declared) == taken("X", after_commit=True) == "row"
-        assert taken("X", outbox=False) == taken(always.declared, outbox=False) == "commit"
+        assert taken("X") == taken(always.declared) == "row"
+        assert taken("X", after_commit=True) == taken(always.declared, after_commit=True) == "commit"
         assert taken(at_once.declared) == taken(always.declared, after_commit=False) == "now"
-        assert taken(at_once.declared, outbox=True) == "row"
+        assert taken(at_once.declared, after_commit="outbox") == "row"
         config.outbox.default = False
-        assert taken(always.declared) == taken("X", outbox=True) == "row"
+        assert taken(always.declared) == taken("X", after_commit="outbox") == "row"
         assert taken("X") == "commit"
 
     def test_without_an_open_transaction_the_outbox_is_bypassed(self, config):
@@ -219,14 +219,14 @@ class TestOutbox:
         config.outbox.is_open = False
         with registry.isolated():
 
-            @job(name="always", outbox=True)
+            @job(name="always", after_commit="outbox")
             def always() -> None: ...
 
-        with pytest.raises(InvalidOptions, match="always: outbox=True, but no session of the outbox is open here"):
+        with pytest.raises(InvalidOptions, match='always: after_commit="outbox", but no session of the outbox is open'):
             Client(config).push({"class": always.declared, "args": []})
-        with pytest.raises(InvalidOptions, match="X: outbox=True, but no session"):
-            Client(config).push_bulk({"class": "X", "args": [[1]], "outbox": True})
-        assert Client(config)._take_hook({"class": always.declared, "args": [], "outbox": False}, 0)[1] is not None
+        with pytest.raises(InvalidOptions, match='X: after_commit="outbox", but no session'):
+            Client(config).push_bulk({"class": "X", "args": [[1]], "after_commit": "outbox"})
+        assert Client(config)._take_hook({"class": always.declared, "args": [], "after_commit": True}, 0)[1] is not None
 
     def test_a_test_mode_replaces_it(self, config, stored):
         config.after_commit = None
@@ -241,16 +241,12 @@ class TestOutbox:
         config.outbox = None
         with registry.isolated():
 
-            @job(name="always", outbox=True)
+            @job(name="always", after_commit="outbox")
             def always() -> None: ...
 
-        with pytest.raises(InvalidOptions, match="X: outbox=True needs an outbox"):
-            Client(config).push({"class": "X", "args": [], "outbox": True})
-        with pytest.raises(InvalidOptions, match="always: outbox=True needs an outbox"):
+        with pytest.raises(InvalidOptions, match='X: after_commit="outbox" needs an outbox'):
+            Client(config).push({"class": "X", "args": [], "after_commit": "outbox"})
+        with pytest.raises(InvalidOptions, match='always: after_commit="outbox" needs an outbox'):
             Client(config).push({"class": always.declared, "args": []})
-        with pytest.raises(InvalidOptions, match="always: outbox=True needs an outbox"):
+        with pytest.raises(InvalidOptions, match='always: after_commit="outbox" needs an outbox'):
             always.declared.check(config)
-
-    def test_the_options_that_exclude_each_other_are_an_error(self, config):
-        with pytest.raises(InvalidOptions, match="outbox=True and after_commit=False exclude each other"):
-            Client(config).push({"class": "X", "args": [], "outbox": True, "after_commit": False})

@@ -28,7 +28,7 @@ def test_impossible_values_are_refused(key, value):
         JobDefaults()[key] = value
 
 
-@pytest.mark.parametrize("key, value", [("outbox", True), ("after_commit", False), ("server", "bulk"), ("name", "x")])
+@pytest.mark.parametrize("key, value", [("after_commit", False), ("server", "bulk"), ("name", "x")])
 def test_options_that_are_read_from_a_declaration_or_a_push_only_are_refused(key, value):
     with pytest.raises(ConfigurationError, match=f"'{key}' has no default for all jobs; give it to @job"):
         JobDefaults()[key] = value

@@ -160,7 +160,7 @@ class TestFiles:
 def test_a_declared_job_is_found_by_its_name_and_its_aliases():
     with registry.isolated():
 
-        @offsider.job(name="shop.greet", aliases=["shop.hello"])
+        @offsider.job(name=("shop.greet", "shop.hello"))
         def greet() -> None: ...
 
         assert known_job("shop.greet") is known_job("shop.hello") is registry.find("shop.greet")

@@ -18,9 +18,6 @@ from offsider.core.errors import InvalidOptions
         ({"feature_category": 7}, "feature_category must be letters"),
         ({"external_dependencies": "true"}, "external_dependencies must be True or False"),
         ({"idempotent": 1}, "idempotent must be True or False"),
-        ({"weight": 0}, "weight must be a whole number >= 1"),
-        ({"weight": True}, "weight must be a whole number >= 1"),
-        ({"weight": 1.5}, "weight must be a whole number >= 1"),
         ({"queue_namespace": "a b"}, "queue_namespace must be letters"),
     ],
 )
@@ -38,7 +35,6 @@ def test_possible_ones_and_other_options_pass():
             "resource_boundary": "memory",
             "feature_category": "source-code.search",
             "external_dependencies": True,
-            "weight": 3,
             "idempotent": True,
             "queue_namespace": "ci",
         },
@@ -53,7 +49,6 @@ def test_a_job_has_low_urgency_and_no_boundary_by_default():
         feature_category="",
         external_dependencies=False,
         tags=(),
-        weight=1,
         idempotent=False,
         queue_namespace="",
     )

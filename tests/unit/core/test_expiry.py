@@ -73,7 +73,7 @@ def test_an_invalid_time_is_refused(config, value):
 
 def test_a_declaration_and_a_push_may_give_a_timedelta(config, stored):
     with registry.isolated():
-        report = job(name="Report", expires_in=timedelta(minutes=1), client=Client(config))(lambda: None)
+        report = job(name="Report", expires_in=timedelta(minutes=1))(lambda: None).via(Client(config))
         report.enqueue()
         report.using(expires_in=timedelta(minutes=2)).enqueue()
     assert [decode(one.raw)["expiry"] for one in stored] == [NOW + 60, NOW + 120]

@@ -1,7 +1,6 @@
 """Options: impossible ones are refused by name, and 0 is not False."""
 
 from datetime import timedelta
-from types import MappingProxyType
 
 import pytest
 
@@ -49,8 +48,6 @@ def test_queue_names_that_are_empty_or_not_strings_are_refused(name):
         ({"tags": "urgent"}, "tags must be a list of strings"),
         ({"tags": [1]}, "tags must be a list of strings"),
         ({"log_level": "loud"}, "log_level must be one of"),
-        ({"profile": ""}, "profile must be"),
-        ({"profiler_options": []}, "profiler_options must be a mapping"),
         ({"wait_replicas": -1}, "wait_replicas must be"),
         ({"ques": "low"}, "unknown option 'ques'"),
         ({"retry_im": 1}, "unknown option 'retry_im' (did you mean 'retry_in'?)"),
@@ -82,7 +79,6 @@ def test_impossible_options_are_refused_and_the_job_is_named(options, complaint)
         {"retry_for": timedelta(hours=1)},
         {"soft_timeout": 0.5},
         {"soft_timeout": 60, "hard_timeout": timedelta(minutes=2)},
-        {"profile": "slow", "profiler_options": {"interval": 1}},
         {"backtrace": 0, "dead": False, "tags": ("a", "b"), "log_level": "WARN", "wait_replicas": 0},
     ],
     ids=str,
@@ -116,7 +112,6 @@ def test_only_payload_options_are_stored_and_in_order():
     assert wire_options({"retry_for": timedelta(milliseconds=1500)}) == {"retry_for": 1.5}
     limits = {"soft_timeout": timedelta(seconds=90), "hard_timeout": timedelta(milliseconds=99_500)}
     assert wire_options(limits) == {"soft_timeout": 90, "hard_timeout": 99.5}
-    assert wire_options({"profiler_options": MappingProxyType({"a": 1})}) == {"profiler_options": {"a": 1}}
     assert wire_options({"queue": "a", "extra": {"unique_for": 5}}) == {"queue": "a", "unique_for": 5}
 
 

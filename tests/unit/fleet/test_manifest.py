@@ -28,15 +28,13 @@ def holding(*jobs):
 
 def test_a_job_is_listed_with_its_options_and_its_routed_queue(config):
     @job(
-        name="resize",
-        aliases=["shrink", "crop"],
+        name=["resize", "shrink", "crop"],
         queue="low",
         urgency="high",
         resource_boundary="unknown",
         feature_category="media",
         external_dependencies=True,
         tags=["b", "a"],
-        weight=2,
         idempotent=True,
         queue_namespace="images",
     )
@@ -57,7 +55,6 @@ def test_a_job_is_listed_with_its_options_and_its_routed_queue(config):
                 "feature_category": "media",
                 "external_dependencies": True,
                 "tags": ["a", "b"],
-                "weight": 2,
                 "idempotent": True,
                 "queue_namespace": "images",
                 "signature": resize.declared.signature.digest,

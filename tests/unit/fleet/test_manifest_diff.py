@@ -117,14 +117,14 @@ def test_a_new_job_is_not_reported():
 
 
 def test_a_job_that_keeps_its_old_name_as_an_alias_is_compatible():
-    assert incompatible(release(plain), release(plain, name="better", aliases=[J])) == []
+    assert incompatible(release(plain), release(plain, name=("better", J))) == []
 
 
 def test_each_stored_name_is_compared_with_the_job_that_has_it_now():
-    (lost,) = incompatible(release(plain, aliases=["old"]), release(plain))
+    (lost,) = incompatible(release(plain, name=[J, "old"]), release(plain))
     assert (lost.name, lost.new) == ("old", "")
     moved = {"jobs": [*release(plain)["jobs"], *release(turned, name="old")["jobs"]]}
-    (change,) = incompatible(release(plain, aliases=["old"]), moved)
+    (change,) = incompatible(release(plain, name=[J, "old"]), moved)
     assert (change.name, change.new) == ("old", "(width, path)")
 
 

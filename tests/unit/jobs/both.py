@@ -4,7 +4,7 @@ from offsider import Job, job
 
 
 def make_function(**declaration):
-    @job(name="add", **declaration)
+    @job(**{"name": "add", **declaration})
     def add(a: int, b: int = 2, *, c: int = 3) -> int:
         """Add three numbers."""
         return a + b + c
@@ -13,7 +13,7 @@ def make_function(**declaration):
 
 
 def make_class(**declaration):
-    class Add(Job, name="add", **declaration):
+    class Add(Job, **{"name": "add", **declaration}):
         def perform(self, a: int, b: int = 2, *, c: int = 3) -> int:
             return a + b + c
 

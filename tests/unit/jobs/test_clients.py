@@ -19,13 +19,13 @@ class TestClients:
     def test_the_default_configuration_is_used_unless_another_is_given(self, declare, stored):
         assert declare().enqueue(1) == stored[0].jid
 
-    def test_via_overrides_the_client_of_the_job_which_may_be_a_function(self, declare, stored):
+    def test_via_names_the_client_which_may_be_a_function(self, declare, stored):
         own, asked = Config(), Config()
         own.jobs["queue"], asked.jobs["queue"] = "own", "asked"
-        declare(client=Client(own)).enqueue(1)
-        declare(client=lambda: Client(own)).enqueue(1)
-        declare(client=Client(own)).via(Client(asked)).using(retry=1).enqueue(1)
-        declare(client=AsyncClient(own)).enqueue(1)
+        declare().via(Client(own)).enqueue(1)
+        declare().via(lambda: Client(own)).enqueue(1)
+        declare().via(Client(own)).via(Client(asked)).using(retry=1).enqueue(1)
+        declare().via(AsyncClient(own)).enqueue(1)
         assert [prepared.queue for prepared in stored] == ["own", "own", "asked", "own"]
 
     def test_via_none_raises_and_pushes_nowhere(self, declare, stored):
@@ -75,11 +75,11 @@ def test_wait_replicas_reaches_the_client_and_not_the_payload(declare, config):
             asked.append((wait_replicas, "wait_replicas" in push.payload))
             return ""
 
-    add = declare(client=Asked(config))
+    add = declare().via(Asked(config))
     add.using(wait_replicas=2).enqueue(1)
     add.enqueue(1)
-    declare(client=Asked(config), wait_replicas=1).enqueue(1)
-    Asked(config).push({"class": add, "args": [1], "wait_replicas": 1}, wait_replicas=3)
+    declare(wait_replicas=1).via(Asked(config)).enqueue(1)
+    Asked(config).push({"class": add.declared, "args": [1], "wait_replicas": 1}, wait_replicas=3)
     Asked(config).push({"class": "X", "args": [1], "wait_replicas": 1})
     assert asked == [(2, False), (0, False), (1, False), (3, False), (1, False)]
 

@@ -33,7 +33,7 @@ class TestOptions:
             {"retry": -1},
             {"retry": 3, "retry_for": 60},
             {"queue": ""},
-            {"aliases": [7]},
+            {"name": ["add", 7]},
             {"retry_in": 5},
             {"on_exhausted": "discard"},
         ],
@@ -66,7 +66,9 @@ class TestOptions:
 
     def test_local_options_are_not_stored(self, declare, config, stored):
         config.client.app_version = "2.14"  # else it is the commit, and there may be none
-        declare(aliases=["x"], retry_in=lambda *_: 1, on_exhausted=lambda *_: None).using(wait_replicas=0).enqueue(1)
+        declare(name=["add", "x"], retry_in=lambda *_: 1, on_exhausted=lambda *_: None).using(wait_replicas=0).enqueue(
+            1
+        )
         assert set(stored[0].payload) == {
             *("retry", "queue", "args", "class", "jid", "created_at", "enqueued_at", "signature", "app_version"),
         }
@@ -184,9 +186,9 @@ def test_a_cache_of_results_and_a_bound_method_are_accepted():
 
 class TestCharacteristics:
     def test_they_are_kept_and_never_stored(self, declare, stored):
-        add = declare(urgency="high", resource_boundary="unknown", weight=2, idempotent=True, tags=["a"])
+        add = declare(urgency="high", resource_boundary="unknown", idempotent=True, tags=["a"])
         add.enqueue(1)
-        assert add.declared.characteristics == Characteristics(urgency="high", weight=2, idempotent=True, tags=("a",))
+        assert add.declared.characteristics == Characteristics(urgency="high", idempotent=True, tags=("a",))
         assert not CHARACTERISTICS.keys() & stored[0].payload.keys()
         assert stored[0].payload["tags"] == ["a"]
 

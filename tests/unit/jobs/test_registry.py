@@ -25,7 +25,7 @@ def test_a_job_is_found_by_module_and_qualified_name():
 
 
 def test_a_job_is_found_by_its_name_and_its_aliases():
-    class Mail(Job, name="Mail", aliases=("OldMail", "OlderMail")):
+    class Mail(Job, name=("Mail", "OldMail", "OlderMail")):
         def perform(self): ...
 
     assert {registry.find(name) for name in ("Mail", "OldMail", "OlderMail")} == {Mail.declared}
@@ -56,12 +56,12 @@ def test_two_jobs_under_one_name_are_refused_with_both_places():
 
 
 def test_an_alias_of_another_job_is_refused_and_changes_nothing():
-    @job(name="First", aliases=["Old"])
+    @job(name=("First", "Old"))
     def first(): ...
 
     with pytest.raises(InvalidOptions, match="'Old'"):
 
-        @job(name="Second", aliases=["Old"])
+        @job(name=("Second", "Old"))
         def second(): ...
 
     assert "Second" not in registry.names()
@@ -69,7 +69,7 @@ def test_an_alias_of_another_job_is_refused_and_changes_nothing():
 
 def test_a_reloaded_module_replaces_its_jobs():
     def declare():
-        @job(name="Again", aliases=["Before"])
+        @job(name=("Again", "Before"))
         def again(): ...
 
         return again
@@ -80,9 +80,9 @@ def test_a_reloaded_module_replaces_its_jobs():
 
 
 def test_a_reload_with_an_alias_less_forgets_the_alias():
-    for aliases in (["Before"], []):
+    for name in (["Again", "Before"], "Again"):
 
-        @job(name="Again", aliases=aliases)
+        @job(name=name)
         def again(): ...
 
     assert "Again" in registry.names()
@@ -157,7 +157,7 @@ def test_other_modules_keep_their_names():
 
 
 def test_every_name_is_reported_with_its_signature_digest():
-    @job(name="A", aliases=["B"])
+    @job(name=("A", "B"))
     def one(number): ...
 
     with registry.isolated():

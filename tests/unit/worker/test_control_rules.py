@@ -32,7 +32,7 @@ def decide():
 
 
 def declare(**options):
-    job(name="Hard", aliases=("Old",), urgency="low", tags=["export"], **options)(lambda account_id: None)
+    job(name=("Hard", "Old"), urgency="low", tags=["export"], **options)(lambda account_id: None)
 
 
 DROP, DEFER, HOLD = Control("Hard", "drop"), Control("urgency=low", "defer"), Control("*", "hold")

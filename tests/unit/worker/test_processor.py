@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from types import SimpleNamespace
 
 import pytest
 
@@ -132,7 +131,7 @@ def test_while_a_job_runs_the_worker_reports_it(scene, config):
         [work] = scene.work_state.running().values()
         seen.append((work.unit is unit, work.run_at, scene.processor.unit is unit))
         seen.append(decode(scene.processor.unsettled()[1])["interrupted_count"])
-        seen.append(client_for(SimpleNamespace(client=None), None))
+        seen.append(client_for())
 
     scene.executor.meanwhile = look
     scene.run()

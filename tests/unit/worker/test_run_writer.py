@@ -20,7 +20,7 @@ def _isolated():
 
 
 def declare(**options) -> str:
-    @job(name="Declared", aliases=("Older",), **options)
+    @job(name=("Declared", "Older"), **options)
     def declared() -> None: ...
 
     return declared.declared.name

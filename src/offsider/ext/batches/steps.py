@@ -106,7 +106,7 @@ class WaitingSteps(Block):
         client = Clients.of(here).blocking
         item = Enqueuer[..., Any](call.declared, call.options).item(client, call.args, call.kwargs)
         stored, replicas = take_replicas(item, 0)
-        push = client.build({name: value for name, value in stored.items() if name not in ("after_commit", "outbox")})
+        push = client.build({name: value for name, value in stored.items() if name != "after_commit"})
         payload = cast("dict[str, Any]", push.payload)
         plan.takes = _mark(payload)
         if plan.takes and not plan.after:

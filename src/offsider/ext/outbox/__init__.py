@@ -32,7 +32,7 @@ class Outbox:
 
     Args:
         source: the database.
-        default: take the pushes of all jobs; False: only of those with the option ``outbox=True``.
+        default: take the pushes of all jobs; False: only of those with the option ``after_commit="outbox"``.
     """
 
     name = "outbox"

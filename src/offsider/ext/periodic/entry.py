@@ -28,7 +28,7 @@ CODE, FILE, REDIS = "code", "file", "redis"
 #: Keys of ``[periodic.NAME]``, besides the options of a push.
 KEYS = ("cron", "every", "job", "tz", "args", "kwargs", "description", "grace_seconds", "enabled")
 #: Options about the transaction and the replicas of a push: the claim of a tick has none.
-_NOT_FOR_TICKS = ("after_commit", "outbox", "wait_replicas")
+_NOT_FOR_TICKS = ("after_commit", "wait_replicas")
 
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 

@@ -92,7 +92,7 @@ class PeriodicJob:
         """
         now = int(clocks.look(self._here.redis)[0])
         # An operator has no session of the outbox.
-        jid = Client(self._here).push({**self.entry.item(now), "outbox": False})
+        jid = Client(self._here).push({**self.entry.item(now), "after_commit": True})
         self._store.note(self.name, HistoryLine("run", now, now, jid, by=by or f"{getpass.getuser()}@{claimer_id()}"))
         return jid
 

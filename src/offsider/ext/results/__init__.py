@@ -15,7 +15,7 @@ from offsider.config.installation import Installation
 from offsider.ext.results import rules
 from offsider.ext.results.doctor import check_results
 from offsider.ext.results.reader import Reader
-from offsider.ext.results.rules import KEEP_ARGUMENTS, KEEP_RESULT, TRACK, ResultSettings
+from offsider.ext.results.rules import KEEP_RESULT, TRACK, ResultSettings
 from offsider.ext.results.runs import ResultNotStored, ResultRuns
 from offsider.ext.results.web import make_tab
 from offsider.ext.results.without_runs import Operations, Pushes
@@ -81,8 +81,7 @@ class Results:
     def install(self, config: Config) -> None:
         """Add the options, the effects of pushes and runs, the service, the reader, the web tab and the check."""
         here = Installation.of(config)
-        config.add_job_option(TRACK, rules.check_flag)
-        config.add_job_option(KEEP_ARGUMENTS, rules.check_flag)
+        config.add_job_option(TRACK, rules.check_track)
         config.add_job_option(KEEP_RESULT, rules.check_keep_result)
         config.results = Reader.of
         config.push_effects.append(Pushes(here, self._rules))

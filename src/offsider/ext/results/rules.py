@@ -14,14 +14,16 @@ from typing import Any
 from offsider.core.errors import ConfigurationError
 from offsider.core.wording import shown
 
-TRACK, KEEP_RESULT, KEEP_ARGUMENTS = "track", "keep_result", "keep_arguments"
+TRACK, KEEP_RESULT = "track", "keep_result"
+#: The value of ``track`` that stores the arguments, too.
+ARGUMENTS = "arguments"
 _MAX_SECONDS = 366 * 86_400.0
 
 
-def check_flag(value: object) -> None:
-    """Raise ValueError unless the value is a bool."""
-    if not isinstance(value, bool):
-        raise ValueError(f"must be True or False, got {value!r}")  # noqa: TRY004 - as every option
+def check_track(value: object) -> None:
+    """Raise ValueError unless the value is a bool or `ARGUMENTS`."""
+    if not isinstance(value, bool) and value != ARGUMENTS:
+        raise ValueError(f'must be True, False or "{ARGUMENTS}", got {value!r}')
 
 
 def check_keep_result(value: object) -> None:
@@ -71,7 +73,7 @@ class ResultSettings:
                 kept = seconds(given)
             except ValueError:
                 kept = None
-        if kept is None and not (self.track if track is None else track is True):
+        if kept is None and not (self.track if track is None else track is True or track == ARGUMENTS):
             return None
         return Tracking(kept)
 

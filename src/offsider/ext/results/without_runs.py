@@ -10,7 +10,7 @@ from offsider.core.error_text import class_of, message_of
 from offsider.core.errors import MalformedPayload, RedisFailure
 from offsider.core.payload import decode, shown_class
 from offsider.ext.results import store
-from offsider.ext.results.rules import KEEP_ARGUMENTS, KEEP_RESULT, TRACK, ResultSettings
+from offsider.ext.results.rules import ARGUMENTS, KEEP_RESULT, TRACK, ResultSettings
 from offsider.ext.results.store import SettledJob
 from offsider.storage.effects import Effect, run_alone
 
@@ -43,7 +43,7 @@ class Pushes:
             "at": repr(now),
             **({} if at is None else {"due": repr(at)}),
         }
-        if push.payload.get(KEEP_ARGUMENTS):
+        if push.payload.get(TRACK) == ARGUMENTS:
             fields |= store.arguments_field(push.payload["args"], push.payload.get("kwargs") or {})
         if test_mode.current() is not None:
             test_mode.states[push.payload.get("jid", "")] = fields

@@ -54,7 +54,7 @@ def check_known(facts: Facts) -> Iterator[Finding]:
             "unknown jobs",
             f"no live worker of their queue declares {names}",
             cause=_consequence(facts),
-            action="start a worker that declares them (-r), or add aliases=(…) to a renamed job",
+            action='start a worker that declares them (-r), or declare a renamed job with name=("new", "old")',
         )
     if not malformed and not unknown:
         yield ok("stored jobs", f"live workers can run all {counted(examined, 'job')} of the sample")

@@ -228,9 +228,9 @@ class Box:
 def test_a_member_bypasses_the_outbox(config, make, client):
     config.outbox = Box()
     with make() as batch:
-        with pytest.raises(InvalidOptions, match=r"X: a push of a batch cannot .*using\(outbox=False\)"):
+        with pytest.raises(InvalidOptions, match=r"X: a push of a batch cannot .*using\(after_commit=True\)"):
             client.push(X)
-        client.push({**X, "outbox": False})
+        client.push({**X, "after_commit": True})
     assert batch.status().total == 1
 
 

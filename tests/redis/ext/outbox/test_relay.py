@@ -392,7 +392,7 @@ def test_the_doctor_reports_old_rows(config, source):
 
 
 def test_a_push_without_the_outbox_is_sent_directly_to_redis(config, raw_redis):
-    Client(config).push({"class": "Mail", "args": [1], "outbox": False})
+    Client(config).push({"class": "Mail", "args": [1], "after_commit": True})
     Client(config).push({"class": "Mail", "args": [2], "after_commit": False})
     assert args_of(raw_redis) == [[1], [2]]
 

@@ -43,7 +43,7 @@ with registry.isolated():
     def tracked(value):
         return value
 
-    @job(keep_result=60, keep_arguments=True)
+    @job(keep_result=60, track="arguments")
     def fails_once(number, *, word):
         if current_job().attempt == 1:
             raise KeyError(word)

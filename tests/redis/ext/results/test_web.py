@@ -25,7 +25,7 @@ with registry.isolated():
     def kept(size=1):
         return "x" * size
 
-    @job(name="Echoed", keep_result=60, keep_arguments=True)
+    @job(name="Echoed", keep_result=60, track="arguments")
     def echoed(text):
         return len(text)
 

@@ -60,7 +60,7 @@ def test_a_job_overrides_the_limit_of_all_jobs(config):
 def test_a_limit_by_name_overrides_the_option_which_overrides_a_query(config):
     limits = {"urgency=high": 9, "*": 7, "Named": 2, "Old": None}
     assert limit(declare("Named", concurrency_limit=3), config, limits) == 2
-    assert limit(declare("New", aliases=("Old",), concurrency_limit=3), config, limits) == 0
+    assert limit(declare(("New", "Old"), concurrency_limit=3), config, limits) == 0
     assert limit(declare("Own", concurrency_limit=3, urgency="high"), config, limits) == 3
     assert limit(declare("High", urgency="high"), config, limits) == 9
     assert limit(declare("Other"), config, limits) == 7

@@ -124,8 +124,6 @@ OPTIONS = {
     "expires_in": timedelta(minutes=1),
     "soft_timeout": 5,
     "hard_timeout": 6,
-    "profile": "x",
-    "profiler_options": {"mode": "cpu"},
     "server": "bulk",
     "unique_for": timedelta(hours=1),
     "unique_until": "start",
@@ -135,10 +133,9 @@ OPTIONS = {
     "debounce": 5,
     "track": True,
     "keep_result": 60,
-    "keep_arguments": True,
     "extra": {"color": "red"},
 }
-NOT_FOR_TICKS = {"after_commit": True, "outbox": True, "wait_replicas": 1}
+NOT_FOR_TICKS = {"after_commit": True, "wait_replicas": 1}
 
 
 def test_each_option_of_a_push_is_tried_here():

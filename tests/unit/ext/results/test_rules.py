@@ -28,6 +28,7 @@ def rules(*, track=False, keep_result_seconds=None):
     [
         ({}, None, Tracking(None), Tracking(60)),
         ({"track": True}, Tracking(None), Tracking(None), Tracking(60)),
+        ({"track": "arguments"}, Tracking(None), Tracking(None), Tracking(60)),
         ({"track": False}, None, None, None),
         ({"keep_result": 5}, Tracking(5), Tracking(5), Tracking(5)),
         ({"keep_result": False}, None, Tracking(None), None),
@@ -45,7 +46,7 @@ def test_options_precede_defaults(payload, without, tracked, kept):
     "options",
     [
         {"track": 1},
-        {"keep_arguments": 1},
+        {"track": "args"},
         {"keep_result": 0},
         {"keep_result": -1},
         {"keep_result": True},
