@@ -24,7 +24,7 @@ PUT_ASIDE = Script("put_aside")
 
 #: Jobs that one script moves. Each costs a walk through the list if it is deep in a queue of a million jobs.
 BATCH = 50
-#: Size from which kill switches delete the jobs that they drop; jobs that an operator quarantines are always kept.
+#: Size from which controls delete the jobs that they drop; jobs that an operator quarantines are always kept.
 MAX_JOBS = 100_000
 #: Number of jobs that workers may take from a queue between reading a job and removing it.
 _TAKEN_MEANWHILE = 1_000

@@ -141,8 +141,9 @@ def test_held_jobs_cost_few_requests_to_the_server(workers, ledger, controls, st
 
 def test_a_class_is_held_and_resumed_in_a_running_fleet(workers, ledger, controls):
     controls, client = controls
-    workers.start("-c", "5", text=APP, environ=FAST)
+    worker = workers.start("-c", "5", text=APP, environ=FAST)
     controls.hold("Limited")
+    worker.until_says("jobs of Limited are held from now on")
     push(client, 10, 0.0)
     wait_for(lambda: controls.count_held("Limited") == 10)
     assert ledger.notes() == []

@@ -228,5 +228,5 @@ def left_behind(keys: Any, stored: dict[str, Any]) -> None:
     assert stored.pop(keys.stranded_counts) == {b"HardJob": b"1"}
     assert stored.pop(keys.errors) == {b"group": LONG_AGO}
     assert stored.pop(keys.error_fields)[b"group:count"] == b"1"
-    assert stored.pop(keys.controls_version) == b"2"  # a kill switch was set and cleared
+    assert stored.pop(keys.controls_version) == b"2"  # a control was set and ended
     assert not stored, stored

@@ -47,7 +47,7 @@ def test_the_current_tab_is_marked(ask):
     assert re.findall(r'<a href="([^"]*)" aria-current="page">', page) == ["/busy"]
 
 
-def test_the_menu_links_to_kill_switches_before_any_is_set(ask):
+def test_the_menu_links_to_controls_before_any_is_set(ask):
     assert re.search(r'href="/controls"[^>]*>Controls', ask("/").body.decode())
     assert re.search(r'href="/controls"[^>]*aria-current="page"', ask("/controls").body.decode())
 
