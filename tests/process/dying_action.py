@@ -22,7 +22,7 @@ from typing import Any
 
 from offsider import Config
 from offsider.config.installation import Installation
-from offsider.inspector import Queue
+from offsider.inspector import JobFilter, Quarantine, Queue, RetrySet, job_place
 from offsider.storage import places
 
 REPLY_MS = 2_000
@@ -32,6 +32,11 @@ BATCH = 3
 ACTIONS: dict[str, Callable[[Config], object]] = {
     "move": lambda config: Queue("old", config).move_all("new"),
     "leave": lambda config: Queue("old", config).move_all("new", server="bulk"),
+    "retry": lambda config: RetrySet(config).retry_all(),
+    "kill": lambda config: RetrySet(config).kill_all(),
+    "quarantine a set": lambda config: RetrySet(config).quarantine_all(),
+    "quarantine a queue": lambda config: Queue("old", config).quarantine_matching(JobFilter(name="HardJob")),
+    "restore": lambda config: Quarantine(config).restore_all(),
 }
 
 
@@ -70,7 +75,7 @@ def die_at(number: int, *, after: bool) -> None:
 
 
 def main(action: str, *urls: str) -> None:
-    places.BATCH = BATCH
+    places.BATCH = job_place._BATCH = BATCH
     for line in sys.stdin:
         number, when = line.split()
         child = os.fork()

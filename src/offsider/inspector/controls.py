@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -24,7 +23,8 @@ from offsider.inspector.job_record import JobRecord
 from offsider.inspector.process import ProcessSet
 from offsider.inspector.removal import removing
 from offsider.runtime.events import JobRemoved
-from offsider.storage import control_table, processes, quarantine, slots
+from offsider.storage import control_table, places, processes, quarantine, slots
+from offsider.storage.places import NOWHERE, MoveResult
 from offsider.storage.quarantine import Seen
 from offsider.storage.redis import Redis
 from offsider.storage.slots import ANY_RATE, Holder, Rate
@@ -316,19 +316,18 @@ class Controls:
         return removed
 
     def _take(self, group: str, raws: Sequence[bytes], how: str, days: float) -> int:
-        """Remove the next jobs, queue by queue: that is where each goes when it is restored."""
+        """Remove the next jobs; each is restored to its queue."""
         now, where, out_of = self._here.config.clock.now(), f"held:{group}", self._here.redis.keys.held(group)
-        left = list(raws)
-        for queue in {JobRecord(raw).queue: None for raw in raws}:
-            jobs = [Seen(raw, at) for at, raw in enumerate(left) if JobRecord(raw).queue == queue]
-            redis = removing(self._here, (job.raw for job in jobs), where, how)
-            gone = quarantine.take_from_queue(redis, queue, jobs, days=days, at=now, how=how, out_of=out_of)
-            taken = {job.position for job, went in zip(jobs, gone, strict=True) if went}
-            left = [raw for at, raw in enumerate(left) if at not in taken]
-        removed = Counter(raws) - Counter(left)
-        for raw in removed.elements():
+        moves = [
+            quarantine.move_of(Seen(raw, at), f"queue:{JobRecord(raw).queue}", at=now, how=how)
+            for at, raw in enumerate(raws)
+        ]
+        to = quarantine.for_days(days) if days else NOWHERE
+        results = places.move(removing(self._here, raws, where, how), out_of, moves, to)
+        removed = [raw for raw, result in zip(raws, results, strict=True) if result is MoveResult.DONE]
+        for raw in removed:
             self._here.config.events.emit("job_removed", JobRemoved(raw, where, how, self._here.server))
-        return removed.total()
+        return len(removed)
 
     def known_jobs(self) -> frozenset[str]:
         """Return the job names of live workers on all servers; none if a server is unreachable.

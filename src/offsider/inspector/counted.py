@@ -5,22 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from abc import ABC, abstractmethod
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from offsider.config.installation import Installation
 from offsider.inspector.job_filter import JobFilter
-from offsider.inspector.scan import Chunk, deadline
 from offsider.storage import counted as stored
 from offsider.storage.redis import Redis
 
 _HEAD = "head"
 _JOBS, _REFUSED = "jobs:", "refused:"
-#: Jobs of one scan are in memory at the same time.
-_SCAN_MS = 100.0
 
 
 class Counted:
@@ -140,54 +135,6 @@ class Counted:
         self._total = self._left.total()
         self._left.subtract(refused)
         self._refused = len(refused)
-
-
-class KeepsCounts:
-    """A place whose jobs can be counted for a bulk action. A count can be stored, for the process that acts on it."""
-
-    _here: Installation
-    _redis: Redis
-    #: Whether payloads are unique.
-    _once = True
-
-    def counted(self, name: str, wanted: JobFilter) -> Counted | None:
-        """Read a stored count; None if it does not exist or has expired."""
-        return Counted.read(self._redis, name, wanted, once=self._once)
-
-    def keep(self, counted: Counted, name: str) -> None:
-        """Store a count for an hour, so that another process can act on it."""
-        counted.keep(self._redis, name)
-
-    def _new_count(self, wanted: JobFilter | None = None) -> Counted:
-        return Counted(wanted or JobFilter(), once=self._once, at=self._here.config.clock.now())
-
-
-class CountedByScan(KeepsCounts, ABC):
-    """A place whose jobs are counted by a scan."""
-
-    @abstractmethod
-    def scan(self, wanted: JobFilter, cursor: str = "", budget_ms: float = 100, most: int | None = None) -> Chunk[Any]:
-        """Scan for jobs within a time budget."""
-
-    def count(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> Counted:
-        """Count the matching jobs, all by default; a bulk action on the result changes only these jobs.
-
-        Args:
-            wanted: a filter, or an incomplete count to continue.
-            budget_ms: approximate time limit; see `Counted.complete`.
-        """
-        counted = wanted if isinstance(wanted, Counted) else self._new_count(wanted)
-        is_over = deadline(budget_ms)
-        while not counted.complete:
-            chunk = self.scan(
-                counted.wanted, counted.cursor, _SCAN_MS if budget_ms is None else min(_SCAN_MS, budget_ms)
-            )
-            counted.add(record.raw for record in chunk.entries)
-            counted.scanned += chunk.scanned
-            counted.cursor, counted.complete = chunk.cursor, chunk.complete
-            if is_over():
-                break
-        return counted
 
 
 def _digest(raw: bytes) -> int:

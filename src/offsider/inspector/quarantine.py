@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import astuple, dataclass
+from collections.abc import Iterator, Sequence
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
-from offsider.inspector.counted import Counted, KeepsCounts
+from offsider.inspector.counted import Counted
+from offsider.inspector.job_filter import JobFilter
+from offsider.inspector.job_place import JobPlace
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.removal import placing
-from offsider.inspector.scan import deadline
 from offsider.runtime.events import JobRemoved
 from offsider.storage import quarantine
-from offsider.storage.quarantine import QuarantineEntry
+from offsider.storage.places import NOWHERE, Move, MoveResult, Stored
+from offsider.storage.quarantine import QuarantineEntry, Seen
 
 _PAGE = 50
 
 
-@dataclass(frozen=True, slots=True)
-class QuarantinedJob(QuarantineEntry):
+class QuarantinedJob(JobRecord):
     """A job in quarantine.
 
     Attributes:
         id: ID of its entry in the quarantine.
-        record: the job.
-        raw: its stored bytes.
         where: its previous place: ``"retry"``, ``"schedule"``, ``"dead"`` or ``"queue:<name>"``.
         score: its score there, in epoch seconds; 0 in a queue.
         at: time at which it was quarantined, in epoch seconds.
@@ -33,12 +31,17 @@ class QuarantinedJob(QuarantineEntry):
         how: action that quarantined it.
     """
 
-    @property
-    def record(self) -> JobRecord:
-        return JobRecord(self.raw)
+    def __init__(self, stored: QuarantineEntry) -> None:
+        super().__init__(stored.raw)
+        self.id = stored.id
+        self.where = stored.where
+        self.score = stored.score
+        self.at = stored.at
+        self.until = stored.until
+        self.how = stored.how
 
 
-class Quarantine(KeepsCounts):
+class Quarantine(JobPlace[QuarantinedJob]):
     """The jobs in quarantine. Iterating yields `QuarantinedJob`, latest first, and reads in pages.
 
     Args:
@@ -46,11 +49,7 @@ class Quarantine(KeepsCounts):
     """
 
     def __init__(self, config: Config | Installation | None = None) -> None:
-        self._here = Installation.of(config)
-        self._redis = self._here.redis
-
-    def __len__(self) -> int:
-        return quarantine.size(self._redis)
+        super().__init__(Installation.of(config), "quarantine")
 
     def __iter__(self) -> Iterator[QuarantinedJob]:
         seen: set[str] = set()
@@ -76,63 +75,59 @@ class Quarantine(KeepsCounts):
             count: maximum number of jobs.
             newest_first: latest first.
         """
-        return [
-            QuarantinedJob(*astuple(stored))
-            for stored in quarantine.page(self._redis, start, count, newest_first=newest_first)
-        ]
+        return [*map(QuarantinedJob, quarantine.page(self._redis, start, count, newest_first=newest_first))]
 
     def find(self, identifier: str) -> QuarantinedJob | None:
         """Return the job with this ID; None if it does not exist."""
         stored = quarantine.find(self._redis, identifier)
-        return None if stored is None else QuarantinedJob(*astuple(stored))
+        return None if stored is None else QuarantinedJob(stored)
 
     def restore(self, identifier: str) -> bool:
         """Move a job back: to the tail of its queue, or into its set with its previous score.
 
         Returns False if it is no longer in quarantine.
+
+        Raises:
+            RedisRefused: its previous place has another type.
         """
-        stored = quarantine.find(self._redis, identifier)
-        if stored is None:
-            return False
-        return quarantine.restore(placing(self._here, [(stored.raw, stored.where, stored.score)]), stored)
+        job = self.find(identifier)
+        return job is not None and self._restore(job)
 
-    def count(self) -> Counted:
-        """Count the jobs; `restore_all` and `delete_all` of the result change only these jobs."""
-        counted = self._new_count()
-        counted.add(quarantine.ids(self._redis))
-        counted.complete = True
-        return counted
-
-    def restore_all(self, counted: Counted | None = None, budget_ms: float | None = None) -> int:
-        """Restore the counted jobs, all by default; returns the number of restored jobs.
+    def restore_all(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> int:
+        """Restore the matching jobs, all by default; returns the number of restored jobs.
 
         Args:
-            counted: the jobs; all by default.
+            wanted: a filter or a count.
             budget_ms: approximate time limit; call again with the same `Counted` to continue.
         """
-        return self._act_on_all(counted, self.restore, budget_ms)
+        done = {True: MoveResult.DONE, False: MoveResult.GONE}
+        return self._act_on_all(wanted, lambda jobs: [done[self._restore(job)] for job in jobs], budget_ms)
 
     def delete(self, identifier: str) -> bool:
         """Delete a job permanently. Returns False if it is no longer in quarantine."""
-        stored = quarantine.find(self._redis, identifier)
-        if stored is None or not quarantine.delete(self._redis, identifier):
-            return False
-        self._here.config.events.emit("job_removed", JobRemoved(stored.raw, "quarantine", "delete", self._here.server))
-        return True
+        job = self.find(identifier)
+        return job is not None and self._delete([job]) == [MoveResult.DONE]
 
-    def delete_all(self, counted: Counted | None = None, budget_ms: float | None = None) -> int:
-        """Delete the jobs permanently; see `restore_all`."""
-        return self._act_on_all(counted, self.delete, budget_ms)
+    def delete_all(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> int:
+        """Delete the matching jobs permanently; see `restore_all`."""
+        return self._act_on_all(wanted, self._delete, budget_ms)
 
-    def _act_on_all(self, counted: Counted | None, act: Callable[[str], bool], budget_ms: float | None) -> int:
-        counted = counted if counted is not None else self.count()
-        ids, is_over = quarantine.ids(self._redis), deadline(budget_ms)
-        meant = [ids[at] for at in counted.among(ids)]
-        for number, identifier in enumerate(meant, 1):
-            done = act(identifier.decode("utf-8", "replace"))
-            counted.record(*(([identifier],) if done else ((), (), [identifier])))
-            if number < len(meant) and is_over():
-                counted.cursor = str(number)  # finished jobs are gone: the next step starts at the front
-                return counted.done
-        counted.cursor, counted.finished = "", True
-        return counted.done
+    def _restore(self, job: QuarantinedJob) -> bool:
+        return quarantine.restore(placing(self._here, [(job.raw, job.where, job.score)]), job.id, job.where, job.score)
+
+    def _delete(self, jobs: Sequence[QuarantinedJob]) -> list[MoveResult]:
+        results = self._place.move([Move(job.id.encode()) for job in jobs], NOWHERE)
+        for job, result in zip(jobs, results, strict=True):
+            if result is MoveResult.DONE:
+                removed = JobRemoved(job.raw, "quarantine", "delete", self._here.server)
+                self._here.config.events.emit("job_removed", removed)
+        return results
+
+    def _record(self, stored: Stored) -> QuarantinedJob:
+        return QuarantinedJob(quarantine.parse(stored.id, stored.score, stored.head, stored.raw))
+
+    def _identity(self, record: QuarantinedJob) -> bytes:
+        return record.id.encode()
+
+    def _seen(self, record: QuarantinedJob) -> Seen:
+        return Seen(record.raw, score=record.score)

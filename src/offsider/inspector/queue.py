@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
-from offsider.core.controls import QUEUE, Control
+from offsider.core.controls import QUEUE as QUEUE_SUBJECT, Control
 from offsider.core.errors import InvalidOptions, MalformedPayload, RedisRefused
 from offsider.core.options import check_queue_name
 from offsider.core.payload import decode_object, encode
-from offsider.inspector.counted import Counted, CountedByScan
-from offsider.inspector.job_filter import JobFilter, refuse_empty
+from offsider.inspector.counted import Counted
+from offsider.inspector.job_filter import JobFilter
+from offsider.inspector.job_place import JobPlace
 from offsider.inspector.job_record import JobRecord
-from offsider.inspector.removal import placing, removing
-from offsider.inspector.scan import Chunk, deadline, first_pages, steps
-from offsider.runtime.events import JobRemoved
-from offsider.storage import control_table, places, quarantine, queue_walk, queues
-from offsider.storage.places import Destination, Move, MoveResult, departing
+from offsider.inspector.removal import placing
+from offsider.storage import control_table, places, queue_walk, queues
+from offsider.storage.places import Destination, Move, MoveResult, Stored, departing
 from offsider.storage.quarantine import Seen
-from offsider.storage.queue_walk import Place
 from offsider.storage.scripts import RunsScripts
+from offsider.storage.store_once import QUEUE
 
 _PAGE = 50
-_BULK_PAGE = 2_000
 _FIND_MS = 1_000
 _SAMPLES = 50
-_TRIES = 3
 #: Number of recently deleted jobs to remember, for iterations of the queue that run at the same time.
 _REMEMBERED = 1_000
 #: Time budget of a sample; the page that exceeds it is counted too.
@@ -56,7 +52,7 @@ class Callers:
     by_class: dict[str, int]
 
 
-class _JobList:
+class _JobList(JobPlace[JobRecord]):
     """A list of jobs in the format of a queue. Iterating yields `JobRecord`, the next job first, and reads in pages.
 
     A job that stays in the list during the whole iteration is yielded at least once, even if other jobs are pushed,
@@ -64,32 +60,26 @@ class _JobList:
 
     Args:
         here: its server.
-        key: key of the list.
-        queue: name of the queue; empty if the jobs name their queues.
+        where: ``queue:<name>``, or the key of a list of an extension, whose jobs name their queues.
     """
 
-    def __init__(self, here: Installation, key: str, queue: str = "") -> None:
-        self._here = here
-        self._redis = here.redis
-        self._key = key
-        self._queue = queue
+    _once = False
+
+    def __init__(self, here: Installation, where: str) -> None:
+        super().__init__(here, where)
+        self._queue = where.removeprefix(QUEUE) if where.startswith(QUEUE) else ""
         self._deleted: deque[str] = deque(maxlen=_REMEMBERED)
         self._deletions = 0
 
-    def __len__(self) -> int:
-        return queues.size(self._redis, self._key)
-
     def __iter__(self) -> Iterator[JobRecord]:
-        place = Place()
-        while True:
-            start, raws = queue_walk.read_on(self._redis, self._key, place, _PAGE)
-            if not raws:
-                return
+        cursor, more = "", True
+        while more:
+            page = self._place.read(cursor, _PAGE)
             before = self._deletions
-            yield from self._records(raws, start)
+            yield from map(self._record, page.jobs)
             gone = set(islice(reversed(self._deleted), self._deletions - before))
-            left = [raw for raw in raws if queue_walk.digest(raw) not in gone]
-            place = place.after(start + len(left), left)
+            removed = {at for at, job in enumerate(page.jobs) if queue_walk.digest(job.raw) in gone}
+            cursor, more = self._place.after(cursor, page, removed), bool(page.cursor)
 
     def page(self, start: int, count: int, *, newest_first: bool = False) -> list[JobRecord]:
         """Return one page of jobs, the next job first by default.
@@ -99,53 +89,19 @@ class _JobList:
             count: maximum number of jobs.
             newest_first: the last pushed job first.
         """
-        raws = queues.page(self._redis, self._key, start, count, newest_first=newest_first)
-        if not newest_first:
-            return list(self._records(raws, start))
-        last = len(self) - 1 - start
-        return [self._record(raw, max(0, last - at)) for at, raw in enumerate(raws)]
+        raws = queues.page(self._redis, self._place.key, start, count, newest_first=newest_first)
+        first, step = (len(self) - 1 - start, -1) if newest_first else (start, 1)
+        return [self._record(Stored(raw, max(0, first + step * at))) for at, raw in enumerate(raws)]
 
-    def scan(
-        self, wanted: JobFilter, cursor: str = "", budget_ms: float = 100, most: int | None = None
-    ) -> Chunk[JobRecord]:
-        """Scan for jobs within a time budget, and return the matches with a cursor for the next call.
+    def _record(self, stored: Stored) -> JobRecord:
+        return JobRecord(stored.raw, self._queue, stored.position)
 
-        Args:
-            wanted: the filter.
-            cursor: cursor of the previous chunk; empty or unknown: start from the beginning.
-            budget_ms: approximate time limit in milliseconds.
-            most: maximum number of matches.
-        """
-        place = Place.read(cursor)
-        chunk: Chunk[JobRecord] = Chunk([], 0, len(self), "")
-        for step in steps(budget_ms, most):
-            start, raws = queue_walk.read_on(self._redis, self._key, place, step)
-            if not raws:
-                return chunk
-            scanned = self._pick(raws, start, wanted, chunk.entries, most)
-            chunk.scanned += scanned
-            place = place.after(start + scanned, raws[:scanned])
-            if scanned < len(raws):
-                break
-        chunk.cursor = place.written
-        return chunk
+    def _seen(self, record: JobRecord) -> Seen:
+        return Seen(record.raw, record.position or 0)
 
-    def _pick(
-        self, raws: Sequence[bytes], start: int, wanted: JobFilter, picked: list[JobRecord], most: int | None
-    ) -> int:
-        """Add the matching jobs to ``picked``, up to ``most``, and return the number of scanned jobs."""
-        for at, record in enumerate(self._records(raws, start)):
-            if most is not None and len(picked) >= most:
-                return at
-            if wanted.matches(record):
-                picked.append(record)
-        return len(raws)
-
-    def _records(self, raws: Iterable[bytes], start: int) -> Iterator[JobRecord]:
-        return (self._record(raw, position) for position, raw in enumerate(raws, start))
-
-    def _record(self, raw: bytes, position: int) -> JobRecord:
-        return JobRecord(raw, self._queue, position)
+    def _gone(self, record: JobRecord) -> None:
+        self._deleted.append(queue_walk.digest(record.raw))
+        self._deletions += 1
 
 
 class HeldList(_JobList):
@@ -165,11 +121,8 @@ class HeldList(_JobList):
         """Return the keys of all such lists with jobs, sorted."""
         return [*queues.extension_list_lengths(Installation.of(config).redis)]
 
-    def __len__(self) -> int:
-        return queues.extension_list_lengths(self._redis).get(self.key, 0)
 
-
-class Queue(_JobList, CountedByScan):
+class Queue(_JobList):
     """A queue. Iterating yields `JobRecord`, the next job first, and reads in pages.
 
     A job that stays in the queue during the whole iteration is yielded at least once, even if other jobs are pushed,
@@ -180,11 +133,8 @@ class Queue(_JobList, CountedByScan):
         config: selects the server; default: the configuration of this process.
     """
 
-    _once = False
-
     def __init__(self, name: str, config: Config | Installation | None = None) -> None:
-        here = Installation.of(config)
-        super().__init__(here, here.redis.keys.queue(name), name)
+        super().__init__(Installation.of(config), QUEUE + name)
         self.name = name
 
     @classmethod
@@ -228,11 +178,11 @@ class Queue(_JobList, CountedByScan):
 
     def pause(self, *, by: str = "", reason: str = "") -> None:
         """Stop workers from claiming jobs of this queue; running jobs continue."""
-        control_table.put(self._redis, Control(f"{QUEUE}{self.name}", "hold", by=by, reason=reason))
+        control_table.put(self._redis, Control(f"{QUEUE_SUBJECT}{self.name}", "hold", by=by, reason=reason))
 
     def unpause(self) -> None:
         """Let workers claim jobs of this queue again."""
-        control_table.clear(self._redis, f"{QUEUE}{self.name}")
+        control_table.clear(self._redis, f"{QUEUE_SUBJECT}{self.name}")
 
     def find_job(self, jid: str) -> JobRecord | None:
         """Return the job with this ID; scans the whole queue."""
@@ -259,11 +209,11 @@ class Queue(_JobList, CountedByScan):
 
     def delete(self, record: JobRecord) -> bool:
         """Delete one job. Returns False if it has left the queue."""
-        return self._take_one(record, "delete")
+        return self._take_one(record, self._remove)
 
     def quarantine(self, record: JobRecord) -> bool:
         """Move one job to the quarantine for ``worker.quarantine_days``. Returns False if it has left the queue."""
-        return self._take_one(record, "quarantine")
+        return self._take_one(record, self._set_aside)
 
     def delete_by_class(self, name: str) -> int:
         """Delete every job of a class, and return their number."""
@@ -276,11 +226,11 @@ class Queue(_JobList, CountedByScan):
             wanted: a filter or a count.
             budget_ms: approximate time limit; call again with the same `Counted` to continue.
         """
-        return self._sweep(wanted, "delete", budget_ms)
+        return self._act_on_all(wanted, self._remove, budget_ms)
 
     def quarantine_matching(self, wanted: JobFilter | Counted, budget_ms: float | None = None) -> int:
         """Move every matching job to the quarantine for ``worker.quarantine_days``; see `delete_matching`."""
-        return self._sweep(wanted, "quarantine", budget_ms)
+        return self._act_on_all(wanted, self._set_aside, budget_ms)
 
     def move_all(self, to: str, *, server: str = "") -> int:
         """Move the jobs to the tail of another queue, in their order, and return their number.
@@ -307,7 +257,8 @@ class Queue(_JobList, CountedByScan):
             places.probe(there.redis)
             places.deliver(self._redis, there.server, there.redis)
         moved, passed, size = 0, 0, len(self)
-        while passed < size and (raws := queues.page(self._redis, self._key, 0, min(places.BATCH, size - passed))):
+        count = min(places.BATCH, size)
+        while passed < size and (raws := queues.page(self._redis, self._place.key, 0, min(count, size - passed))):
             moved += self._move(raws, to, there)
             passed += len(raws)
         return moved
@@ -321,7 +272,7 @@ class Queue(_JobList, CountedByScan):
         else:
             target = Destination("list", there.server)
             moves = [departing(*job, to, there.server, at) for at, job in enumerate(zip(raws, payloads, strict=True))]
-        results = places.move(redis, f"queue:{self.name}", moves, target)
+        results = self._place.move(moves, target, through=redis)
         if MoveResult.REFUSED in results:
             raise RedisRefused(f"queue:{to} is not a list, so no job can move there", code="WRONGTYPE")
         if there.server != self._here.server:
@@ -332,66 +283,16 @@ class Queue(_JobList, CountedByScan):
         """Remove an empty queue from the set of queues; False if it contains jobs or is not in the set."""
         return queues.forget(self._redis, self.name)
 
-    def _sweep(self, wanted: JobFilter | Counted, how: str, budget_ms: float | None) -> int:
-        refuse_empty(wanted)
-        counted = wanted if isinstance(wanted, Counted) else self.count(wanted)
-        place, tries, is_over = Place.read(counted.cursor), 0, deadline(budget_ms)
-        while True:
-            start, raws = queue_walk.read_on(self._redis, self._key, place, _BULK_PAGE)
-            if not raws:
-                counted.cursor, counted.finished = "", True
-                return counted.done
-            seen = [Seen(raws[at], start + at) for at in counted.among(raws)]
-            taken = self._take(seen, how)
-            counted.record(job.raw for job in seen if job.position in taken)
-            tries += 1
-            if len(taken) < len(seen) and tries < _TRIES:
-                continue  # workers claimed jobs, so that positions have changed: read again
-            left = [raw for at, raw in enumerate(raws) if start + at not in taken]
-            place, tries = place.after(start + len(left), left), 0
-            counted.cursor = place.written
-            if is_over():
-                return counted.done
-
-    def _take_one(self, record: JobRecord, how: str) -> bool:
-        known = record.position
-        if known is not None and self._take([Seen(record.raw, known)], how):
+    def _take_one(self, record: JobRecord, act: Callable[[list[JobRecord]], list[MoveResult]]) -> bool:
+        if record.position is not None and act([record]) == [MoveResult.DONE]:
             return True
         # The position is unknown or outdated: the server compares every job.
         position = queues.position(self._redis, self.name, record.raw)
-        return position is not None and bool(self._take([Seen(record.raw, position)], how))
+        found = None if position is None else self._record(Stored(record.raw, position))
+        return found is not None and act([found]) == [MoveResult.DONE]
 
-    def _take(self, seen: list[Seen], how: str) -> set[int]:
-        """Remove jobs, and return the positions of those that were removed."""
-        taken: set[int] = set()
-        days, now = 0.0, self._here.config.clock.now()
-        if how == "quarantine":
-            days = self._here.config.worker.quarantine_days
-            quarantine.trim(self._redis)
-        for first in range(0, len(seen), quarantine.BATCH):
-            batch = seen[first : first + quarantine.BATCH]
-            # Jobs removed before were closer to the next job, so the positions of the others have decreased.
-            jobs = [Seen(job.raw, job.position - len(taken)) for job in batch]
-            redis = removing(self._here, (job.raw for job in batch), f"queue:{self.name}", how)
-            replies = quarantine.take_from_queue(redis, self.name, jobs, days=days, at=now, how=how)
-            for job, gone in zip(batch, replies, strict=True):
-                if gone:
-                    taken.add(job.position)
-                    self._gone(job.raw, how)
-        return taken
-
-    def clear(self) -> int:
-        """Delete the queue with all its jobs, and return their number."""
-        removed = 0
-        if self._here.config.removal_effects or self._here.config.events.listened("job_removed"):
-            for page in first_pages(len(self), _BULK_PAGE, partial(queues.page, self._redis, self._key, 0)):
-                removed += len(self._take([Seen(raw, position) for position, raw in enumerate(page)], "clear"))
-        return removed + queues.clear(self._redis, self.name)
-
-    def _gone(self, raw: bytes, how: str) -> None:
-        self._deleted.append(queue_walk.digest(raw))
-        self._deletions += 1
-        self._here.config.events.emit("job_removed", JobRemoved(raw, f"queue:{self.name}", how, self._here.server))
+    def _unlink(self) -> int:
+        return queues.clear(self._redis, self.name)
 
 
 def _in_queue(raw: bytes, queue: str) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -13,8 +12,6 @@ T = TypeVar("T")
 #: Limits of one step of a scan for a page.
 PAGE_BUDGET_MS = 80
 PAGE_MATCHES = 100
-#: A cursor of Redis: a number below 2**64.
-_CURSOR = re.compile(r"[0-9]{1,19}")
 _STEP_SECONDS = 0.01
 _SMALLEST, _BIGGEST = 50, 10_000
 
@@ -63,33 +60,31 @@ def steps(budget_ms: float, most: int | None = None) -> Iterator[int]:
         step = max(_SMALLEST, min(int(fitting), 4 * step, biggest))
 
 
-def scan_set(
-    read: Callable[[int, int], tuple[int, int, Iterable[T]]],
+def scan(
+    read: Callable[[str, int], tuple[str, int, Iterable[T]]],
     total: int,
     cursor: str,
     budget_ms: float,
     most: int | None,
 ) -> Chunk[T]:
-    """Scan a set or sorted set within a time budget, in no order; an entry may be returned twice.
+    """Scan within a time budget; an entry may be returned twice.
 
     Args:
-        read: gets a position and a number of entries to scan. Returns the next position, 0 at the end; the number of
-            entries that the server returned; and the matches.
+        read: gets a cursor and a number of entries to scan. Returns the next cursor, empty at the end; the number of
+            scanned entries; and the matches.
         total: current number of entries.
         cursor: cursor of the previous chunk; empty or unknown: start from the beginning.
         budget_ms: approximate time limit in milliseconds.
         most: approximate maximum number of matches.
     """
-    position = int(cursor) if _CURSOR.fullmatch(cursor) else 0
-    chunk: Chunk[T] = Chunk([], 0, total, "")
+    chunk: Chunk[T] = Chunk([], 0, total, cursor)
     for step in steps(budget_ms, most):
-        position, returned, found = read(position, step)
+        chunk.cursor, scanned, found = read(chunk.cursor, step)
         chunk.entries += found
-        chunk.scanned += max(step, returned)
-        if not position or (most is not None and len(chunk.entries) >= most):
+        chunk.scanned += scanned
+        if chunk.complete or (most is not None and len(chunk.entries) >= most):
             break
     chunk.scanned = min(chunk.scanned, total)
-    chunk.cursor = str(position or "")
     return chunk
 
 
@@ -97,10 +92,3 @@ def deadline(budget_ms: float | None) -> Callable[[], bool]:
     """Return a function that returns true once the time budget is used up; None: no limit."""
     ends = math.inf if budget_ms is None else time.monotonic() + budget_ms / 1000
     return lambda: time.monotonic() >= ends
-
-
-def first_pages(size: int, page: int, read: Callable[[int], list[T]]) -> Iterator[list[T]]:
-    """Yield up to ``size`` jobs in pages, each of which the caller removes before the next is read."""
-    while size > 0 and (found := read(min(page, size))):
-        size -= len(found)
-        yield found

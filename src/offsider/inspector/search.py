@@ -6,11 +6,13 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.job_id import JobInfo
 from offsider.inspector.job_filter import JobFilter
+from offsider.inspector.job_place import JobPlace
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.job_set import DeadSet, JobSet, RetrySet, ScheduledSet
 from offsider.inspector.queue import HeldList, Queue
@@ -119,12 +121,17 @@ def _scan(
         works = list(WorkSet(here))
         running = [Found(_BUSY, work.record, work.jid) for work in works if wanted.matches(work.record)]
         return Chunk(running, len(works), len(works), "")
+    jobs = _place(here, place)
+    chunk = jobs.scan(wanted, cursor, budget_ms, most)
+    found = [Found(place, job, jobs.key_of(job)) for job in chunk.entries]
+    return Chunk(found, chunk.scanned, chunk.total, chunk.cursor)
+
+
+def _place(here: Installation, place: str) -> JobPlace[Any]:
     if place in _SETS:
-        entries = _SETS[place](here).scan(wanted, cursor, budget_ms, most)
-        stored = [Found(place, entry, entry.key) for entry in entries.entries]
-        return Chunk(stored, entries.scanned, entries.total, entries.cursor)
-    is_held = place.startswith(_HELD)
-    listed = HeldList(place.removeprefix(_HELD), here) if is_held else Queue(place.removeprefix(_QUEUE), here)
-    jobs = listed.scan(wanted, cursor, budget_ms, most)
-    waiting = [Found(place, record, f"{record.position}|{record.key_part}") for record in jobs.entries]
-    return Chunk(waiting, jobs.scanned, jobs.total, jobs.cursor)
+        return _SETS[place](here)
+    return (
+        HeldList(place.removeprefix(_HELD), here)
+        if place.startswith(_HELD)
+        else Queue(place.removeprefix(_QUEUE), here)
+    )

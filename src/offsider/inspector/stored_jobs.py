@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 
 from offsider.config.installation import Installation
 from offsider.inspector.job_record import JobRecord
-from offsider.inspector.job_set import DeadSet, RetrySet, ScheduledSet
-from offsider.inspector.quarantine import Quarantine
-from offsider.inspector.queue import HeldList, Queue
-from offsider.storage import owners, places, queues, working
-from offsider.storage.redis import Redis
+from offsider.storage import places
 
 #: Places whose jobs run only after an operator's action.
 RESTING = frozenset({"dead", "quarantine"})
@@ -66,23 +61,13 @@ def stored_jobs(here: Installation, tests: Mapping[str, Callable[[JobRecord], bo
 
 
 def _everything(here: Installation) -> Iterator[tuple[str, Iterable[JobRecord]]]:
-    """Yield every place of one server, in the order in which jobs move, so that newly claimed jobs are seen last."""
-    redis = here.redis
-    running = _claimed(redis)
-    yield "running", map(JobRecord, running)
-    yield from (("schedule", ScheduledSet(here)), ("retry", RetrySet(here)))
-    for server in places.transits(redis):
-        yield redis.keys.transit(server), map(JobRecord, places.in_transit(redis, server))
-    for queue in Queue.all(here):
-        yield f"queue:{queue.name}", queue
-    for key in queues.extension_lists(redis):
-        yield key, HeldList(key, here)
-    known = set(running)
-    yield "running", (JobRecord(raw) for raw in _claimed(redis) if raw not in known)
-    yield "dead", DeadSet(here)
-    yield "quarantine", (job.record for job in Quarantine(here))
-
-
-def _claimed(redis: Redis) -> list[bytes]:
-    lists = chain.from_iterable(held.owners() for held in owners.registered(redis))
-    return [entry.raw for owner, queues in lists for entry in working.contents(redis, owner, queues)]
+    """Yield the jobs of every place of one server; those of private lists once."""
+    running: set[bytes] = set()
+    for place in places.every(here.redis):
+        jobs = (job.raw for job in place.each())
+        if place.is_private:
+            claimed = [raw for raw in jobs if raw not in running]
+            running.update(claimed)
+            yield "running", map(JobRecord, claimed)
+        else:
+            yield place.name, map(JobRecord, jobs)

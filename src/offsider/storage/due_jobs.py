@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from offsider.core.errors import OffsiderError, RedisRefused
-from offsider.storage.job_sets import Move, MoveResult, enqueue_call
+from offsider.storage.places import QUEUES, Move, MoveResult, move_call
 from offsider.storage.redis import Redis
 from offsider.storage.redis_errors import error_code
 from offsider.storage.scripts import Argument, Call, Script
@@ -65,7 +65,7 @@ def move_and_look(
     """Move batches out of their sets, then read the due jobs of the retry set and the schedule.
 
     Args:
-        batches: pairs of a set and its moves. A job that is no longer due does not move.
+        batches: pairs of the name of a set and its moves. A job that is no longer due does not move.
         limit: maximum number of jobs to read per set.
 
     Returns:
@@ -77,7 +77,7 @@ def move_and_look(
     keys = redis.keys
     arguments: list[Argument] = [lease.holder, lease.life_ms, limit, int(lease.held)]
     look: Call = DUE_JOBS, [keys.schedule_lease, keys.retry, keys.schedule], arguments
-    calls = [*(enqueue_call(keys, sorted_set, moves, only_due=True) for sorted_set, moves in batches), look]
+    calls = [*(move_call(keys, place, moves, QUEUES, only_due=True) for place, moves in batches), look]
     *moved, answer = _run(redis, calls)
     if isinstance(answer, OffsiderError):
         raise answer

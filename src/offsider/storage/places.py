@@ -13,7 +13,7 @@ A crash leaves the job in that list, and the next move repeats step 2, which sto
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -22,11 +22,14 @@ from urllib.parse import quote, unquote
 
 from offsider.core.errors import MalformedPayload
 from offsider.core.payload import decode_object
+from offsider.storage import job_sets, owners, queue_walk, queues
 from offsider.storage.keys import Keys
+from offsider.storage.queue_walk import Position
 from offsider.storage.queues import readable
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, Call, RunsScripts, Script
 from offsider.storage.store_once import QUEUE, Transfer, store_once
+from offsider.storage.working import DeadSetLimits
 
 MOVE = Script("move")
 
@@ -93,6 +96,11 @@ QUEUES = Destination("list")
 NOWHERE = Destination("none")
 
 
+def dead_set(limits: DeadSetLimits) -> Destination:
+    """Return the dead set as a destination; it is trimmed after the move."""
+    return Destination("dead", seconds=limits.timeout_seconds, most=limits.max_jobs)
+
+
 def move_call(keys: Keys, place: str, moves: Sequence[Move], to: Destination, *, only_due: bool = False) -> Call:
     """Return the script call that moves jobs, for use in a pipeline.
 
@@ -119,6 +127,130 @@ def move(
 _KINDS = {"schedule": "set", "retry": "set", "dead": "set", "quarantine": "quarantine"}
 
 
+class Stored(NamedTuple):
+    """A stored job.
+
+    Attributes:
+        raw: the payload.
+        position: number of jobs before it in a list, when it was read.
+        score: its score in a set; its expiry in quarantine, in epoch seconds.
+        id, head: its id and its line of JSON in quarantine.
+    """
+
+    raw: bytes
+    position: int = 0
+    score: float = 0.0
+    id: str = ""
+    head: bytes = b""
+
+
+class Page(NamedTuple):
+    """A part of a place: its jobs, the number of scanned ones, and the cursor of the next part; empty at the end."""
+
+    jobs: list[Stored]
+    scanned: int
+    cursor: str
+
+
+class Place:
+    """A list or set in which jobs lie.
+
+    Args:
+        redis: its server.
+        name: ``queue:<name>``, ``schedule``, ``retry``, ``dead``, ``quarantine``, or the key of another list.
+        is_private: a private list of a worker, from which only its owner removes jobs.
+    """
+
+    def __init__(self, redis: Redis, name: str, *, is_private: bool = False) -> None:
+        self._redis = redis
+        self.name = name
+        self.key = key_of(redis.keys, name)
+        self.is_list = name not in _KINDS
+        self.is_private = is_private
+
+    def __len__(self) -> int:
+        return int(self._redis.call("LLEN" if self.is_list else "ZCARD", self.key))
+
+    def read(self, cursor: str, count: int, text: str = "") -> Page:
+        """Read about ``count`` jobs: of a list in the order in which they run, of a set in no order.
+
+        A walk from the beginning (an empty or unknown cursor) to the end meets each job that stays, perhaps twice.
+
+        Args:
+            text: the server may leave out jobs of a set without it.
+        """
+        if self.is_list:
+            start, raws = queue_walk.read_on(self._redis, self.key, Position.read(cursor), count)
+            after = Position.read(cursor).after(start + len(raws), raws).written if len(raws) == count else ""
+            return Page([Stored(self._job(raw), at) for at, raw in enumerate(raws, start)], len(raws), after)
+        if self.name == "quarantine":
+            following, ids = job_sets.scan_on(self._redis, self.key, "", cursor, count)
+            return Page(self._quarantined(ids), max(count, len(ids)), following)
+        following, pairs = job_sets.scan_on(self._redis, self.key, text, cursor, count)
+        jobs = sorted((Stored(raw, score=score) for raw, score in pairs), key=lambda job: job.score)
+        return Page(jobs, max(count, len(pairs)), following)
+
+    def after(self, cursor: str, page: Page, removed: Collection[int]) -> str:
+        """Return the cursor after a page that ``cursor`` has read, and some of whose jobs have left since."""
+        if not (self.is_list and page.cursor):
+            return page.cursor
+        left = [job.raw for at, job in enumerate(page.jobs) if at not in removed]
+        return Position.read(cursor).after(page.jobs[0].position + len(left), left).written
+
+    def each(self) -> Iterator[Stored]:
+        """Yield all jobs."""
+        cursor, is_first = "", True
+        while cursor or is_first:
+            page = self.read(cursor, BATCH)
+            yield from page.jobs
+            cursor, is_first = page.cursor, False
+
+    def move(self, moves: Sequence[Move], to: Destination, *, through: RunsScripts | None = None) -> list[MoveResult]:
+        """Move jobs out of this place, as `move`.
+
+        Args:
+            through: its server, which runs the effects of the moves in the same script.
+        """
+        if self.is_private:
+            raise RuntimeError(f"{self.name} is a private list: only its owner removes jobs")
+        return move(through or self._redis, self.name, moves, to)
+
+    def _job(self, raw: bytes) -> bytes:
+        return raw.partition(b"\n")[2] if self.key.startswith(self._redis.keys.transits) else raw
+
+    def _quarantined(self, ids: Sequence[tuple[bytes, float]]) -> list[Stored]:
+        names = [identifier for identifier, _ in ids]
+        jobs = self._redis.keys.quarantined_jobs
+        entries: list[bytes | None] = self._redis.call("HMGET", jobs, *names) if names else []
+        found: list[Stored] = []
+        for (identifier, until), entry in zip(ids, entries, strict=True):
+            if entry is not None:
+                head, _, raw = entry.partition(b"\n")
+                found.append(Stored(raw, 0, until, identifier.decode("utf-8", "replace"), head))
+        return found
+
+
+def private_lists(redis: Redis) -> list[Place]:
+    """Return the private lists of all workers."""
+    keys = [key for lists in owners.registered(redis) for key in lists.keys(redis)]
+    return [Place(redis, key, is_private=True) for key in keys]
+
+
+def every(redis: Redis) -> Iterator[Place]:
+    """Yield each place of a server, lists of extensions included, in the order in which jobs move.
+
+    A walk meets every job that does not start to run meanwhile: private lists come first and once more after the
+    queues, since a claimed job that has not run returns to a queue, a set, or a list of an extension.
+    """
+    yield from private_lists(redis)
+    yield from (Place(redis, name) for name in ("schedule", "retry"))
+    yield from (Place(redis, redis.keys.transit(server)) for server in transits(redis))
+    yield from (Place(redis, f"{QUEUE}{name}") for name in queues.names(redis))
+    yield from (Place(redis, key) for key in queues.extension_lists(redis))
+    yield from private_lists(redis)
+    yield from (Place(redis, name) for name in ("dead", "quarantine"))
+
+
 def key_of(keys: Keys, place: str) -> str:
     """Return the key of a place."""
     if place == "quarantine":
@@ -142,11 +274,6 @@ def transits(redis: Redis) -> dict[str, int]:
     return {server: length for server, length in zip(servers, lengths, strict=True) if length}
 
 
-def in_transit(redis: Redis, server: str) -> list[bytes]:
-    """Return the payloads of all jobs in transit to a server."""
-    return [entry.partition(b"\n")[2] for entry in redis.call("LRANGE", redis.keys.transit(server), 0, -1)]
-
-
 def deliver(redis: Redis, server: str, other: Redis) -> int:
     """Store the jobs in transit to a server there, each once, and return their number.
 
@@ -165,21 +292,14 @@ def deliver(redis: Redis, server: str, other: Redis) -> int:
     return count
 
 
-def probe(redis: Redis) -> str:
-    """Write a short-lived key, before jobs leave for a server, and return its id.
+def probe(redis: Redis) -> None:
+    """Write a short-lived key, before jobs leave for a server.
 
     Raises:
         QueueFull: the server has no memory for more jobs.
         RedisFailure: it cannot be reached, or refuses.
     """
-    identifier = secrets.token_hex(8)
-    redis.call("SET", redis.keys.stored("probe", identifier), 1, "EX", _PROBE_SECONDS)
-    return identifier
-
-
-def are_same(redis: Redis, other: Redis) -> bool:
-    """Whether both connect to the same server and database, for example by an address and its alias."""
-    return bool(redis.call("EXISTS", redis.keys.stored("probe", probe(other))))
+    redis.call("SET", redis.keys.stored("probe", secrets.token_hex(8)), 1, "EX", _PROBE_SECONDS)
 
 
 def _transfer(entry: bytes) -> Transfer:

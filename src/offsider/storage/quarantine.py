@@ -12,30 +12,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from offsider.core.errors import RedisRefused
 from offsider.storage.hashes import json_object
+from offsider.storage.places import QUEUES, Destination, Move, MoveResult, move
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Argument, RunsScripts, Script
+from offsider.storage.scripts import RunsScripts, Script
+from offsider.storage.store_once import QUEUE
 from offsider.storage.working import PrivateListEntry, own_keys
 
-QUARANTINE = Script("quarantine")
-PLUCK = Script("pluck")
-RESTORE = Script("restore")
 PUT_ASIDE = Script("put_aside")
 
 #: Jobs that one script moves. Each costs a walk through the list if it is deep in a queue of a million jobs.
 BATCH = 50
 #: Size from which controls delete the jobs that they drop; jobs that an operator quarantines are always kept.
 MAX_JOBS = 100_000
-#: Number of jobs that workers may take from a queue between reading a job and removing it.
-_TAKEN_MEANWHILE = 1_000
 _TRIMMED_AT_ONCE = 1_000
 
 
 class Seen(NamedTuple):
-    """A job of a queue, and the number of jobs before it when it was read."""
+    """A job, and where it was when it was read.
+
+    Attributes:
+        raw: the payload.
+        position: number of jobs before it in a list.
+        score: its score in a set.
+    """
 
     raw: bytes
-    position: int
+    position: int = 0
+    score: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,49 +66,21 @@ class QuarantineEntry:
     how: str
 
 
-def put_from_set(
-    redis: RunsScripts, where: str, members: Sequence[tuple[bytes, float]], *, days: float, at: float, how: str
-) -> list[bool]:
-    """Move up to 100 members of a sorted set into quarantine. False for a missing member."""
-    keys = redis.keys
-    arguments: list[Argument] = [_seconds(days)]
-    for member, score in members:
-        arguments += (_new_id(), _head(where, score, at, how), member)
-    replies = redis.run(QUARANTINE, [keys.prefix + where, keys.quarantine, keys.quarantined_jobs], arguments)
-    return [bool(reply) for reply in replies]
-
-
-def take_from_queue(
-    redis: RunsScripts,
-    queue: str,
-    jobs: Sequence[Seen],
-    *,
-    days: float = 0,
-    at: float = 0,
-    how: str = "",
-    out_of: str = "",
-) -> list[bool]:
-    """Move up to `BATCH` jobs of a queue into quarantine for ``days``; 0 deletes them permanently.
-
-    Returns False for a job that was not found near its former position.
+def move_of(job: Seen, where: str, *, at: float, how: str) -> Move:
+    """Return the move of a job into quarantine.
 
     Args:
-        redis: their server.
-        queue: queue to which they are restored.
-        jobs: the jobs with their positions.
-        days: retention in days.
+        job: the job.
+        where: the place to which it is restored.
         at: current time in epoch seconds.
         how: description of the action.
-        out_of: key of the list that contains them, if it is not the queue.
     """
-    keys = redis.keys
-    mark = f"offsider:plucked:{secrets.token_hex(16)}"
-    head = _head(f"queue:{queue}", 0, at, how)
-    arguments: list[Argument] = [mark, _seconds(days), _TAKEN_MEANWHILE]
-    for job in jobs:
-        arguments += (-1 - job.position, _new_id(), head, job.raw)
-    replies = redis.run(PLUCK, [out_of or keys.queue(queue), keys.quarantine, keys.quarantined_jobs], arguments)
-    return [bool(reply) for reply in replies]
+    return Move(job.raw, _head(where, job.score, at, how).encode(), _new_id(), job.position)
+
+
+def for_days(days: float) -> Destination:
+    """Return the quarantine as a destination."""
+    return Destination("quarantine", seconds=_seconds(days))
 
 
 def put_from_run(redis: RunsScripts, entry: PrivateListEntry, *, days: float, most: int, at: float, how: str) -> bool:
@@ -139,30 +116,22 @@ def add(redis: Redis, raw: bytes, queue: str, *, days: float, most: int, at: flo
     redis.pipeline([("HSET", keys.quarantined_jobs, identifier, stored), ("ZADD", keys.quarantine, until, identifier)])
 
 
-def restore(redis: RunsScripts, job: QuarantineEntry) -> bool:
-    """Move a job back to the tail of its queue, or into its set with its old score. False if it is missing."""
-    keys = redis.keys
-    queue = job.where.removeprefix("queue:") if job.where.startswith("queue:") else ""
-    target = [keys.quarantine, keys.quarantined_jobs, keys.prefix + job.where, keys.queues]
-    return bool(redis.run(RESTORE, target, [job.id, queue, repr(job.score)]))
+def restore(redis: RunsScripts, identifier: str, where: str, score: float) -> bool:
+    """Move a job back to the tail of its queue, or into its set with its old score. False if it is missing.
 
-
-def delete(redis: Redis, identifier: str) -> bool:
-    """Delete a job permanently. False if it is missing."""
-    keys = redis.keys
-    # The client that removes the job succeeds. An id without a job is ignored until it expires.
-    commands = [("HDEL", keys.quarantined_jobs, identifier), ("ZREM", keys.quarantine, identifier)]
-    return bool(redis.pipeline(commands)[0])
+    Raises:
+        RedisRefused: its former place is a key of another type.
+    """
+    is_set = not where.startswith(QUEUE)
+    to, detail = (Destination("set", where), repr(score)) if is_set else (QUEUES, where.removeprefix(QUEUE))
+    (moved,) = move(redis, "quarantine", [Move(identifier.encode(), detail=detail)], to)
+    if moved is MoveResult.REFUSED:
+        raise RedisRefused(f"{where} has another type, so the job stays in quarantine", code="WRONGTYPE")
+    return moved is MoveResult.DONE
 
 
 def size(redis: Redis) -> int:
     return int(redis.call("ZCARD", redis.keys.quarantine))
-
-
-def ids(redis: Redis) -> list[bytes]:
-    """Return the ids of all jobs, latest first."""
-    found: list[bytes] = redis.call("ZRANGE", redis.keys.quarantine, 0, -1, "REV")
-    return found
 
 
 def page(redis: Redis, start: int, count: int, *, newest_first: bool = True) -> list[QuarantineEntry]:
@@ -193,15 +162,15 @@ def _with_jobs(redis: Redis, listed: Sequence[tuple[bytes, float]]) -> list[Quar
     if not listed:
         return []
     stored = redis.call("HMGET", redis.keys.quarantined_jobs, *(identifier for identifier, _ in listed))
-    pairs = zip(listed, stored, strict=True)
-    return [_parse(identifier, until, kept) for (identifier, until), kept in pairs if kept is not None]
+    pairs = [(*each, *kept.partition(b"\n")) for each, kept in zip(listed, stored, strict=True) if kept is not None]
+    return [parse(identifier.decode("utf-8", "replace"), until, head, raw) for identifier, until, head, _, raw in pairs]
 
 
-def _parse(identifier: bytes, until: float, stored: bytes) -> QuarantineEntry:
-    head, _, raw = stored.partition(b"\n")
+def parse(identifier: str, until: float, head: bytes, raw: bytes) -> QuarantineEntry:
+    """Return a job from its entry: the expiry, a line of JSON and the payload."""
     fields = json_object(head)
     return QuarantineEntry(
-        id=identifier.decode("utf-8", "replace"),
+        id=identifier,
         raw=raw,
         where=_text(fields.get("where")),
         score=_number(fields.get("score")),

@@ -24,7 +24,7 @@ _WRITTEN = re.compile(r"([0-9]{1,15})((?:-[0-9a-f]{12}){0,20})")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """The position of a walk.
 
     Attributes:
@@ -36,7 +36,7 @@ class Place:
     marks: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, written: str) -> Place:
+    def read(cls, written: str) -> Position:
         """Parse the output of `written`; anything else is the start of the queue."""
         match = _WRITTEN.fullmatch(written)
         return cls(int(match[1]), tuple(match[2].split("-")[1:])) if match else cls()
@@ -46,10 +46,10 @@ class Place:
         """Serialize to a text of a few hundred characters."""
         return "-".join((str(self.passed), *self.marks))
 
-    def after(self, passed: int, seen: Sequence[bytes]) -> Place:
+    def after(self, passed: int, seen: Sequence[bytes]) -> Position:
         """The position after jobs that were just read and are still in the queue."""
         latest = tuple(digest(raw) for raw in seen[-_LATEST:])
-        return Place(passed, (*self.marks[-_EARLIER:], *latest)[-_EARLIER - _LATEST :])
+        return Position(passed, (*self.marks[-_EARLIER:], *latest)[-_EARLIER - _LATEST :])
 
 
 def digest(raw: bytes) -> str:
@@ -57,7 +57,7 @@ def digest(raw: bytes) -> str:
     return hashlib.blake2b(raw, digest_size=6).hexdigest()
 
 
-def read_on(redis: Redis, key: str, place: Place, count: int) -> tuple[int, list[bytes]]:
+def read_on(redis: Redis, key: str, place: Position, count: int) -> tuple[int, list[bytes]]:
     """Return the number of jobs before a position, and the next jobs; none at the end of the list.
 
     Args:

@@ -84,7 +84,7 @@ def find(here: Installation, where: str, key: str) -> JobLocation | None:
         return None if work is None else JobLocation(where, work.jid, work.record, work=work)
     if where == QUARANTINE:
         job = Quarantine(here).find(key)
-        return None if job is None else JobLocation(where, job.id, job.record, at=job.at)
+        return None if job is None else JobLocation(where, job.id, job, at=job.at)
     return None
 
 

@@ -32,7 +32,7 @@ from offsider.runtime.service import FinishingService
 from offsider.storage import due_jobs, job_sets, leases
 from offsider.storage.due_jobs import DueJobs, Lease
 from offsider.storage.effects import Together
-from offsider.storage.job_sets import Move, MoveResult
+from offsider.storage.places import NOWHERE, Move, MoveResult, dead_set, key_of, move
 from offsider.worker.alive.ownership import new_identity
 from offsider.worker.outage import Outage
 
@@ -55,7 +55,7 @@ POLL_SECONDS = 1.0
 SPREAD_SECONDS = 0.5
 PUT_OFF_SECONDS = 60.0
 
-Reason = Literal["schedule", "retry"]
+Place = Literal["schedule", "retry"]
 
 
 class Scheduler(FinishingService):
@@ -67,12 +67,11 @@ class Scheduler(FinishingService):
     """
 
     def __init__(self, config: Config, redis: Redis, client: Client) -> None:
-        keys = redis.keys
         self._config = config
         self._redis = redis
         self._client = client
-        self._limits = config.worker.dead_set_limits
-        self._sets: tuple[tuple[str, Reason], ...] = ((keys.retry, "retry"), (keys.schedule, "schedule"))
+        self._dead = dead_set(config.worker.dead_set_limits)
+        self._sets: tuple[Place, ...] = ("retry", "schedule")
         self._lease = Lease(new_identity(), int(LEASE_SECONDS * 1000))
         self._ahead: DueJobs | None = None
         self._outage = Outage("scheduler", config)
@@ -90,34 +89,34 @@ class Scheduler(FinishingService):
     def _work(self, now: DueJobs) -> float:
         # Handle each set separately: if one key has the wrong type, the other set must still work.
         batches = [
-            (sorted_set, self._prepared(sorted_set, reason, due.members))
-            for (sorted_set, reason), due in zip(self._sets, now.sets, strict=False)
+            (place, self._prepared(place, due.members))
+            for place, due in zip(self._sets, now.sets, strict=False)
             if isinstance(due, due_jobs.Due) and due.members
         ]
         if not batches:
             return self._pause(now)
-        self._ahead = self._exchange([(sorted_set, moves) for sorted_set, moves in batches if moves])
+        self._ahead = self._exchange([(place, moves) for place, moves in batches if moves])
         return 0.0 if self._ahead.is_due else self._pause(self._ahead)
 
     def _exchange(self, batches: Sequence[tuple[str, Sequence[Move]]]) -> DueJobs:
         results, now = due_jobs.move_and_look(self._redis, self._lease, batches, BATCH)
         self._lease = self._lease._replace(held=now.held)
-        for (sorted_set, moves), result in zip(batches, results, strict=True):
+        for (place, moves), result in zip(batches, results, strict=True):
             if isinstance(result, OffsiderError):
                 raise result
-            self._put_off_refused(sorted_set, moves, result)
+            self._put_off_refused(place, moves, result)
         return now
 
-    def _put_off_refused(self, sorted_set: str, moves: Sequence[Move], results: Sequence[MoveResult]) -> None:
-        for move, moved in zip(moves, results, strict=True):
+    def _put_off_refused(self, place: str, moves: Sequence[Move], results: Sequence[MoveResult]) -> None:
+        for refused, moved in zip(moves, results, strict=True):
             if moved is MoveResult.REFUSED:
-                fields = about_raw(move.member, move.queue)
+                fields = about_raw(refused.job, str(refused.detail))
                 logger.error(
                     "queue:%s is not a list, so its due job cannot move there; next attempt in a minute",
-                    move.queue,
+                    refused.detail,
                     extra={"fields": fields},
                 )
-                self._put_off(sorted_set, move.member)
+                self._put_off(place, refused.job)
 
     def _pause(self, now: DueJobs) -> float:
         self._ahead = None
@@ -146,10 +145,10 @@ class Scheduler(FinishingService):
         except RedisFailure as error:
             logger.debug("could not release the lease of the scheduler; it will expire: %s", error)
 
-    def _prepared(self, sorted_set: str, reason: Reason, members: Sequence[bytes]) -> list[Move]:
-        return [move for member in members if (move := self._prepare(sorted_set, reason, member)) is not None]
+    def _prepared(self, place: Place, members: Sequence[bytes]) -> list[Move]:
+        return [one for member in members if (one := self._prepare(place, member)) is not None]
 
-    def _prepare(self, sorted_set: str, reason: Reason, member: bytes) -> Move | None:
+    def _prepare(self, place: Place, member: bytes) -> Move | None:
         try:
             found = decode_object(member)
             payload = cast("JobPayload", found)
@@ -159,40 +158,41 @@ class Scheduler(FinishingService):
         except MalformedPayload as error:
             queue = queue_of(member)
             if not queue:
-                self._bury(sorted_set, member, error)
+                self._bury(place, member, error)
             return Move(member, member, queue) if queue else None  # move the bytes unchanged: they cannot be re-encoded
         if no_job(found):  # the workers of that queue will reject it; middleware expects jobs
             return Move(member, member, queue)
         try:
-            prepared = self._client.reenqueue(payload, reason)
+            prepared = self._client.reenqueue(payload, place)
         except InvalidJob:
             # The payload from the middleware cannot be encoded: move the job unchanged.
             return Move(member, member, queue)
         except Exception as error:  # noqa: BLE001 - middleware of users may raise anything
-            self._config.handle_error(error, {"context": f"moving a job out of {sorted_set}", "job": payload})
-            self._put_off(sorted_set, member)
+            self._config.handle_error(error, {"context": f"moving a job out of {place}", "job": payload})
+            self._put_off(place, member)
             return None
         if prepared is None:
             logger.info(
                 "deleted job %s from %s, because client middleware canceled its push",
                 payload.get("jid"),
-                sorted_set,
+                place,
                 extra={"fields": about_raw(member, queue)},
             )
-            self._drop(sorted_set, member)
+            self._drop(place, member)
             return None
         return Move(member, prepared.raw, prepared.queue)
 
-    def _drop(self, sorted_set: str, member: bytes) -> None:
-        here, where = Installation.of(self._config), sorted_set.removeprefix(self._redis.keys.prefix)
-        removed = JobRemoved(member, where, "delete", here.server)
-        if job_sets.drop(Together(self._redis, removal.effects_of(here, removed)), sorted_set, member):
+    def _drop(self, place: str, member: bytes) -> None:
+        here = Installation.of(self._config)
+        removed = JobRemoved(member, place, "delete", here.server)
+        redis = Together(self._redis, removal.effects_of(here, removed))
+        if move(redis, place, [Move(member)], NOWHERE, only_due=True) == [MoveResult.DONE]:
             self._config.events.emit("job_removed", removed)
 
-    def _bury(self, sorted_set: str, member: bytes, error: MalformedPayload) -> None:
+    def _bury(self, place: str, member: bytes, error: MalformedPayload) -> None:
         stored = listable(member, stamp(self._config.clock.now(), self._config.redis.wire_version))
-        if job_sets.kill(self._redis, sorted_set, [(member, stored)], self._limits, only_due=True)[0]:
-            self._config.handle_error(error, {"context": f"a malformed payload in {sorted_set}", "jobstr": member})
+        if move(self._redis, place, [Move(member, stored)], self._dead, only_due=True) == [MoveResult.DONE]:
+            self._config.handle_error(error, {"context": f"a malformed payload in {place}", "jobstr": member})
 
-    def _put_off(self, sorted_set: str, member: bytes) -> None:
-        job_sets.defer(self._redis, sorted_set, member, PUT_OFF_SECONDS)
+    def _put_off(self, place: str, member: bytes) -> None:
+        job_sets.defer(self._redis, key_of(self._redis.keys, place), member, PUT_OFF_SECONDS)

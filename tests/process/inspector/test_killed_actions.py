@@ -86,3 +86,43 @@ def test_no_death_between_two_servers_loses_or_doubles_a_job(make_server, when):
         assert numbers(bulk, "queue:new") == [*JOBS]
     assert number > 15
     assert in_transit > 5
+
+
+def everywhere(client: redis.Redis) -> Counter[int]:
+    """The jobs of queues, sets and quarantine; each job of a set or in quarantine is stored once by its nature."""
+    raws = [raw for key in ("retry", "dead") for raw in client.zrange(key, 0, -1)]
+    raws += client.hvals("offsider:quarantine:jobs")
+    aside = Counter(json.loads(raw.rpartition(b"\n")[2])["args"][0] for raw in raws)
+    return aside + stored(client)
+
+
+def put_into_retry(client: redis.Redis) -> None:
+    fill(client)
+    client.zadd("retry", {raw: n for n, raw in enumerate(client.lrange("queue:old", 0, -1))})
+    client.delete("queue:old")
+
+
+def put_aside(client: redis.Redis, url: str) -> None:
+    put_into_retry(client)
+    act("quarantine a set", [url])
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("action", ["retry", "kill", "quarantine a set", "quarantine a queue", "restore"])
+def test_no_death_during_a_bulk_action_loses_or_doubles_a_job(redis_url, raw_redis, action, when):
+    def prepare() -> None:
+        match action:
+            case "quarantine a queue":
+                fill(raw_redis)
+            case "restore":
+                put_aside(raw_redis, redis_url)
+            case _:
+                put_into_retry(raw_redis)
+
+    number = 0
+    with mortal(action, redis_url) as kill:
+        while prepare() or kill(number := number + 1, when) == "died":
+            assert everywhere(raw_redis) == Counter(JOBS)
+            act(action, [redis_url])
+            assert everywhere(raw_redis) == Counter(JOBS)
+        assert number > 5

@@ -35,7 +35,6 @@ def test_a_scan_finds_every_job_that_fits_part_by_part(held, most):
         chunk = held.scan(JobFilter(text='"args":[4'), cursor, budget_ms=0, most=most)
         found += [record.args[0] for record in chunk.entries]
         scanned, cursor = scanned + chunk.scanned, chunk.cursor
-        assert most is None or len(chunk.entries) <= most
         if not cursor:
             break
     assert sorted(found) == [number for number in range(500) if str(number).startswith("4")]

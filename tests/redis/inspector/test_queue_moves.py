@@ -99,7 +99,8 @@ def test_jobs_that_the_other_server_refuses_wait_in_transit_for_the_next_move(co
         Queue("old", config).move_all("new", server="bulk")
     redis = Installation.of(config).redis
     assert places.transits(redis) == {"bulk": 1}
-    assert [json.loads(raw)["args"] for raw in places.in_transit(redis, "bulk")] == [[1]]
+    (job,) = places.Place(redis, redis.keys.transit("bulk")).each()
+    assert json.loads(job.raw)["args"] == [1]
     bulk.delete("queue:new")
     assert Queue("old", config).move_all("new", server="bulk") == 0
     assert in_queue(bulk, "new") == [(1, "new")]

@@ -31,9 +31,8 @@ from offsider.storage.cluster import DEFAULT_PREFIX
 from offsider.storage.due_jobs import Due, Lease
 from offsider.storage.effects import run_alone
 from offsider.storage.error_groups import Noted
-from offsider.storage.job_sets import Move, MoveResult
 from offsider.storage.owners import Lists
-from offsider.storage.places import Destination
+from offsider.storage.places import Destination, Move, MoveResult
 from offsider.storage.quarantine import Seen
 from offsider.storage.redis import Redis
 from offsider.storage.working import DeadSetLimits, Owner, PrivateListEntry
@@ -71,13 +70,13 @@ def walk(redis: Redis) -> None:
     _settle(redis)
     _look(redis, [b"bad", b"due", b"gone"])
     moves = [Move(b"due", b"due now", "low"), Move(b"nobody", b"x", "low"), Move(b"later", b"x", "low")]
-    assert job_sets.enqueue(redis, keys.schedule, moves, only_due=True) == [
+    assert places.move(redis, "schedule", moves, places.QUEUES, only_due=True) == [
         MoveResult.DONE,
         MoveResult.GONE,
         MoveResult.GONE,
     ]
-    assert job_sets.kill(redis, keys.schedule, [(b"bad", b"bad")], LIMITS) == [True]
-    assert not job_sets.drop(redis, keys.schedule, b"nobody")
+    assert places.move(redis, "schedule", [Move(b"bad", b"bad")], places.dead_set(LIMITS)) == [MoveResult.DONE]
+    assert places.move(redis, "schedule", [Move(b"nobody")], places.NOWHERE) == [MoveResult.GONE]
     assert job_sets.defer(redis, keys.schedule, b"gone", 60)
     _quarantine(redis)
     _control(redis)
@@ -102,11 +101,12 @@ def walk(redis: Redis) -> None:
 
 def _quarantine(redis: Redis) -> None:
     assert queues.enqueued_at(redis, ["low", "none"]) == [None, None]
-    members = [(b"gone", 1.5), (b"nobody", 1.5)]
-    assert quarantine.put_from_set(redis, "schedule", members, days=1, at=1.5, how="test") == [True, False]
-    seen = [Seen(b"due now", 6), Seen(b"nobody", 1)]
-    assert quarantine.take_from_queue(redis, "low", seen, days=1, at=1.5, how="test") == [True, False]
-    assert [quarantine.restore(redis, job) for job in quarantine.page(redis, 0, 10)] == [True, True]
+    for where, raw, position in (("schedule", b"gone", 0), ("queue:low", b"due now", 6)):
+        seen = [Seen(raw, position, 1.5), Seen(b"nobody", 1)]
+        moves = [quarantine.move_of(job, where, at=1.5, how="test") for job in seen]
+        assert places.move(redis, where, moves, quarantine.for_days(1)) == [MoveResult.DONE, MoveResult.GONE]
+    aside = quarantine.page(redis, 0, 10)
+    assert [quarantine.restore(redis, job.id, job.where, job.score) for job in aside] == [True, True]
 
 
 def _control(redis: Redis) -> None:
@@ -114,7 +114,7 @@ def _control(redis: Redis) -> None:
     (entry,) = working.claim(redis, OWNER, ("dropped",), 1)
     assert quarantine.put_from_run(redis, entry, days=1, most=9, at=1.5, how="test")
     (put_aside,) = quarantine.page(redis, 0, 10)
-    assert quarantine.delete(redis, put_aside.id)
+    assert places.move(redis, "quarantine", [Move(put_aside.id.encode())], places.NOWHERE) == [MoveResult.DONE]
     control_table.put(redis, Control("HardJob", "drop"))
     assert not control_table.forget(redis, "HardJob", b"another")
     assert control_table.clear(redis, "HardJob")
@@ -126,17 +126,14 @@ def _make_room(redis: Redis) -> None:
     queues.pause(redis, "extra", "low")
     queues.unpause(redis, "extra", "low")
     assert queues.position(redis, "extra", b"extra 2") == 1
-    assert quarantine.take_from_queue(redis, "extra", [Seen(b"extra 1", 0)], days=1, at=1.5, how="test") == [True]
-    (put_aside,) = quarantine.page(redis, 0, 10)
-    assert [quarantine.delete(redis, put_aside.id) for _ in range(2)] == [True, False]
+    assert places.move(redis, "queue:extra", [Move(b"extra 1")], places.NOWHERE) == [MoveResult.DONE]
     assert queues.clear(redis, "extra") == 1
     assert queues.clear(redis, "extra") == 0
     counted.keep(redis, "a", {"head": b"{}"})
     assert counted.read(redis, "a") == {"head": b"{}"}
     assert not queues.forget(redis, "extra")
-    assert job_sets.reschedule(redis, keys.schedule, b"later", 8e9)
-    assert not job_sets.reschedule(redis, keys.schedule, b"nobody", 8e9)
-    assert job_sets.remove(redis, keys.schedule, [b"nobody"]) == [False]
+    later = [Move(b"later", b"later", 8e9), Move(b"nobody", b"nobody", 8e9)]
+    assert places.move(redis, "schedule", later, Destination("set", "schedule")) == [MoveResult.DONE, MoveResult.GONE]
     assert job_sets.clear(redis, keys.prefix + "extra") == 1
     error_groups.note(redis, [Noted("dead", 1, LONG_AGO, "{}", "jid")])
     assert error_groups.delete(redis, ["dead", "nobody"]) == 1
@@ -144,18 +141,18 @@ def _make_room(redis: Redis) -> None:
 
 def _move(redis: Redis) -> None:
     """Jobs move to a queue, and others leave for the same server as if it were another one."""
-    jobs = [places.Move(b"moving 1", b"moved 1", "moved"), places.Move(b"moving 3", b"x", "moved")]
-    assert places.move(redis, "queue:moving", jobs, places.QUEUES) == [places.MoveResult.DONE, places.MoveResult.GONE]
+    jobs = [Move(b"moving 1", b"moved 1", "moved"), Move(b"moving 3", b"x", "moved")]
+    assert places.move(redis, "queue:moving", jobs, places.QUEUES) == [MoveResult.DONE, MoveResult.GONE]
     leaving = [places.departing(b"moving 2", b"moved 2", "moved", "here", 0)]
-    assert places.move(redis, "queue:moving", leaving, Destination("list", "here")) == [places.MoveResult.DONE]
+    assert places.move(redis, "queue:moving", leaving, Destination("list", "here")) == [MoveResult.DONE]
     assert places.transits(redis) == {"here": 1}
     assert places.deliver(redis, "here", redis) == 1
-    again = [places.Move(b"moving 4", b"moved 4", 8e9)]
-    assert places.move(redis, "schedule", again, Destination("set", "retry")) == [places.MoveResult.GONE]
+    again = [Move(b"moving 4", b"moved 4", 8e9)]
+    assert places.move(redis, "schedule", again, Destination("set", "retry")) == [MoveResult.GONE]
 
 
 def _look(redis: Redis, due: list[bytes]) -> None:
-    gone = (redis.keys.schedule, [Move(b"nobody", b"x", "low")])
+    gone = ("schedule", [Move(b"nobody", b"x", "low")])
     moved, now = due_jobs.move_and_look(redis, Lease("host:1:scheduler", 60_000), [gone], 10)
     assert moved == [[MoveResult.GONE]]
     assert [one.members for one in now.sets if isinstance(one, Due)] == [[], due]

@@ -5,7 +5,7 @@ import pytest
 from offsider.core.errors import RedisRefused
 from offsider.storage import due_jobs, leases
 from offsider.storage.due_jobs import Due, Lease
-from offsider.storage.job_sets import ENQUEUE, Move, MoveResult
+from offsider.storage.places import MOVE, Move, MoveResult
 from tests.snapshot import snapshot
 
 FUTURE = 9e9
@@ -72,8 +72,8 @@ def test_moves_precede_the_read(pool, raw_redis):
     raw_redis.zadd("schedule", {"early": FUTURE})
     moved, seen = turn(
         pool,
-        (pool.keys.retry, [Move(b"old", b"new", "low")]),
-        (pool.keys.schedule, [Move(b"early", b"x", "low")]),
+        ("retry", [Move(b"old", b"new", "low")]),
+        ("schedule", [Move(b"early", b"x", "low")]),
         limit=1,
     )
     assert moved == [[MoveResult.DONE], [MoveResult.GONE]]
@@ -86,8 +86,8 @@ def test_a_refused_batch_does_not_block_the_other(pool, raw_redis):
     raw_redis.zadd("schedule", {"old": 1.0})
     moved, _ = turn(
         pool,
-        (pool.keys.retry, [Move(b"x", b"x", "low")]),
-        (pool.keys.schedule, [Move(b"old", b"new", "low")]),
+        ("retry", [Move(b"x", b"x", "low")]),
+        ("schedule", [Move(b"old", b"new", "low")]),
     )
     assert isinstance(moved[0], RedisRefused)
     assert moved[1] == [MoveResult.DONE]
@@ -97,10 +97,10 @@ def test_unknown_scripts_are_sent_as_text_and_the_read_is_last(pool, raw_redis):
     raw_redis.script_flush()
     raw_redis.script_load(due_jobs.DUE_JOBS.text)
     raw_redis.zadd("retry", {"old": 1.0})
-    moved, seen = turn(pool, (pool.keys.retry, [Move(b"old", b"new", "low")]))
+    moved, seen = turn(pool, ("retry", [Move(b"old", b"new", "low")]))
     assert moved == [[MoveResult.DONE]]
     assert not seen.is_due
-    assert raw_redis.script_exists(ENQUEUE.sha) == [True]
+    assert raw_redis.script_exists(MOVE.sha) == [True]
 
 
 def test_a_failed_read_raises(pool, raw_redis):

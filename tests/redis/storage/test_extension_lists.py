@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from offsider.storage import queues
 from offsider.storage.cluster import DEFAULT_PREFIX
-from offsider.storage.queue_walk import Place, read_on
+from offsider.storage.queue_walk import Position, read_on
 
 A, B, EMPTY = (f"{DEFAULT_PREFIX}offsider:{name}" for name in ("a", "b", "empty"))
 
@@ -24,7 +24,7 @@ def test_lists_that_were_noted_are_counted_and_empty_ones_are_not(pool, raw_redi
 
 def test_such_a_list_is_walked_through_as_a_queue_is(pool, raw_redis):
     raw_redis.lpush(A, "1", "2", "3")
-    start, first = read_on(pool, A, Place(), 2)
-    place = Place().after(start + len(first), first)
+    start, first = read_on(pool, A, Position(), 2)
+    place = Position().after(start + len(first), first)
     raw_redis.rpop(A)
     assert (first, read_on(pool, A, place, 2)) == ([b"1", b"2"], (1, [b"3"]))

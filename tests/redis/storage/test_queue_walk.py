@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from offsider.storage import queue_walk
-from offsider.storage.queue_walk import Place, read_on
+from offsider.storage.queue_walk import Position, read_on
 
 
 def name(number: int) -> bytes:
@@ -18,14 +18,14 @@ def stock(raw_redis, count: int) -> None:
     raw_redis.lpush("queue:low", *(name(number) for number in range(count)))
 
 
-def steps(pool, count: int, place: Place = Place()):  # noqa: B008 - it is frozen
+def steps(pool, count: int, place: Position = Position()):  # noqa: B008 - it is frozen
     """The walk, page by page; the caller may change the queue before it requests the next page."""
     while True:
         start, raws = read_on(pool, pool.keys.queue("low"), place, count)
         if not raws:
             return
         yield start, raws
-        place = Place.read(place.after(start + len(raws), raws).written)
+        place = Position.read(place.after(start + len(raws), raws).written)
 
 
 @pytest.mark.parametrize("count", [1, 7, 100, 400])
@@ -78,9 +78,9 @@ def test_jobs_requeued_at_the_head_do_not_restart_the_walk(pool, raw_redis):
 
 def test_a_place_is_text_and_back(pool, raw_redis):
     stock(raw_redis, 100)
-    _, raws = read_on(pool, pool.keys.queue("low"), Place(), 50)
-    place = Place().after(50, raws)
-    assert Place.read(place.written) == place
+    _, raws = read_on(pool, pool.keys.queue("low"), Position(), 50)
+    place = Position().after(50, raws)
+    assert Position.read(place.written) == place
     assert len(place.written) < 300
     for _ in range(5):
         place = place.after(50, raws)
@@ -89,7 +89,7 @@ def test_a_place_is_text_and_back(pool, raw_redis):
 
 @pytest.mark.parametrize("written", ["", "x", "-1", "5-zz", "9" * 16, "5-" + "a" * 13, "1" + "-" + "0" * 12 + "\n"])
 def test_an_invalid_cursor_means_the_beginning(written):
-    assert Place.read(written) == Place()
+    assert Position.read(written) == Position()
 
 
 @st.composite

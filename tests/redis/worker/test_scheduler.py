@@ -15,7 +15,7 @@ from offsider.config.installation import Installation
 from offsider.core.errors import MalformedPayload
 from offsider.core.malformed import unwrap
 from offsider.core.payload import decode, encode
-from offsider.storage import job_sets
+from offsider.storage.places import MOVE
 from offsider.worker import scheduler as module
 from offsider.worker.scheduler import LEASE_SECONDS, POLL_SECONDS, SPREAD_SECONDS, Scheduler
 from tests.middleware import returning
@@ -518,8 +518,8 @@ def test_many_pollers_of_two_kinds_move_each_job_once(scheduling, raw_redis, red
 def test_a_lost_reply_moves_no_job_twice(scheduling, raw_redis, proxied_config, proxy):
     raw_redis.zadd("schedule", {payload(): LONG_AGO})
     one = scheduling(proxied_config)
-    raw_redis.script_load(job_sets.ENQUEUE.text)
-    proxy.lose_reply(job_sets.ENQUEUE.sha.encode())
+    raw_redis.script_load(MOVE.text)
+    proxy.lose_reply(MOVE.sha.encode())
     assert one.tick() == 1.0
     one.tick()
     assert len(moved(raw_redis)) == 1

@@ -8,7 +8,7 @@ from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.ext.batches import store
 from offsider.ext.batches.status import Status, make_status, stored_tags
-from offsider.inspector.scan import Chunk, scan_set
+from offsider.inspector.scan import Chunk, scan
 
 
 class BatchSet:
@@ -78,8 +78,8 @@ class BatchSet:
             most: approximate maximum number of matches.
         """
 
-        def read(position: int, step: int) -> tuple[int, int, Iterable[Status]]:
+        def read(position: str, step: int) -> tuple[str, int, Iterable[Status]]:
             position, found = store.scan_tags(self._redis, position, step)
-            return position, len(found), self.read([bid for bid, tags in found if tag in stored_tags(tags)])
+            return position, max(step, len(found)), self.read([bid for bid, tags in found if tag in stored_tags(tags)])
 
-        return scan_set(read, len(self), cursor, budget_ms, most)
+        return scan(read, len(self), cursor, budget_ms, most)

@@ -259,13 +259,13 @@ def pages(redis: Redis) -> Iterator[list[str]]:
         start += PAGE
 
 
-def scan_tags(redis: Redis, position: int, step: int) -> tuple[int, list[tuple[str, bytes]]]:
-    """Scan about ``step`` batches, in no order. Return the next position, 0 at the end, and bids with stored tags."""
-    position, members = job_sets.scan_on(redis, batches_key(redis.keys), "", position, step)
+def scan_tags(redis: Redis, cursor: str, step: int) -> tuple[str, list[tuple[str, bytes]]]:
+    """Scan about ``step`` batches, in no order. Return the next cursor, empty at the end, and bids with stored tags."""
+    cursor, members = job_sets.scan_on(redis, batches_key(redis.keys), "", cursor, step)
     bids = [bid.decode(errors="replace") for bid, _ in members]
     commands = [("HGET", batch_key(redis.keys, bid), "tags") for bid in bids]
     replies = redis.pipeline(commands, raise_errors=False) if commands else []
-    return position, [(bid, tags if isinstance(tags, bytes) else b"") for bid, tags in zip(bids, replies, strict=True)]
+    return cursor, [(bid, tags if isinstance(tags, bytes) else b"") for bid, tags in zip(bids, replies, strict=True)]
 
 
 def sizes(redis: Redis, bids: Sequence[str]) -> list[tuple[dict[str, str], list[int]]]:

@@ -9,7 +9,7 @@ from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.ext.limiters import store
 from offsider.ext.limiters.limiter import EXTENSION, settings_of
-from offsider.inspector.scan import Chunk, scan_set
+from offsider.inspector.scan import Chunk, scan
 from offsider.storage.hashes import whole
 
 
@@ -98,11 +98,11 @@ class LimiterSet:
             most: approximate maximum number of matches.
         """
 
-        def read(position: int, step: int) -> tuple[int, int, Iterable[LimiterState]]:
+        def read(position: str, step: int) -> tuple[str, int, Iterable[LimiterState]]:
             position, members = store.scan_members(self._redis, text, position, step)
-            return position, len(members), self._states(members)
+            return position, max(step, len(members)), self._states(members)
 
-        return scan_set(read, len(self), cursor, budget_ms, most)
+        return scan(read, len(self), cursor, budget_ms, most)
 
     def find(self, kind: str, name: str) -> LimiterState | None:
         """Return one limiter; None if it does not exist."""

@@ -120,10 +120,10 @@ def members(redis: Redis, start: int, count: int) -> list[str]:
     return [member.decode(errors="replace") for member in found]
 
 
-def scan_members(redis: Redis, text: str, position: int, step: int) -> tuple[int, list[str]]:
-    """Scan about ``step`` limiters for a text, in no order. Return the next position, 0 at the end, and the matches."""
-    position, found = job_sets.scan_on(redis, index_key(redis.keys), text, position, step)
-    return position, [member.decode(errors="replace") for member, _ in found]
+def scan_members(redis: Redis, text: str, cursor: str, step: int) -> tuple[str, list[str]]:
+    """Scan about ``step`` limiters for a text, in no order. Return the next cursor, empty at the end, and matches."""
+    cursor, found = job_sets.scan_on(redis, index_key(redis.keys), text, cursor, step)
+    return cursor, [member.decode(errors="replace") for member, _ in found]
 
 
 def count(redis: Redis) -> int:

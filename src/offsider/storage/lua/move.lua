@@ -60,8 +60,8 @@ local function write(i, job, payload, detail)
   elseif target == 'dead' then
     reply = redis.pcall('ZADD', KEYS[4], string.format('%.6f', now), payload)
   elseif target == 'quarantine' then
-    reply = redis.pcall('ZADD', KEYS[4], math.floor(now) + ARGV[3], detail)
-    if type(reply) ~= 'table' then redis.call('HSET', KEYS[3], detail, payload .. '\n' .. job) end
+    reply = redis.pcall('HSET', KEYS[3], detail, payload .. '\n' .. job)
+    if type(reply) ~= 'table' then reply = redis.pcall('ZADD', KEYS[4], math.floor(now) + ARGV[3], detail) end
   end
   return type(reply) ~= 'table'
 end
@@ -81,7 +81,7 @@ for i = 1, (#ARGV - 5) / 4 do
   elseif found and place == 'quarantine' then
     redis.call('ZREM', KEYS[1], job)
     redis.call('HDEL', KEYS[3], job)
-  elseif found and not (KEYS[1] == KEYS[4] and job == payload) then -- a dead job that is killed stays, with a new time
+  elseif found and not (KEYS[1] == KEYS[target == 'set' and 3 + i or 4] and job == payload) then -- it has a new score
     redis.call('ZREM', KEYS[1], job)
   end
 end
@@ -90,7 +90,7 @@ for at in pairs(taken) do redis.call('LSET', KEYS[1], at, ARGV[5]) end
 if count > 0 and deepest < redis.call('LLEN', KEYS[1]) / 2 then count = -count end
 if count ~= 0 then redis.call('LREM', KEYS[1], count, ARGV[5]) end
 if target == 'dead' then
-  redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', string.format('%.6f', now - ARGV[3]))
-  redis.call('ZREMRANGEBYRANK', KEYS[4], 0, -ARGV[4])
+  redis.pcall('ZREMRANGEBYSCORE', KEYS[4], '-inf', string.format('%.6f', now - ARGV[3]))
+  redis.pcall('ZREMRANGEBYRANK', KEYS[4], 0, -ARGV[4])
 end
 return moved

@@ -36,7 +36,7 @@ def show(request: PageRequest) -> Page:
 
 
 def _row(request: PageRequest, job: QuarantinedJob) -> dict[str, Any]:
-    row = shown(job.record, listed_job(job.record, request.options.redact), where=QUARANTINE, key=job.id)
+    row = shown(job, listed_job(job, request.options.redact), where=QUARANTINE, key=job.id)
     return row | {"was_in": job.where, "at": moment(job.at), "until": moment(job.until), "how": job.how}
 
 

@@ -1,0 +1,198 @@
+"""One script moves jobs between places: found first, written to the destination, removed from their place last."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsider.storage import places, quarantine
+from offsider.storage.places import NOWHERE, QUEUES, Destination, Move, MoveResult, Place, dead_set, move
+from offsider.storage.quarantine import Seen
+from offsider.storage.working import DeadSetLimits
+from tests.snapshot import snapshot
+
+DONE, GONE, REFUSED = MoveResult.DONE, MoveResult.GONE, MoveResult.REFUSED
+FUTURE = 9e9
+DEAD = dead_set(DeadSetLimits())
+
+
+def stock(raw_redis, count=10):
+    raw_redis.lpush("queue:low", *(b"job %d" % number for number in range(count)))
+
+
+def waiting(raw_redis, queue="low"):
+    return raw_redis.lrange(f"queue:{queue}", 0, -1)[::-1]
+
+
+def take(pool, *seen, to=NOWHERE):
+    moves = [Move(b"job %d" % number, b"job %d" % number, "high", at) for number, at in seen]
+    return move(pool, "queue:low", moves, to)
+
+
+# ------------------------------------------------------------------------------------ out of a set
+
+
+def test_a_due_job_moves_to_the_tail_of_its_queue(pool, raw_redis):
+    raw_redis.zadd("retry", {"old": 1.0, "other": 2.0})
+    raw_redis.lpush("queue:low", "waiting")
+    assert move(pool, "retry", [Move(b"old", b"new", "low")], QUEUES, only_due=True) == [DONE]
+    assert snapshot(raw_redis) == {"queues": {b"low"}, "queue:low": [b"new", b"waiting"], "retry": {b"other": 2.0}}
+
+
+@pytest.mark.parametrize("to", [QUEUES, DEAD, NOWHERE, quarantine.for_days(1), Destination("set", "retry")], ids=str)
+def test_a_missing_job_and_one_that_is_no_longer_due_are_left_alone(pool, raw_redis, to):
+    """Another poller was faster, or only the time of the same bytes has changed (rule 13)."""
+    raw_redis.zadd("schedule", {"job": FUTURE})
+    moves = [Move(raw, b"new", "5") for raw in (b"job", b"nobody")]
+    assert move(pool, "schedule", moves, to, only_due=True) == [GONE, GONE]
+    assert snapshot(raw_redis) == {"schedule": {b"job": FUTURE}}
+
+
+def test_a_job_moves_before_its_time_by_hand_and_a_batch_keeps_its_order(pool, raw_redis):
+    raw_redis.zadd("schedule", {f"{n}": FUTURE + n for n in range(100)})
+    moves = [Move(b"%d" % n, b"%d" % n, "low") for n in range(100)]
+    raw_redis.script_flush()
+    assert set(move(pool, "schedule", moves, QUEUES)) == {DONE}
+    assert [int(raw) for raw in waiting(raw_redis)] == [*range(100)]
+
+
+@pytest.mark.parametrize(
+    "to, key",
+    [
+        (QUEUES, "queue:low"),
+        (DEAD, "dead"),
+        (quarantine.for_days(1), "offsider:quarantine:jobs"),
+        (quarantine.for_days(1), "offsider:quarantine"),
+        (Destination("set", "retry"), "retry"),
+        (Destination("list", "bulk"), "offsider:in-transit:bulk"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("place", ["schedule", "queue:from"])
+def test_a_destination_of_the_wrong_type_takes_no_job(pool, raw_redis, place, to, key):
+    raw_redis.set(key, "wrong")
+    raw_redis.zadd("schedule", {"job": 1})
+    raw_redis.lpush("queue:from", "job")
+    assert move(pool, place, [Move(b"job", b"x", "5" if to.kind == "set" else "low")], to) == [REFUSED]
+    assert (raw_redis.zrange("schedule", 0, -1), raw_redis.lrange("queue:from", 0, -1)) == ([b"job"], [b"job"])
+
+
+def test_a_refused_job_does_not_block_the_others(pool, raw_redis):
+    raw_redis.set("queue:bad", "wrong")
+    raw_redis.set("queues", "wrong")
+    raw_redis.zadd("schedule", {"a": 1, "b": 2, "c": 3})
+    moves = [Move(b"a", b"a", "low"), Move(b"b", b"b", "bad"), Move(b"c", b"c", "low")]
+    assert move(pool, "schedule", moves, QUEUES, only_due=True) == [DONE, REFUSED, DONE]
+    assert waiting(raw_redis) == [b"a", b"c"]
+    assert raw_redis.zrange("schedule", 0, -1) == [b"b"]
+
+
+def test_a_job_gets_another_score_only_if_it_exists(pool, raw_redis):
+    raw_redis.zadd("schedule", {"job": 1})
+    moves = [Move(raw, raw, FUTURE) for raw in (b"job", b"nobody")]
+    assert move(pool, "schedule", moves, Destination("set", "schedule")) == [DONE, GONE]
+    assert snapshot(raw_redis) == {"schedule": {b"job": FUTURE}}
+
+
+def test_a_dead_job_that_is_killed_stays_with_a_new_time(pool, raw_redis):
+    raw_redis.zadd("dead", {"job": 1})
+    assert move(pool, "dead", [Move(b"job", b"job")], DEAD) == [DONE]
+    seconds, _ = raw_redis.time()
+    assert raw_redis.zscore("dead", "job") == pytest.approx(seconds, abs=5)
+    assert move(pool, "dead", [Move(b"job", b"wrapped")], DEAD) == [DONE]
+    assert raw_redis.zrange("dead", 0, -1) == [b"wrapped"]
+
+
+# ----------------------------------------------------------------------------------- out of a list
+
+
+def test_jobs_leave_a_queue_from_where_they_were_seen(pool, raw_redis):
+    stock(raw_redis)
+    assert take(pool, (0, 0), (4, 4), (9, 9)) == [DONE] * 3
+    assert waiting(raw_redis) == [b"job %d" % n for n in (1, 2, 3, 5, 6, 7, 8)]
+    assert set(snapshot(raw_redis)) == {"queue:low"}
+
+
+def test_jobs_of_the_far_end_leave_from_there(pool, raw_redis):
+    stock(raw_redis, 1_000)
+    assert take(pool, (990, 990), (999, 999), to=QUEUES) == [DONE] * 2
+    assert waiting(raw_redis, "high") == [b"job 990", b"job 999"]
+    assert len(waiting(raw_redis)) == 998
+
+
+def test_jobs_are_found_even_if_workers_claimed_others(pool, raw_redis):
+    stock(raw_redis, 500)
+    raw_redis.rpop("queue:low", 100)
+    assert take(pool, (50, 50), (150, 150), (151, 151), (499, 499)) == [GONE, DONE, DONE, DONE]
+    assert len(waiting(raw_redis)) == 397
+
+
+def test_a_job_that_moved_far_is_left_alone(pool, raw_redis):
+    stock(raw_redis, 3_000)
+    raw_redis.rpop("queue:low", 1_500)
+    assert take(pool, (1_600, 1_600)) == [GONE]
+    assert len(waiting(raw_redis)) == 1_500
+
+
+def test_the_search_ends_after_three_missing_jobs(pool, raw_redis):
+    stock(raw_redis)
+    gone = [(90 + number, number) for number in range(3)]
+    assert take(pool, *gone, (3, 5)) == [GONE] * 4
+    assert take(pool, *gone, (3, 3)) == [GONE] * 3 + [DONE]
+
+
+def test_equal_jobs_each_move_once(pool, raw_redis):
+    raw_redis.lpush("queue:low", "a", "b", "a", "a")
+    seen = [Move(b"a", position=0), Move(b"a", position=0), Move(b"a", position=3)]
+    assert move(pool, "queue:low", seen, NOWHERE) == [DONE, GONE, DONE]
+    assert waiting(raw_redis) == [b"b", b"a"]
+
+
+def test_a_position_out_of_range_finds_the_nearest_job(pool, raw_redis):
+    stock(raw_redis, 3)
+    assert take(pool, (2, 900)) == [DONE]
+    assert take(pool, (5, 5)) == [GONE]
+    assert waiting(raw_redis) == [b"job 0", b"job 1"]
+
+
+# ------------------------------------------------------------------------------------------ walks
+
+
+def test_a_walk_meets_every_place_in_the_order_in_which_jobs_move(pool, raw_redis):
+    raw_redis.hset("offsider:owners", "host:1:abc", '{"default": ["low"]}')
+    raw_redis.lpush("offsider:working:host:1:abc:default:low", "running")
+    raw_redis.zadd("schedule", {"scheduled": 1})
+    raw_redis.zadd("retry", {"retried": 2})
+    raw_redis.sadd("offsider:in-transit", "bulk")
+    raw_redis.lpush("offsider:in-transit:bulk", b"hop low\nin transit")
+    raw_redis.sadd("queues", "low")
+    raw_redis.lpush("queue:low", "waiting", "quarantined")
+    held = pool.keys.prefix + "offsider:limits:jobs:A"
+    raw_redis.sadd("offsider:places", held)
+    raw_redis.lpush(held, "held")
+    raw_redis.zadd("dead", {"dead": 3})
+    aside = quarantine.move_of(Seen(b"quarantined", 1), "queue:low", at=5.0, how="test")
+    assert move(pool, "queue:low", [aside], quarantine.for_days(1)) == [DONE]
+    met = [job.raw.decode() for place in places.every(pool) for job in place.each()]
+    expected = "running scheduled retried in transit waiting held running dead quarantined"
+    assert " ".join(met) == expected
+
+
+def test_a_private_list_is_read_only(pool, raw_redis):
+    raw_redis.hset("offsider:owners", "host:1:abc", '{"default": ["low"]}')
+    (private,) = places.private_lists(pool)
+    with pytest.raises(RuntimeError, match="private list"):
+        private.move([Move(b"job")], NOWHERE)
+
+
+@pytest.mark.parametrize("name", ["queue:low", "retry", "quarantine"])
+def test_repeated_reads_reach_every_job(pool, raw_redis, name):
+    raws = [b"job %d" % number for number in range(1_000)]
+    raw_redis.lpush("queue:low", *raws)
+    raw_redis.zadd("retry", dict.fromkeys(raws, 5.0))
+    aside = [quarantine.move_of(Seen(raw, score=5.0), "retry", at=5.0, how="") for raw in raws]
+    if name == "quarantine":
+        move(pool, "retry", aside, quarantine.for_days(1))
+    place = Place(pool, name)
+    assert len(place) == 1_000
+    assert sorted({job.raw for job in place.each()}) == sorted(raws)
+    assert place.read("no cursor", 10).jobs
