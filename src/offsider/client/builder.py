@@ -43,9 +43,9 @@ class _Base(NamedTuple):
 class Builder:
     """Builds the pushes of one configuration. Thread-safe: it keeps no state of a push."""
 
-    def __init__(self, here: Installation) -> None:
-        self._config = here.config
-        self._here = here
+    def __init__(self, server: Installation) -> None:
+        self._config = server.config
+        self._server = server
         # Merged options by job, each with the [jobs] defaults and the rules that they were merged from.
         self._bases: dict[DeclaredJob | None, _Base] = {}
 
@@ -81,16 +81,16 @@ class Builder:
             return queue
         base = self._base(job)
         # Ruby writes no ``routed``: its jobs in the default queue of their class follow the rules.
-        follows = payload.get("routed", queue == base.default_queue) and base.server == self._here.server
+        follows = payload.get("routed", queue == base.default_queue) and base.server == self._server.name
         return str(base.options["queue"]) if follows else queue
 
     def wire_version(self, server: str) -> int:
         """Return the wire version of a server of the configuration; "" is the client's own."""
-        return (self._config.servers[server] if server else self._here.settings).wire_version
+        return (self._config.servers[server] if server else self._server.settings).wire_version
 
     def _complete(self, own: dict[str, Any], job: DeclaredJob | None, base: _Base, now: float) -> Push:
         chosen = own.pop("server", "") or chosen_server() or base.server
-        server = "" if chosen == self._here.server else self._known(chosen)
+        server = "" if chosen == self._server.name else self._known(chosen)
         check_keys(own)
         check_shape(own)  # the options of the job were checked when it was declared
         payload: Any = _on_base(base, own)
@@ -108,7 +108,7 @@ class Builder:
 
     def _known(self, server: str) -> str:
         """Return the name; raise ConfigurationError if the configuration has no such server."""
-        return self._here.for_server(server).server
+        return self._server.for_server(server).name
 
     def _base(self, job: DeclaredJob | None) -> _Base:
         defaults, rules = self._config.jobs.stored, self._config.routing.rules

@@ -53,7 +53,7 @@ class DeferredCallback:
         test_mode.waiting.discard(self)
         if self._prepared is None:
             for push in templates(self.pushes):
-                push.server = push.server or self.installation.server
+                push.server = push.server or self.installation.name
             jobs = self._client.prepare_all(self.pushes)
             self.jids = stored_jids(jobs)
             self._prepared = passed(jobs)

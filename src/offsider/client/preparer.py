@@ -34,10 +34,10 @@ from offsider.storage.effects import are_shared
 class Preparer:
     """Prepares pushes for one configuration. Thread-safe: it keeps no state of a push."""
 
-    def __init__(self, here: Installation, middleware: ClientChain | None = None) -> None:
-        self.config = config = here.config
+    def __init__(self, server: Installation, middleware: ClientChain | None = None) -> None:
+        self.config = config = server.config
         self._middleware = config.client_middleware if middleware is None else middleware
-        self.builder = Builder(here)
+        self.builder = Builder(server)
         self._strict = StrictArguments(config)
         self._large = LargePayloads(config)
 

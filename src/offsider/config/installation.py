@@ -27,14 +27,14 @@ class Installation:
 
     Attributes:
         config: the configuration.
-        server: the name of the server.
+        name: the name of the server.
         settings: the section of that server; ``config.redis`` is the section of the server that the process works for.
         shared: objects that all users of this server share, such as pools and clients.
     """
 
     def __init__(self, config: Config, server: str) -> None:
         self.config = config
-        self.server = server
+        self.name = server
         self.settings = named_server(server, config.servers)
         self.shared = Shared()
 

@@ -30,44 +30,44 @@ from offsider.storage.sample import sample_jobs, scheduler_lag_seconds
 _SAMPLED, _MIN_SAMPLED, _MAX_SAMPLED = 5_000, 10, 1_000
 
 
-def read_families(here: Installation) -> list[Family]:
+def read_families(server: Installation) -> list[Family]:
     """Return all current metrics of one server, including those of extensions.
 
     Raises:
         RedisFailure: the server does not respond.
     """
-    stats, processes, works = Stats.read(here), list(ProcessSet(here)), list(WorkSet(here))
-    series = FleetMetrics.read(here)
+    stats, processes, works = Stats.read(server), list(ProcessSet(server)), list(WorkSet(server))
+    series = FleetMetrics.read(server)
     shards, shard_of = (
-        loads_of(here, processes, stats.queue_summaries, series),
+        loads_of(server, processes, stats.queue_summaries, series),
         {p.identity: p.shard for p in processes},
     )
     return [
-        *_totals(here, stats),
+        *_totals(server, stats),
         *_processes(processes),
-        *_queues(stats, processes, works, QueueTargets(here.config.slo, series)),
+        *_queues(stats, processes, works, QueueTargets(server.config.slo, series)),
         *_shards(shards, stats),
-        _waiting(here, stats, shards),
-        *_stranded(here),
-        *_expired(here),
-        *_controls(here),
+        _waiting(server, stats, shards),
+        *_stranded(server),
+        *_expired(server),
+        *_controls(server),
         *_by_class(series),
-        *_by_release(here),
+        *_by_release(server),
         *series_families(series),
         running_family(
             Counter((work.record.display_class, work.queue, shard_of.get(work.process, "")) for work in works)
         ),
         concurrency_family(sum(process.concurrency for process in processes)),
-        *_extensions(here),
+        *_extensions(server),
     ]
 
 
-def _extensions(here: Installation) -> Iterator[Family]:
-    for read in here.config.metric_families:
+def _extensions(server: Installation) -> Iterator[Family]:
+    for read in server.config.metric_families:
         try:
-            yield from read(here)
+            yield from read(server)
         except RedisFailure as error:  # the failure of one extension must not hide the other metrics
-            here.config.handle_error(error, {"context": "reading the metrics of an extension"})
+            server.config.handle_error(error, {"context": "reading the metrics of an extension"})
 
 
 def _totals(here: Installation, stats: Stats) -> Iterator[Family]:
@@ -143,11 +143,11 @@ def _queues(
         yield Family.by("name", f"sidekiq_queue_{metric}", "gauge", text, values)
 
 
-def _waiting(here: Installation, stats: Stats, shards: Sequence[ShardLoad]) -> Family:
+def _waiting(server: Installation, stats: Stats, shards: Sequence[ShardLoad]) -> Family:
     """Return the waiting jobs by class, queue and shard, extrapolated from both ends of a long queue."""
     waiting = [name for name, size in stats.queues.items() if size]
     each = max(_MIN_SAMPLED, min(_MAX_SAMPLED, _SAMPLED // max(len(waiting), 1))) // 2
-    jobs = sample_jobs(here.redis, waiting, each=each)
+    jobs = sample_jobs(server.redis, waiting, each=each)
     samples: list[Sample] = []
     for queue in waiting:
         counts = Counter(JobRecord(raw).display_class for raw in jobs.get(f"queue:{queue}", ()))
@@ -188,22 +188,22 @@ def _shards(found: Sequence[ShardLoad], stats: Stats) -> Iterator[Family]:
         yield Family.by("shard", f"sidekiq_shard_{name}_seconds_total", "counter", text, values)
 
 
-def _stranded(here: Installation) -> Iterator[Family]:
+def _stranded(server: Installation) -> Iterator[Family]:
     now = Counter[str]()
-    for jobs in stranded_jobs(here):
+    for jobs in stranded_jobs(server):
         now[jobs.name] += jobs.count
     text = "Number of times that jobs were stranded; each attempt counts."
     yield Family.by("class", "sidekiq_stranded_jobs", "gauge", "Jobs that no live worker can run.", now)
-    yield Family.by("class", "sidekiq_jobs_stranded_total", "counter", text, stranded_counts(here))
+    yield Family.by("class", "sidekiq_jobs_stranded_total", "counter", text, stranded_counts(server))
 
 
-def _expired(here: Installation) -> Iterator[Family]:
+def _expired(server: Installation) -> Iterator[Family]:
     text = "Jobs that a worker deleted because they had expired."
-    yield Family.by("class", "sidekiq_jobs_expired_total", "counter", text, stats.expired_counts(here.redis))
+    yield Family.by("class", "sidekiq_jobs_expired_total", "counter", text, stats.expired_counts(server.redis))
 
 
-def _controls(here: Installation) -> Iterator[Family]:
-    controls = Controls(here)
+def _controls(server: Installation) -> Iterator[Family]:
+    controls = Controls(server)
     found = [(one, {"subject": one.subject, "action": one.action}) for one in controls.here()]
     on = tuple(Sample(1, labels) for _, labels in found)
     acted = tuple(Sample(one.acted, labels) for one, labels in found)
@@ -236,8 +236,8 @@ def _by_class(series: Iterable[Series]) -> Iterator[Family]:
         yield Family.by("class", f"sidekiq_job_{name}", "counter", text, values)
 
 
-def _by_release(here: Installation) -> Iterator[Family]:
-    totals = run_counts.release_totals(here.redis)
+def _by_release(server: Installation) -> Iterator[Family]:
+    totals = run_counts.release_totals(server.redis)
     for name, text, of in (
         ("processed", "Runs of the class with a release of the last eight hours.", attrgetter("processed")),
         ("failed", "Failed runs of the class with a release of the last eight hours.", attrgetter("failed")),

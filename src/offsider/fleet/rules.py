@@ -100,15 +100,15 @@ def rules_in_use(config: Config | Installation | None = None) -> list[RulesInUse
     here = Installation.of(config)
     users: dict[str, set[str]] = {}
     for server in here.config.servers:
-        with nullcontext() if server == here.server else suppress(RedisUnavailable):
+        with nullcontext() if server == here.name else suppress(RedisUnavailable):
             _note_users(here.for_server(server), users)
     found = (RulesInUse(rules, sorted(who)) for rules, who in users.items())
     return sorted(found, key=lambda each: (-len(each.users), each.rules))
 
 
-def _note_users(here: Installation, users: dict[str, set[str]]) -> None:
-    redis = here.redis
-    processes = list(ProcessSet(here))
+def _note_users(server: Installation, users: dict[str, set[str]]) -> None:
+    redis = server.redis
+    processes = list(ProcessSet(server))
     ours = published_jobs(redis, [process.identity for process in processes])
     for process in processes:
         if process.identity in ours:
@@ -117,9 +117,9 @@ def _note_users(here: Installation, users: dict[str, set[str]]) -> None:
         users.setdefault(client.rules, set()).add(f"{client.role} on {client.host}")
 
 
-def check_routing(here: Installation) -> Iterator[Finding]:
+def check_routing(server: Installation) -> Iterator[Finding]:
     """Find programs with different routing rules."""
-    in_use = rules_in_use(here)
+    in_use = rules_in_use(server)
     if len(in_use) > 1:
         yield warn(
             "routing",

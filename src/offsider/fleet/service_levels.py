@@ -112,11 +112,11 @@ class ServiceLevels:
         Raises:
             RedisFailure: the server does not respond.
         """
-        here = Installation.of(config)
-        found = run_counts.scores(here.redis, here.config.clock.now())
+        server = Installation.of(config)
+        found = run_counts.scores(server.redis, server.config.clock.now())
         classes = [_level(labels, stored) for labels, stored in found]
         classes.sort(key=attrgetter("name", "urgency", "feature_category", "boundary", "shard"))
-        return cls(here.config.slo.apdex_objective, classes)
+        return cls(server.config.slo.apdex_objective, classes)
 
     @property
     def total(self) -> dict[str, Score]:

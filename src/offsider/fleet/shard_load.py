@@ -107,34 +107,34 @@ class ShardLoads:
         Raises:
             RedisFailure: the server does not respond.
         """
-        here = Installation.of(config)
-        counted = FleetMetrics.read(here) if series is None else series
-        return loads_of(here, list(ProcessSet(here)), Stats.read(here).queue_summaries, counted)
+        server = Installation.of(config)
+        counted = FleetMetrics.read(server) if series is None else series
+        return loads_of(server, list(ProcessSet(server)), Stats.read(server).queue_summaries, counted)
 
     @classmethod
     def courses(cls, hours: int = 6, config: Config | Installation | None = None) -> dict[str, Course]:
         """Return the utilization by shard over the last hours, at most 7, in steps of 3 minutes."""
-        here = Installation.of(config)
-        until = math.floor(here.config.clock.now() / _MINUTE) * _MINUTE  # the current minute is not complete
+        server = Installation.of(config)
+        until = math.floor(server.config.clock.now() / _MINUTE) * _MINUTE  # the current minute is not complete
         starts_at = until - hours * _HOUR
         # One hour more than shown, for the first points of the hourly utilization.
-        minutes = run_counts.load_minutes(here.redis, starts_at - _HOUR, until - _MINUTE)
+        minutes = run_counts.load_minutes(server.redis, starts_at - _HOUR, until - _MINUTE)
         return {shard: _course(loads, starts_at) for shard, loads in sorted(minutes.items())}
 
 
 def loads_of(
-    here: Installation, processes: Iterable[Process], queues: Sequence[QueueSummary], series: Sequence[Series]
+    server: Installation, processes: Iterable[Process], queues: Sequence[QueueSummary], series: Sequence[Series]
 ) -> list[ShardLoad]:
     """Return the same as `ShardLoads.read`, from processes, queues and series that were read before."""
-    redis, now = here.redis, here.config.clock.now()
+    redis, now = server.redis, server.config.clock.now()
     totals, minutes = run_counts.load_totals(redis), run_counts.load_minutes(redis, now - _HOUR + _MINUTE, now)
     working: dict[str, list[Process]] = {}
     for process in processes:
         if not process.is_quiet:
             working.setdefault(process.shard, []).append(process)
-    configured = {name: shard for name, shard in here.config.shards.items() if shard.server == here.server}
+    configured = {name: shard for name, shard in server.config.shards.items() if shard.server == server.name}
     waiting = {queue.name for queue in queues if queue.size and not queue.paused}
-    late = _late(QueueTargets(here.config.slo, series), queues)
+    late = _late(QueueTargets(server.config.slo, series), queues)
     loads: list[ShardLoad] = []
     for name in sorted({*working, *minutes, *configured}):
         there = working.get(name, [])

@@ -62,9 +62,9 @@ class ServerLook:
     processes: Sequence[Process]
 
     @classmethod
-    def read(cls, here: Installation) -> ServerLook:
+    def read(cls, server: Installation) -> ServerLook:
         """Read the current state. Raises RedisFailure."""
-        return cls(Stats.read(here).queue_summaries, list(ProcessSet(here)))
+        return cls(Stats.read(server).queue_summaries, list(ProcessSet(server)))
 
     @property
     def unserved(self) -> list[QueueSummary]:
@@ -88,12 +88,12 @@ class Shards:
     """
 
     def __init__(self, config: Config | Installation | None = None) -> None:
-        self._here = Installation.of(config)
+        self._server = Installation.of(config)
 
     def __iter__(self) -> Iterator[Shard]:
-        answers = query_all(self._here, ServerLook.read).items()
+        answers = query_all(self._server, ServerLook.read).items()
         seen = {server: str(state) if isinstance(state, RedisFailure) else state for server, state in answers}
-        yield from shards_of(self._here, seen)
+        yield from shards_of(self._server, seen)
 
     def find(self, name: str) -> Shard | None:
         """Return the shard with this name; None if it does not exist."""

@@ -137,7 +137,7 @@ class Controls:
     """
 
     def __init__(self, config: Config | Installation | None = None) -> None:
-        self._here = Installation.of(config)
+        self._server = Installation.of(config)
 
     # ------------------------------------------------------------------------------------ changes
 
@@ -198,7 +198,7 @@ class Controls:
         self._change(control.subject, lambda redis: bool(control_table.put(redis, control, seconds=seconds)))
 
     def _change(self, subject: str, act: Callable[[Redis], bool]) -> list[bool]:
-        done, failed = split(query_all(self._here, lambda there: act(there.redis)))
+        done, failed = split(query_all(self._server, lambda there: act(there.redis)))
         if failed:
             raise ChangedInPart(subject, list(done), failed)
         return list(done.values())
@@ -207,7 +207,7 @@ class Controls:
 
     def look(self) -> ControlsSeen:
         """Read the controls of all reachable servers. Raises RedisFailure if all are unreachable."""
-        tables, away = split(query_all(self._here, _table))
+        tables, away = split(query_all(self._server, _table))
         subjects = sorted({subject for table in tables.values() for subject in table})
         return ControlsSeen([_merged(subject, tables) for subject in subjects], away)
 
@@ -220,7 +220,7 @@ class Controls:
 
     def here(self) -> list[ControlInForce]:
         """Return the controls of this server, without waiting for others."""
-        table = _table(self._here)
+        table = _table(self._server)
         return [table[subject] for subject in sorted(table)]
 
     def groups(self, text: str = "") -> list[GroupSeen]:
@@ -229,8 +229,8 @@ class Controls:
         Args:
             text: only those whose name contains it, or the name of one of their keys, such as ``transfer[42]``.
         """
-        redis = self._here.redis
-        declared = slots.declared(redis, self._here.config.clock.now(), slots.SHOWN_SECONDS)
+        redis = self._server.redis
+        declared = slots.declared(redis, self._server.config.clock.now(), slots.SHOWN_SECONDS)
         found = slots.groups(redis)
         names = sorted({class_of(name) for name in (*declared, *found) if text in name})
         counts = slots.counts(redis, [name for name in found if class_of(name) in names])
@@ -245,7 +245,7 @@ class Controls:
             sum(count.in_use + count.kept for count in own.values()),
             sum(count.held for count in own.values()),
             sum(group != name and any(count) for group, count in own.items()),
-            self._here.server,
+            self._server.name,
         )
 
     def keys(self, name: str, text: str = "") -> list[GroupSeen]:
@@ -255,13 +255,13 @@ class Controls:
             text: only keys that contain it.
         """
         names = [group for group in self._groups_of(name) if group != name and text in group[len(name) :]]
-        counts = slots.counts(self._here.redis, names)
+        counts = slots.counts(self._server.redis, names)
         found = [GroupSeen(group, None, ANY_RATE, one.in_use + one.kept, one.held) for group, one in counts.items()]
         return sorted(found, key=lambda one: (-one.held, one.name))
 
     def holders(self, subject: str, most: int = 100) -> list[Holder]:
         """Return the runs of a subject that have slots, oldest first."""
-        found = slots.holders(self._here.redis, *self._groups_of(subject), most=most)
+        found = slots.holders(self._server.redis, *self._groups_of(subject), most=most)
         return sorted(found, key=lambda holder: holder.since)[:most]
 
     def held(self, subject: str, start: int = 0, count: int = 100) -> list[JobRecord]:
@@ -273,21 +273,21 @@ class Controls:
         """
         raws: list[bytes] = []
         first = start
-        for group, counts in slots.counts(self._here.redis, self._groups_of(subject)).items():
+        for group, counts in slots.counts(self._server.redis, self._groups_of(subject)).items():
             if len(raws) < count and first < counts.held:
-                raws += slots.held(self._here.redis, group, first, count - len(raws))
+                raws += slots.held(self._server.redis, group, first, count - len(raws))
             first = max(0, first - counts.held)
         return [JobRecord(raw, position=position) for position, raw in enumerate(raws, start)]
 
     def count_held(self, subject: str) -> int:
         """Return the number of held jobs of a subject, of a class with all its keys."""
-        return sum(counts.held for counts in slots.counts(self._here.redis, self._groups_of(subject)).values())
+        return sum(counts.held for counts in slots.counts(self._server.redis, self._groups_of(subject)).values())
 
     def _groups_of(self, subject: str) -> list[str]:
         """Return the groups of a class and its keys, or the one group of another subject."""
         if not is_class(subject) or class_of(subject) != subject:
             return [subject]
-        others = slots.groups(self._here.redis)
+        others = slots.groups(self._server.redis)
         return [subject, *(group for group in others if class_of(group) == subject != group)]
 
     # ---------------------------------------------------------------------------------- held jobs
@@ -297,8 +297,8 @@ class Controls:
 
         Restored jobs go to the end of their queue.
         """
-        quarantine.trim(self._here.redis)
-        days = self._here.config.worker.quarantine_days
+        quarantine.trim(self._server.redis)
+        days = self._server.config.worker.quarantine_days
         return sum(self._clear(group, "quarantine", days) for group in self._groups_of(subject))
 
     def delete_held(self, subject: str) -> int:
@@ -306,9 +306,9 @@ class Controls:
         return sum(self._clear(group, "delete") for group in self._groups_of(subject))
 
     def _clear(self, group: str, how: str, days: float = 0) -> int:
-        removed, left = 0, slots.counts(self._here.redis, [group])[group].held
+        removed, left = 0, slots.counts(self._server.redis, [group])[group].held
         while left > 0:
-            raws = slots.held(self._here.redis, group, 0, min(left, quarantine.BATCH))
+            raws = slots.held(self._server.redis, group, 0, min(left, quarantine.BATCH))
             if not raws:
                 break
             left -= len(raws)
@@ -317,16 +317,16 @@ class Controls:
 
     def _take(self, group: str, raws: Sequence[bytes], how: str, days: float) -> int:
         """Remove the next jobs; each is restored to its queue."""
-        now, where, out_of = self._here.config.clock.now(), f"held:{group}", self._here.redis.keys.held(group)
+        now, where, out_of = self._server.config.clock.now(), f"held:{group}", self._server.redis.keys.held(group)
         moves = [
             quarantine.move_of(Seen(raw, at), f"queue:{JobRecord(raw).queue}", at=now, how=how)
             for at, raw in enumerate(raws)
         ]
         to = quarantine.for_days(days) if days else NOWHERE
-        results = places.move(removing(self._here, raws, where, how), out_of, moves, to)
+        results = places.move(removing(self._server, raws, where, how), out_of, moves, to)
         removed = [raw for raw, result in zip(raws, results, strict=True) if result is MoveResult.DONE]
         for raw in removed:
-            self._here.config.events.emit("job_removed", JobRemoved(raw, where, how, self._here.server))
+            self._server.config.events.emit("job_removed", JobRemoved(raw, where, how, self._server.name))
         return len(removed)
 
     def known_jobs(self) -> frozenset[str]:
@@ -334,7 +334,7 @@ class Controls:
 
         Ruby reports no names.
         """
-        answers = query_all(self._here, _known_there)
+        answers = query_all(self._server, _known_there)
         if any(isinstance(names, RedisFailure) for names in answers.values()):
             return frozenset()
         return frozenset(name for names in split(answers)[0].values() for name in names)
@@ -345,14 +345,14 @@ class Controls:
         return frozenset() if class_of(subject) in known else known
 
 
-def _known_there(here: Installation) -> set[str]:
-    identities = [process.identity for process in ProcessSet(here)]
-    known = processes.published_jobs(here.redis, identities)
+def _known_there(server: Installation) -> set[str]:
+    identities = [process.identity for process in ProcessSet(server)]
+    known = processes.published_jobs(server.redis, identities)
     return {name for names in known.values() for name in names}
 
 
-def _table(here: Installation) -> dict[str, ControlInForce]:
-    redis = here.redis
+def _table(server: Installation) -> dict[str, ControlInForce]:
+    redis = server.redis
     on = control_table.read(redis).on
     acted = control_table.counts(redis) if on else {}
     return {subject: ControlInForce(**asdict(control), acted=acted.get(subject, 0)) for subject, control in on.items()}

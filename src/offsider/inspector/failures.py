@@ -52,8 +52,8 @@ class ErrorGroups:
     """
 
     def __init__(self, config: Config | Installation | None = None) -> None:
-        here = Installation.of(config)
-        self._redis = here.redis
+        server = Installation.of(config)
+        self._redis = server.redis
 
     def __len__(self) -> int:
         return len(error_groups.ids(self._redis))
@@ -125,8 +125,8 @@ class Attempts:
     @classmethod
     def of(cls, jid: str, config: Config | Installation | None = None) -> list[Attempt]:
         """Return the failed attempts of a job, newest first."""
-        here = Installation.of(config)
-        read = (_attempt(raw) for raw in attempts.read(here.redis, jid))
+        server = Installation.of(config)
+        read = (_attempt(raw) for raw in attempts.read(server.redis, jid))
         return [attempt for attempt in read if attempt is not None]
 
 

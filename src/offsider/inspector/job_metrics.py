@@ -146,10 +146,10 @@ class JobMetrics:
         Raises:
             ConfigurationError: there is no such period.
         """
-        here = Installation.of(config)
-        minutes, now = _minutes(period, PERIODS), here.config.clock.now()
+        server = Installation.of(config)
+        minutes, now = _minutes(period, PERIODS), server.config.clock.now()
         by_ten = minutes > HISTOGRAM_MINUTES or (
-            minutes > SINGLE_MINUTES and not execution_metrics.has_minutes_of_7(here.redis, _starts(now, minutes, 1))
+            minutes > SINGLE_MINUTES and not execution_metrics.has_minutes_of_7(server.redis, _starts(now, minutes, 1))
         )
         starts = _starts(now, minutes, 10 if by_ten else 1)
         read = execution_metrics.ten_minutes if by_ten else execution_metrics.minutes
@@ -157,7 +157,7 @@ class JobMetrics:
         totals: dict[str, JobTotals] = {}
         processed: dict[float, int] = {}
         failed: dict[float, int] = {}
-        for start, stored in zip(starts, read(here.redis, starts), strict=True):
+        for start, stored in zip(starts, read(server.redis, starts), strict=True):
             at = start.timestamp()
             found = {name: counts for name, counts in stored.items() if wanted in name.casefold()}
             processed[at] = sum(counts.processed for counts in found.values())
@@ -171,7 +171,7 @@ class JobMetrics:
             ends_at=until,
             step_seconds=int(step.total_seconds()),
             jobs=sorted(totals.values(), key=lambda job: (-job.ms, -job.processed, job.name)),
-            marks=Deploys(here).marks(since, until),
+            marks=Deploys(server).marks(since, until),
             processed=processed,
             failed=failed,
         )
@@ -183,11 +183,11 @@ class JobMetrics:
         Raises:
             ConfigurationError: the period is unknown, or longer than eight hours.
         """
-        here = Installation.of(config)
-        starts = _starts(here.config.clock.now(), _minutes(period, HISTOGRAM_PERIODS), 1)
+        server = Installation.of(config)
+        starts = _starts(server.config.clock.now(), _minutes(period, HISTOGRAM_PERIODS), 1)
         totals, buckets = JobTotals(name), dict[float, Sequence[int]]()
         histogram = [0] * execution_metrics.BUCKETS
-        stored = execution_metrics.minutes_of(here.redis, name, starts)
+        stored = execution_metrics.minutes_of(server.redis, name, starts)
         for start, (counts, counted) in zip(starts, stored, strict=True):
             at = start.timestamp()
             if counts != ClassCounts():
@@ -196,8 +196,8 @@ class JobMetrics:
                 buckets[at] = counted
                 histogram = [sum(pair) for pair in zip(histogram, counted, strict=True)]
         since, until = starts[0].timestamp(), starts[-1].timestamp() + 60
-        runs = run_counts.release_minutes(here.redis, since, until - 1, name)
-        return JobDetail(since, until, totals, histogram, buckets, Deploys(here).marks(since, until), runs)
+        runs = run_counts.release_minutes(server.redis, since, until - 1, name)
+        return JobDetail(since, until, totals, histogram, buckets, Deploys(server).marks(since, until), runs)
 
 
 class FleetMetrics:
@@ -206,8 +206,8 @@ class FleetMetrics:
     @classmethod
     def read(cls, config: Config | Installation | None = None, *, class_name: str | None = None) -> list[Series]:
         """Return the current counters of every class or of one, up to one heartbeat (10 s) old."""
-        here = Installation.of(config)
-        return run_counts.totals(here.redis, class_name)
+        server = Installation.of(config)
+        return run_counts.totals(server.redis, class_name)
 
 
 def expired_count(name: str, config: Config | Installation | None = None) -> int:
@@ -249,8 +249,8 @@ class Deploys:
     """
 
     def __init__(self, config: Config | Installation | None = None) -> None:
-        self._here = Installation.of(config)
-        self._redis = self._here.redis
+        self._server = Installation.of(config)
+        self._redis = self._server.redis
 
     def mark(self, label: str = "", at: float | None = None) -> bool:
         """Record a deploy. Returns False if the last minute has the same label, or this minute already has a deploy.
@@ -262,7 +262,7 @@ class Deploys:
         Raises:
             ConfigurationError: no label is given, and ``git`` finds no commit.
         """
-        moment = datetime.fromtimestamp(self._here.config.clock.now() if at is None else at, UTC)
+        moment = datetime.fromtimestamp(self._server.config.clock.now() if at is None else at, UTC)
         return execution_metrics.mark(self._redis, label or label_of_commit(), moment)
 
     def marks(self, since: float, until: float) -> Sequence[DeployMark]:

@@ -32,17 +32,17 @@ class JobPlace(ABC, Generic[R]):
     """A list or set of jobs.
 
     Args:
-        here: its server.
+        server: its server.
         where: its name, as in `offsider.storage.places.Place`.
     """
 
     #: Whether its jobs are unique.
     _once = True
 
-    def __init__(self, here: Installation, where: str) -> None:
-        self._here = here
-        self._redis = here.redis
-        self._place = Place(here.redis, where)
+    def __init__(self, server: Installation, where: str) -> None:
+        self._server = server
+        self._redis = server.redis
+        self._place = Place(server.redis, where)
 
     def __len__(self) -> int:
         return len(self._place)
@@ -91,7 +91,7 @@ class JobPlace(ABC, Generic[R]):
             wanted: a filter, or an incomplete count to continue.
             budget_ms: approximate time limit; see `Counted.complete`.
         """
-        now = self._here.config.clock.now()
+        now = self._server.config.clock.now()
         counted = wanted if isinstance(wanted, Counted) else Counted(wanted or JobFilter(), once=self._once, at=now)
         is_over = deadline(budget_ms)
         while not counted.complete:
@@ -152,7 +152,7 @@ class JobPlace(ABC, Generic[R]):
     def clear(self) -> int:
         """Delete all jobs, and return their number."""
         removed, left = 0, 0
-        if self._here.config.removal_effects or self._here.config.events.listened("job_removed"):
+        if self._server.config.removal_effects or self._server.config.events.listened("job_removed"):
             left = len(self)
         while left > 0 and (records := self.page(0, min(left, _CLEARED_AT_ONCE))):
             left -= len(records)
@@ -165,7 +165,7 @@ class JobPlace(ABC, Generic[R]):
 
     def _set_aside(self, records: Sequence[R]) -> list[MoveResult]:
         """Move jobs to the quarantine."""
-        now, days = self._here.config.clock.now(), self._here.config.worker.quarantine_days
+        now, days = self._server.config.clock.now(), self._server.config.worker.quarantine_days
         quarantine.trim(self._redis)
         moves = [quarantine.move_of(self._seen(each), self._place.name, at=now, how="quarantine") for each in records]
         return self._leave(records, moves, quarantine.for_days(days), "quarantine")
@@ -177,13 +177,13 @@ class JobPlace(ABC, Generic[R]):
 
     def _leave(self, records: Sequence[R], moves: Sequence[Move], to: Destination, how: str) -> list[MoveResult]:
         """Move jobs away, with the effects of their removal, and emit an event for each."""
-        redis = removing(self._here, (record.raw for record in records), self._place.name, how)
+        redis = removing(self._server, (record.raw for record in records), self._place.name, how)
         results = self._place.move(moves, to, through=redis)
         for record, result in zip(records, results, strict=True):
             if result is MoveResult.DONE:
                 self._gone(record)
-                removed = JobRemoved(record.raw, self._place.name, how, self._here.server)
-                self._here.config.events.emit("job_removed", removed)
+                removed = JobRemoved(record.raw, self._place.name, how, self._server.name)
+                self._server.config.events.emit("job_removed", removed)
         if MoveResult.REFUSED in results:
             raise RedisRefused(
                 f"the key of the {to.kind} has another type: jobs stay in {self._place.name}", code="WRONGTYPE"

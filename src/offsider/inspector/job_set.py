@@ -143,7 +143,7 @@ class JobSet(JobPlace[SetEntry]):
     def __init__(self, config: Config | Installation | None = None) -> None:
         super().__init__(Installation.of(config), self.name)
         self._key = self._place.key
-        self._client = Client(self._here, self._redis)
+        self._client = Client(self._server, self._redis)
 
     # Reading
 
@@ -251,7 +251,7 @@ class JobSet(JobPlace[SetEntry]):
 
     def reschedule(self, entry: SetEntry, at: float) -> bool:
         """Change the score of a job."""
-        redis = placing(self._here, [(entry.raw, self.name, at)])
+        redis = placing(self._server, [(entry.raw, self.name, at)])
         again = Move(entry.raw, entry.raw, repr(at))
         moved = self._place.move([again], Destination("set", self.name), through=redis) == [MoveResult.DONE]
         if moved:
@@ -283,7 +283,9 @@ class JobSet(JobPlace[SetEntry]):
             except MalformedPayload:
                 continue
             except Exception as error:  # noqa: BLE001 - middleware may raise any error, which must not stop the other jobs
-                self._here.config.handle_error(error, {"context": f"moving a job of {self.name}", "job": entry.payload})
+                self._server.config.handle_error(
+                    error, {"context": f"moving a job of {self.name}", "job": entry.payload}
+                )
                 continue
             if prepared is None:
                 stopped.append(Move(entry.raw))
@@ -294,7 +296,7 @@ class JobSet(JobPlace[SetEntry]):
         return list(how.values())
 
     def _move(self, moves: list[Move]) -> list[MoveResult]:
-        redis = placing(self._here, ((move.payload, "queue:" + str(move.detail), 0.0) for move in moves))
+        redis = placing(self._server, ((move.payload, "queue:" + str(move.detail), 0.0) for move in moves))
         return self._place.move(moves, QUEUES, through=redis)
 
     def _prepare(self, payload: JobPayload) -> Prepared | None:
@@ -302,12 +304,12 @@ class JobSet(JobPlace[SetEntry]):
 
     def _kill(self, batch: Sequence[SetEntry], reason: str) -> list[MoveResult]:
         """Move jobs to the dead set, and call the death handlers."""
-        now = stamp(self._here.config.clock.now(), self._here.settings.wire_version)
+        now = stamp(self._server.config.clock.now(), self._server.settings.wire_version)
         moves = [Move(entry.raw, listable(entry.raw, now)) for entry in batch]
-        results = self._leave(batch, moves, dead_set(self._here.config.worker.dead_set_limits), "kill")
+        results = self._leave(batch, moves, dead_set(self._server.config.worker.dead_set_limits), "kill")
         for entry, result in zip(batch, results, strict=True):
             if result is MoveResult.DONE and entry.payload is not None:
-                self._here.config.call_death_handlers(readable(entry.payload), JobKilled(reason))
+                self._server.config.call_death_handlers(readable(entry.payload), JobKilled(reason))
         return results
 
     def _delete(self, batch: Sequence[SetEntry]) -> list[MoveResult]:

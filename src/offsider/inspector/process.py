@@ -141,8 +141,8 @@ class ProcessSet:
     """
 
     def __init__(self, config: Config | Installation | None = None) -> None:
-        self._here = Installation.of(config)
-        self._redis = self._here.redis
+        self._server = Installation.of(config)
+        self._redis = self._server.redis
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -161,12 +161,12 @@ class ProcessSet:
     @property
     def leader(self) -> str:
         """The identity of the leader, on any server; empty if there is none."""
-        return processes.leader(self._here.for_server(MAIN).redis)
+        return processes.leader(self._server.for_server(MAIN).redis)
 
     def _leaders(self) -> set[str]:
         """Return the leaders: ours on ``main``, and one of Sidekiq Enterprise on this server."""
         leaders = {processes.leader(self._redis)}
-        if self._here.server != MAIN:
+        if self._server.name != MAIN:
             with suppress(RedisUnavailable):
                 leaders.add(self.leader)
         return leaders

@@ -65,7 +65,7 @@ class Quarantine(JobPlace[QuarantinedJob]):
     @property
     def days(self) -> int:
         """Retention of a job that is quarantined now: ``worker.quarantine_days``."""
-        return self._here.config.worker.quarantine_days
+        return self._server.config.worker.quarantine_days
 
     def page(self, start: int, count: int, *, newest_first: bool = True) -> list[QuarantinedJob]:
         """Return one page of jobs, sorted by the time at which they were quarantined.
@@ -113,14 +113,16 @@ class Quarantine(JobPlace[QuarantinedJob]):
         return self._act_on_all(wanted, self._delete, budget_ms)
 
     def _restore(self, job: QuarantinedJob) -> bool:
-        return quarantine.restore(placing(self._here, [(job.raw, job.where, job.score)]), job.id, job.where, job.score)
+        return quarantine.restore(
+            placing(self._server, [(job.raw, job.where, job.score)]), job.id, job.where, job.score
+        )
 
     def _delete(self, jobs: Sequence[QuarantinedJob]) -> list[MoveResult]:
         results = self._place.move([Move(job.id.encode()) for job in jobs], NOWHERE)
         for job, result in zip(jobs, results, strict=True):
             if result is MoveResult.DONE:
-                removed = JobRemoved(job.raw, "quarantine", "delete", self._here.server)
-                self._here.config.events.emit("job_removed", removed)
+                removed = JobRemoved(job.raw, "quarantine", "delete", self._server.name)
+                self._server.config.events.emit("job_removed", removed)
         return results
 
     def _record(self, stored: Stored) -> QuarantinedJob:

@@ -59,14 +59,14 @@ class _JobList(JobPlace[JobRecord]):
     claimed and deleted at the same time.
 
     Args:
-        here: its server.
+        server: its server.
         where: ``queue:<name>``, or the key of a list of an extension, whose jobs name their queues.
     """
 
     _once = False
 
-    def __init__(self, here: Installation, where: str) -> None:
-        super().__init__(here, where)
+    def __init__(self, server: Installation, where: str) -> None:
+        super().__init__(server, where)
         self._queue = where.removeprefix(QUEUE) if where.startswith(QUEUE) else ""
         self._deleted: deque[str] = deque(maxlen=_REMEMBERED)
         self._deletions = 0
@@ -140,20 +140,20 @@ class Queue(_JobList):
     @classmethod
     def all(cls, config: Config | Installation | None = None) -> list[Queue]:
         """Return every known queue, sorted by name."""
-        here = Installation.of(config)
-        return [cls(name, here) for name in queues.names(here.redis)]
+        server = Installation.of(config)
+        return [cls(name, server) for name in queues.names(server.redis)]
 
     @staticmethod
     def pause_all(names: Iterable[str], config: Config | Installation | None = None) -> None:
         """Pause several queues atomically."""
-        here = Installation.of(config)
-        queues.pause(here.redis, *names)
+        server = Installation.of(config)
+        queues.pause(server.redis, *names)
 
     @staticmethod
     def unpause_all(names: Iterable[str], config: Config | Installation | None = None) -> None:
         """Unpause several queues atomically."""
-        here = Installation.of(config)
-        queues.unpause(here.redis, *names)
+        server = Installation.of(config)
+        queues.unpause(server.redis, *names)
 
     @property
     def exists(self) -> bool:
@@ -169,7 +169,7 @@ class Queue(_JobList):
     def latency_seconds(self) -> float:
         """Seconds that the next job has waited; 0 for an empty queue."""
         [enqueued_at] = queues.enqueued_at(self._redis, [self.name])
-        return 0.0 if enqueued_at is None else max(0.0, self._here.config.clock.now() - enqueued_at)
+        return 0.0 if enqueued_at is None else max(0.0, self._server.config.clock.now() - enqueued_at)
 
     @property
     def paused(self) -> bool:
@@ -249,13 +249,13 @@ class Queue(_JobList):
             RedisFailure: a server cannot be reached, or refuses all jobs.
         """
         check_queue_name(to)
-        there = self._here.for_server(server) if server else self._here
-        leaves = there.server != self._here.server
+        there = self._server.for_server(server) if server else self._server
+        leaves = there.name != self._server.name
         if to == self.name and not leaves:
             raise InvalidOptions(f"jobs of the queue {to} cannot move to the queue {to}")
         if leaves:
             places.probe(there.redis)
-            places.deliver(self._redis, there.server, there.redis)
+            places.deliver(self._redis, there.name, there.redis)
         moved, passed, size = 0, 0, len(self)
         count = min(places.BATCH, size)
         while passed < size and (raws := queues.page(self._redis, self._place.key, 0, min(count, size - passed))):
@@ -266,17 +266,20 @@ class Queue(_JobList):
     def _move(self, raws: Sequence[bytes], to: str, there: Installation) -> int:
         payloads = [_in_queue(raw, to) for raw in raws]
         redis: RunsScripts = self._redis
-        if there.server == self._here.server:
-            redis, target = placing(self._here, ((payload, f"queue:{to}", 0.0) for payload in payloads)), places.QUEUES
+        if there.name == self._server.name:
+            redis, target = (
+                placing(self._server, ((payload, f"queue:{to}", 0.0) for payload in payloads)),
+                places.QUEUES,
+            )
             moves = [Move(*job, to, at) for at, job in enumerate(zip(raws, payloads, strict=True))]
         else:
-            target = Destination("list", there.server)
-            moves = [departing(*job, to, there.server, at) for at, job in enumerate(zip(raws, payloads, strict=True))]
+            target = Destination("list", there.name)
+            moves = [departing(*job, to, there.name, at) for at, job in enumerate(zip(raws, payloads, strict=True))]
         results = self._place.move(moves, target, through=redis)
         if MoveResult.REFUSED in results:
             raise RedisRefused(f"queue:{to} is not a list, so no job can move there", code="WRONGTYPE")
-        if there.server != self._here.server:
-            places.deliver(self._redis, there.server, there.redis)
+        if there.name != self._server.name:
+            places.deliver(self._redis, there.name, there.redis)
         return results.count(MoveResult.DONE)
 
     def forget(self) -> bool:

@@ -13,28 +13,28 @@ if TYPE_CHECKING:
     from offsider.storage.scripts import RunsScripts
 
 
-def effects_of(here: Installation, news: JobRemoved) -> list[Effect]:
+def effects_of(server: Installation, news: JobRemoved) -> list[Effect]:
     """Return the effects of a removal; they run in the script that removes the job.
 
     So a process that dies cannot remove a job without them. Raises RedisFailure.
     """
-    return [effect for entry in here.config.removal_effects for effect in entry(news)]
+    return [effect for entry in server.config.removal_effects for effect in entry(news)]
 
 
-def removing(here: Installation, raws: Iterable[bytes], where: str, how: str) -> RunsScripts:
+def removing(server: Installation, raws: Iterable[bytes], where: str, how: str) -> RunsScripts:
     """Return the server for the script that removes these jobs, in this order: it runs their effects too.
 
     Arguments as of `JobRemoved`.
     """
-    if not here.config.removal_effects:
-        return here.redis
-    return Together(here.redis, *(effects_of(here, JobRemoved(raw, where, how, here.server)) for raw in raws))
+    if not server.config.removal_effects:
+        return server.redis
+    return Together(server.redis, *(effects_of(server, JobRemoved(raw, where, how, server.name)) for raw in raws))
 
 
-def placing(here: Installation, jobs: Iterable[tuple[bytes, str, float]]) -> RunsScripts:
+def placing(server: Installation, jobs: Iterable[tuple[bytes, str, float]]) -> RunsScripts:
     """Return the server for the script that moves these jobs, as `removing`. Each as ``raw, to, at`` of `JobPlaced`."""
-    entries = here.config.move_effects
+    entries = server.config.move_effects
     if not entries:
-        return here.redis
-    placed = (JobPlaced(raw, to, at, here.server) for raw, to, at in jobs)
-    return Together(here.redis, *([effect for entry in entries for effect in entry(one)] for one in placed))
+        return server.redis
+    placed = (JobPlaced(raw, to, at, server.name) for raw, to, at in jobs)
+    return Together(server.redis, *([effect for entry in entries for effect in entry(one)] for one in placed))

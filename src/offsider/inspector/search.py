@@ -62,16 +62,16 @@ def search_everywhere(
         config: selects the server; default: the configuration of this process.
         most: approximate maximum number of matches.
     """
-    here = Installation.of(config)
+    server = Installation.of(config)
     ends = time.monotonic() + budget_ms / 1000
-    stats = Stats.read(here)
+    stats = Stats.read(server)
     chunk: Chunk[Found] = Chunk([], 0, stats.busy + stats.retries + stats.scheduled + stats.dead + stats.enqueued, "")
     chunk.total += stats.held_back
     if not text:
         return chunk
     first, _, inner = cursor.rpartition("|")
     places = [_BUSY, *_SETS, *(_QUEUE + name for name in stats.queues)]
-    places += [_HELD + key for key in HeldList.keys(here)] if stats.held_back else []
+    places += [_HELD + key for key in HeldList.keys(server)] if stats.held_back else []
     for place in _from(first, places):
         left_ms = (ends - time.monotonic()) * 1000
         left = None if most is None else most - len(chunk.entries)
@@ -79,7 +79,7 @@ def search_everywhere(
             chunk.cursor = f"{place}|"
             return chunk
         wanted, start = JobFilter(text=text), inner if place == first else ""
-        part = _scan(here, place, wanted, start, budget_ms=left_ms, most=left)
+        part = _scan(server, place, wanted, start, budget_ms=left_ms, most=left)
         chunk.entries += part.entries
         chunk.scanned += part.scanned
         if part.cursor:
@@ -95,10 +95,10 @@ def find_tracked(jid: str, config: Config | Installation | None = None) -> JobIn
         jid: any text; only the id of a job is looked up.
         config: as for `search_everywhere`. Without the extension ``Results`` no job is tracked.
     """
-    here = Installation.of(config)
-    if here.config.results is None or not _JID.fullmatch(jid):
+    server = Installation.of(config)
+    if server.config.results is None or not _JID.fullmatch(jid):
         return None
-    info = here.results.info(jid)
+    info = server.results.info(jid)
     return None if info.state == "untracked" else info
 
 
@@ -115,23 +115,23 @@ def _from(here: str, places: Sequence[str]) -> Sequence[str]:
 
 
 def _scan(
-    here: Installation, place: str, wanted: JobFilter, cursor: str, *, budget_ms: float, most: int | None
+    server: Installation, place: str, wanted: JobFilter, cursor: str, *, budget_ms: float, most: int | None
 ) -> Chunk[Found]:
     if place == _BUSY:
-        works = list(WorkSet(here))
+        works = list(WorkSet(server))
         running = [Found(_BUSY, work.record, work.jid) for work in works if wanted.matches(work.record)]
         return Chunk(running, len(works), len(works), "")
-    jobs = _place(here, place)
+    jobs = _place(server, place)
     chunk = jobs.scan(wanted, cursor, budget_ms, most)
     found = [Found(place, job, jobs.key_of(job)) for job in chunk.entries]
     return Chunk(found, chunk.scanned, chunk.total, chunk.cursor)
 
 
-def _place(here: Installation, place: str) -> JobPlace[Any]:
+def _place(server: Installation, place: str) -> JobPlace[Any]:
     if place in _SETS:
-        return _SETS[place](here)
+        return _SETS[place](server)
     return (
-        HeldList(place.removeprefix(_HELD), here)
+        HeldList(place.removeprefix(_HELD), server)
         if place.startswith(_HELD)
-        else Queue(place.removeprefix(_QUEUE), here)
+        else Queue(place.removeprefix(_QUEUE), server)
     )

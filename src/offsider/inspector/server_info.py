@@ -50,10 +50,10 @@ class ServerInfo:
     @classmethod
     def read(cls, config: Config | Installation | None = None) -> ServerInfo:
         """Query the server. Raises RedisUnavailable if it does not respond."""
-        here = Installation.of(config)
-        redis = here.redis
+        server = Installation.of(config)
+        redis = server.redis
         info = server_info(redis)
-        clock = clocks.compare(redis, here.config.clock)
+        clock = clocks.compare(redis, server.config.clock)
         return cls(
             store=info.kind or "",
             version=info.version_text,
@@ -79,10 +79,10 @@ def _persistence(*, aof: bool | None, rdb: bool | None) -> str:
     return "" if aof is None or rdb is None else "none"
 
 
-def memory_by_family(here: Installation, budget_seconds: float = 10.0) -> tuple[list[KeyFamily], bool]:
+def memory_by_family(server: Installation, budget_seconds: float = 10.0) -> tuple[list[KeyFamily], bool]:
     """Scan the names of all keys, the largest family first; False if the time ran out before the end.
 
     Raises:
         RedisFailure: the server is unreachable, or forbids SCAN.
     """
-    return by_family(here.redis, budget_seconds)
+    return by_family(server.redis, budget_seconds)

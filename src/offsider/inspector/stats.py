@@ -72,9 +72,9 @@ class Stats:
     @classmethod
     def read(cls, config: Config | Installation | None = None) -> Stats:
         """Read the current numbers in two round trips, regardless of the number of queues."""
-        here = Installation.of(config)
-        seen = stats.overview(here.redis)
-        now = here.config.clock.now()
+        server = Installation.of(config)
+        seen = stats.overview(server.redis)
+        now = server.config.clock.now()
         reports = [process.activity for process in seen.processes.values()]
         fresh = [report for report in reports if report is not None and seen.now - report.at < RATE_SECONDS]
         summaries = tuple(_summary(queue, now) for queue in seen.queues)
@@ -108,8 +108,8 @@ class Stats:
         for name in names:
             if name not in _COUNTERS:
                 raise InvalidOptions(f"unknown counter {name!r}: choose {' or '.join(_COUNTERS)}")
-        here = Installation.of(config)
-        stats.reset(here.redis, names or _COUNTERS)
+        server = Installation.of(config)
+        stats.reset(server.redis, names or _COUNTERS)
 
 
 def _summary(queue: QueueOverview, now: float) -> QueueSummary:
@@ -138,12 +138,12 @@ class History:
         """
         if not 1 <= days <= MAX_DAYS:
             raise InvalidOptions(f"days of the history must be 1 to {MAX_DAYS}, got {days}")
-        here = Installation.of(config)
-        last = until if until is not None else datetime.fromtimestamp(here.config.clock.now(), UTC).date()
+        server = Installation.of(config)
+        last = until if until is not None else datetime.fromtimestamp(server.config.clock.now(), UTC).date()
         try:
             dates = [(last - timedelta(days=back)).isoformat() for back in range(days)]
         except OverflowError:
             raise InvalidOptions(f"{last} is too early for a history of {days} days") from None
-        redis = here.redis
+        redis = server.redis
         processed, failed = (stats.days(redis, name, dates) for name in ("processed", "failed"))
         return cls(dict(zip(dates, processed, strict=True)), dict(zip(dates, failed, strict=True)))

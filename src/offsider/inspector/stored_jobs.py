@@ -41,7 +41,7 @@ def stored_jobs(here: Installation, tests: Mapping[str, Callable[[JobRecord], bo
     A job that moves during the count may be counted twice, but is not missed.
 
     Args:
-        here: any server of the configuration.
+        server: any server of the configuration.
         tests: test by name: whether a job passes; None excludes the job from the count.
 
     Raises:
@@ -50,7 +50,7 @@ def stored_jobs(here: Installation, tests: Mapping[str, Callable[[JobRecord], bo
     heaps = {name: _Heap() for name in tests}
     for server in here.config.servers:
         for place, records in _everything(here.for_server(server)):
-            named = place if server == here.server else f"{place} of {server}"
+            named = place if server == here.name else f"{place} of {server}"
             for record in records:
                 passed = tests[record.name](record) if record.name in tests else None
                 if passed is not None:
@@ -60,10 +60,10 @@ def stored_jobs(here: Installation, tests: Mapping[str, Callable[[JobRecord], bo
     return {name: StoredJobs(dict(heap.places), heap.unfit) for name, heap in heaps.items()}
 
 
-def _everything(here: Installation) -> Iterator[tuple[str, Iterable[JobRecord]]]:
+def _everything(server: Installation) -> Iterator[tuple[str, Iterable[JobRecord]]]:
     """Yield the jobs of every place of one server; those of private lists once."""
     running: set[bytes] = set()
-    for place in places.every(here.redis):
+    for place in places.every(server.redis):
         jobs = (job.raw for job in place.each())
         if place.is_private:
             claimed = [raw for raw in jobs if raw not in running]

@@ -56,8 +56,8 @@ class WorkSet:
     """
 
     def __init__(self, config: Config | Installation | None = None) -> None:
-        self._here = Installation.of(config)
-        self._redis = self._here.redis
+        self._server = Installation.of(config)
+        self._redis = self._server.redis
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -86,7 +86,7 @@ class WorkSet:
 
     def _shown(self, identities: list[str]) -> Iterator[Work]:
         """Running jobs from the heartbeats of other processes."""
-        now = self._here.config.clock.now()
+        now = self._server.config.clock.now()
         for identity, tid, raw in processes.work(self._redis, identities):
             yield _work(identity, tid, raw, now)
 

@@ -22,7 +22,7 @@ class Clients:
     """The client and the asynchronous client of one installation or one capsule, made at first use.
 
     Args:
-        here: the server.
+        server: the server.
         redis: pool of the blocking client; by default the shared one.
         middleware: by default that of the configuration.
         timeout_seconds: maximum duration of a push; by default that of clients.
@@ -30,12 +30,12 @@ class Clients:
 
     def __init__(
         self,
-        here: Installation,
+        server: Installation,
         redis: Redis | None = None,
         middleware: ClientChain | None = None,
         timeout_seconds: float | None = None,
     ) -> None:
-        self._here = here
+        self._server = server
         self._redis = redis
         self._options: Any = {"middleware": middleware, "timeout_seconds": timeout_seconds}
         self._made = Shared()
@@ -43,16 +43,16 @@ class Clients:
     @classmethod
     def of(cls, config: Config | Installation | None = None) -> Clients:
         """Return the clients that all users of a configuration share; by default this process's."""
-        here = Installation.of(config)
-        return here.shared.get(Clients, lambda: Clients(here))
+        server = Installation.of(config)
+        return server.shared.get(Clients, lambda: Clients(server))
 
     @property
     def blocking(self) -> Client:
-        return self._made.get(Client, lambda: Client(self._here, self._redis, **self._options))
+        return self._made.get(Client, lambda: Client(self._server, self._redis, **self._options))
 
     @property
     def asynchronous(self) -> AsyncClient:
-        return self._made.get(AsyncClient, lambda: AsyncClient(self._here, **self._options))
+        return self._made.get(AsyncClient, lambda: AsyncClient(self._server, **self._options))
 
 
 #: The clients of the capsule whose thread or task this is; None outside of a worker.

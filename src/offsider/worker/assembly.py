@@ -192,9 +192,9 @@ class Assembly:
         config = self._config
         elected = partial(config.events.emit, "leader")
         # One leader for the workers of all servers.
-        here = Installation.of(config, MAIN)
+        server = Installation.of(config, MAIN)
         return Leader(
-            here.redis, lambda: self.ownership.identity, here.leadership, elected, on_error=config.handle_error
+            server.redis, lambda: self.ownership.identity, server.leadership, elected, on_error=config.handle_error
         )
 
     def _discovery(self, redis: Redis) -> list[Service]:

@@ -71,9 +71,9 @@ class Manager:
         self._outage = Outage(f"requeueing jobs of dead processors of capsule {capsule.name}", config)
         self._settlement = Settlement(config, fetcher)
         self.async_runner = AsyncRunner(f"offsider-{capsule.name}-loop", self._without_seat)
-        here = Installation.of(config)
+        server = Installation.of(config)
         # A job waits for its push as long as its worker for the server: to fail sooner would only repeat the job.
-        clients = Clients(here, context.redis, capsule.client_middleware, here.settings.socket_timeout_seconds)
+        clients = Clients(server, context.redis, capsule.client_middleware, server.settings.socket_timeout_seconds)
         self._shared = CapsuleParts(
             clients,
             config.clock,

@@ -183,9 +183,9 @@ class Scheduler(FinishingService):
         return Move(member, prepared.raw, prepared.queue)
 
     def _drop(self, place: str, member: bytes) -> None:
-        here = Installation.of(self._config)
-        removed = JobRemoved(member, place, "delete", here.server)
-        redis = Together(self._redis, removal.effects_of(here, removed))
+        server = Installation.of(self._config)
+        removed = JobRemoved(member, place, "delete", server.name)
+        redis = Together(self._redis, removal.effects_of(server, removed))
         if move(redis, place, [Move(member)], NOWHERE, only_due=True) == [MoveResult.DONE]:
             self._config.events.emit("job_removed", removed)
 

@@ -16,7 +16,7 @@ X = {"class": "X", "args": []}
 
 class Server:
     def __init__(self, here):
-        self.name = here.server
+        self.name = here.name
 
     def result(self, jid, timeout):
         return self.name

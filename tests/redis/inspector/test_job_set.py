@@ -302,14 +302,14 @@ def test_invalid_bytes_can_be_killed_and_deleted_but_not_run(any_set, raw_redis,
     assert len(any_set) == 1
     assert entry.kill()
     assert deaths == []  # no job can have died
-    dead = only(DeadSet(any_set._here))
+    dead = only(DeadSet(any_set._server))
     assert (dead.malformed, dead.unwrapped, dead.error_class) == (True, b"\xff no job", "offsider.MalformedPayload")
-    assert DeadSet(any_set._here).entry(dead.key) is not None
+    assert DeadSet(any_set._server).entry(dead.key) is not None
     with pytest.raises(MalformedPayload):
         dead.retry()
     assert dead.kill()  # counts as dead from now on, and is otherwise unchanged
-    assert only(DeadSet(any_set._here)).raw == dead.raw
-    assert only(DeadSet(any_set._here)).delete()
+    assert only(DeadSet(any_set._server)).raw == dead.raw
+    assert only(DeadSet(any_set._server)).delete()
     assert snapshot(raw_redis) == {}
     assert [event.how for event in removed] == ["kill", "kill", "delete"]
 
@@ -317,7 +317,7 @@ def test_invalid_bytes_can_be_killed_and_deleted_but_not_run(any_set, raw_redis,
 def test_many_invalid_jobs_are_killed_into_wrappers(any_set, raw_redis):
     raw_redis.zadd(any_set.name, {b"[1,2]": FUTURE, b"5": FUTURE + 1})
     assert any_set.kill_all() == 2
-    dead = DeadSet(any_set._here)
+    dead = DeadSet(any_set._server)
     assert {entry.unwrapped for entry in dead} == {b"[1,2]", b"5"}
     assert {entry.key_part for entry in dead} == {entry.jid for entry in dead}
 

@@ -26,8 +26,8 @@ def two() -> Config:
 
 def test_a_configuration_has_one_installation_per_server(two):
     main, bulk = Installation.of(two), Installation.of(two, "bulk")
-    assert (main.server, main.settings, main.config) == ("main", two.redis, two)
-    assert (bulk.server, bulk.settings, bulk.config) == ("bulk", two.servers["bulk"], two)
+    assert (main.name, main.settings, main.config) == ("main", two.redis, two)
+    assert (bulk.name, bulk.settings, bulk.config) == ("bulk", two.servers["bulk"], two)
     assert Installation.of(two) is main is bulk.for_server("main")
     assert main.for_server("bulk") is bulk is Installation.of(two, "bulk")
 
@@ -83,7 +83,7 @@ def test_closing_covers_the_pools_of_all_servers(two, monkeypatch):
     here, closed = Installation.of(two), []
     here.close()
     for each in (here, here.for_server("bulk")):
-        monkeypatch.setattr(each.redis, "close", lambda server=each.server: closed.append(server))
+        monkeypatch.setattr(each.redis, "close", lambda server=each.name: closed.append(server))
     here.for_server("bulk").close()
     assert closed == ["main", "bulk"]
 

@@ -252,7 +252,7 @@ class Batch:
         """For `Block`."""
         if parent.bid == self.bid or self._exists:
             return
-        check_server(parent.here, parent.bid, f"batch {self.bid}", self.here.server)
+        check_server(parent.here, parent.bid, f"batch {self.bid}", self.here.name)
         self._parent = parent.bid
 
     def open(self, token: str, delay_seconds: float) -> bool:
@@ -311,7 +311,7 @@ class Batch:
                 f"there is no batch {self.bid}: a test mode is on, in which no batch is stored and no callback runs. "
                 "Use `with testing.real():` or the fixture offsider_worker"
             )
-        return UnknownBatch(f"there is no batch {self.bid} on server {self.here.server!r}, or it has expired")
+        return UnknownBatch(f"there is no batch {self.bid} on server {self.here.name!r}, or it has expired")
 
 
 def current_batch(config: Config | Installation | None = None) -> Batch:

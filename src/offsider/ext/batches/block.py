@@ -186,7 +186,7 @@ class Block(Collector):
                 f"batch {self.batch.bid}: a push with another Config cannot join it: push it outside of the block"
             )
         for push in templates(pushes.pushes):
-            push.server = push.server or pushes.installation.server
+            push.server = push.server or pushes.installation.name
             check_server(self.batch.here, self.batch.bid, push.payload["class"], push.server)
             payload = cast("dict[str, Any]", push.payload)
             payload[BID] = self.batch.bid
@@ -292,8 +292,8 @@ def check_member(payload: Mapping[str, Any]) -> None:
 
 def check_server(here: Installation, bid: str, name: str, server: str) -> None:
     """Raise BatchSpansServers if a job is for another server than its batch."""
-    if server != here.server:
+    if server != here.name:
         raise BatchSpansServers(
-            f"{name} is for server {server!r}, but batch {bid} is on {here.server!r}; a batch lives on one server: "
-            f"create it inside of via({server!r}), or route {name} to {here.server!r}"
+            f"{name} is for server {server!r}, but batch {bid} is on {here.name!r}; a batch lives on one server: "
+            f"create it inside of via({server!r}), or route {name} to {here.name!r}"
         )

@@ -65,7 +65,7 @@ class Callbacks:
         if self._queue:
             item["queue"] = self._queue
         push = client.build(item)
-        check_server(self._here, self._bid, f"the callback {push.payload['class']}", push.server or self._here.server)
+        check_server(self._here, self._bid, f"the callback {push.payload['class']}", push.server or self._here.name)
         prepared = client.prepare(push)
         if prepared is None:
             raise InvalidOptions(f"client middleware canceled the push of the callback {push.payload['class']}")

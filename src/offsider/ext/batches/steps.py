@@ -283,4 +283,4 @@ def _after(here: Installation, bid: str, jid: str, error: InvalidArguments | Non
         for raw in here.redis.call("HMGET", key, *(f"step:{one}" for one in found)):
             if raw is not None:
                 text = "null".join(json.loads(raw)["parts"]) + "}"
-                yield JobRemoved(encode(decode(text.encode())), WAITING, "kill", here.server, error)
+                yield JobRemoved(encode(decode(text.encode())), WAITING, "kill", here.name, error)

@@ -53,9 +53,9 @@ class Outbox:
         """See `offsider.config.hooks.Outbox`."""
         return self._add if self.source.is_open() else None
 
-    def check_outbox(self, here: Installation) -> Iterator[Finding]:
+    def check_outbox(self, server: Installation) -> Iterator[Finding]:
         """Check for old rows, in ``offsider doctor``."""
-        return check_outbox(here, self.source)
+        return check_outbox(server, self.source)
 
     def _add(self, pushes: PendingPushes) -> None:
         rows = [StoredPush.of(job) for job in pushes.prepare()]

@@ -13,10 +13,10 @@ from offsider.inspector.finding import Finding, error, ok, warn
 OLD_SECONDS = 60.0
 
 
-def check_outbox(here: Installation, source: Source) -> Iterator[Finding]:
+def check_outbox(server: Installation, source: Source) -> Iterator[Finding]:
     """Report old rows for this server, and a database that cannot be read."""
     try:
-        count, oldest = source.waiting().get(here.server, (0, 0.0))
+        count, oldest = source.waiting().get(server.name, (0, 0.0))
     except Exception as failure:  # noqa: BLE001  # of any database driver
         yield error(
             "outbox",

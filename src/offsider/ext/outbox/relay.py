@@ -83,7 +83,7 @@ class Relay(LoopService):
         if self._ending.is_set():
             self._finish(servers)
             return None
-        turns = [self._relay(here) for here in servers]
+        turns = [self._relay(server) for server in servers]
         if not any(turns):
             with suppress(Exception):  # it may be broken
                 self._source.close()  # notifications would gather in it
@@ -95,26 +95,26 @@ class Relay(LoopService):
             self._failed("the database", error)
             return POLL_SECONDS
 
-    def _relay(self, here: Installation) -> bool:
+    def _relay(self, server: Installation) -> bool:
         """Move all rows of a server. False if another process has the lease."""
         try:
-            return self._sweep(here)
+            return self._sweep(server)
         except RedisFailure as error:
-            self._failed(f"server {here.server}", error)
+            self._failed(f"server {server.name}", error)
         except Exception as error:  # noqa: BLE001  # of any database driver
             self._failed("the database", error)
         return True
 
-    def _sweep(self, here: Installation) -> bool:
+    def _sweep(self, server: Installation) -> bool:
         last, blocked, began = 0, set[str](), time.time()
         while not self._ending.is_set():
-            if not hold_lease(here.redis, self._lease, self._holder, LEASE_SECONDS):
+            if not hold_lease(server.redis, self._lease, self._holder, LEASE_SECONDS):
                 return False
-            self._report_at.pop(f"server {here.server}", None)
-            rows = self._source.read(here.server, last, BATCH)
+            self._report_at.pop(f"server {server.name}", None)
+            rows = self._source.read(server.name, last, BATCH)
             stored: list[int] = []
             try:
-                stored.extend(row.id for row in self._store(here, rows, blocked))
+                stored.extend(row.id for row in self._store(server, rows, blocked))
             finally:
                 if stored:
                     self._source.delete(stored)
@@ -124,7 +124,7 @@ class Relay(LoopService):
             last = rows[-1].id
         return True
 
-    def _store(self, here: Installation, rows: Sequence[StoredPush], blocked: set[str]) -> Iterator[StoredPush]:
+    def _store(self, server: Installation, rows: Sequence[StoredPush], blocked: set[str]) -> Iterator[StoredPush]:
         """Store the jobs of rows, except for blocked places; yield the rows that are done."""
         plain: list[StoredPush] = []
         for row in rows:
@@ -136,25 +136,27 @@ class Relay(LoopService):
             try:
                 job = self._prepared(row)
             except Exception as error:  # noqa: BLE001 - raised by an extension; it concerns this row only
-                self._accepted(here, row, error, blocked)
+                self._accepted(server, row, error, blocked)
                 continue
             if not job.by_script:
                 plain.append(row)
                 continue
-            yield from self._store_plain(here, plain, blocked)
+            yield from self._store_plain(server, plain, blocked)
             plain = []
-            if row.place not in blocked and self._accepted(here, row, self._store_by_script(here, row, job), blocked):
+            if row.place not in blocked and self._accepted(
+                server, row, self._store_by_script(server, row, job), blocked
+            ):
                 yield row
-        yield from self._store_plain(here, plain, blocked)
+        yield from self._store_plain(server, plain, blocked)
 
-    def _store_plain(self, here: Installation, rows: Sequence[StoredPush], blocked: set[str]) -> Iterator[StoredPush]:
+    def _store_plain(self, server: Installation, rows: Sequence[StoredPush], blocked: set[str]) -> Iterator[StoredPush]:
         if rows:
             transfers = [
                 Transfer(row.jid, _hop(row), row.place, row.payload, "" if row.score is None else repr(row.score))
                 for row in rows
             ]
-            for row, refusal in zip(rows, store_once(here.redis, transfers, PUSH_ONCE), strict=True):
-                if self._accepted(here, row, refusal, blocked):
+            for row, refusal in zip(rows, store_once(server.redis, transfers, PUSH_ONCE), strict=True):
+                if self._accepted(server, row, refusal, blocked):
                     yield row
 
     def _prepared(self, row: StoredPush) -> Prepared:
@@ -163,12 +165,12 @@ class Relay(LoopService):
         effects = effects_of(self._config.push_effects, Push(payload, server=row.server), row.score)
         return Prepared(payload, row.payload, queue, row.score, row.guarded, effects=effects)
 
-    def _store_by_script(self, here: Installation, row: StoredPush, job: Prepared) -> Exception | None:
+    def _store_by_script(self, server: Installation, row: StoredPush, job: Prepared) -> Exception | None:
         """Let a script store the job of a row, or drop it; return why it can do neither."""
         guard = self._config.push_guard
         try:
-            call = storing_call(here.redis.keys, [job], guard)
-            is_first, reply = run_once(here.redis, row.jid, _hop(row), call)
+            call = storing_call(server.redis.keys, [job], guard)
+            is_first, reply = run_once(server.redis, row.jid, _hop(row), call)
         except Exception as error:  # of the guard too: it concerns this row only
             lost = isinstance(error, RedisFailure) and not isinstance(error, RedisRefused)
             if lost or isinstance(error, QueueFull) or getattr(error, "code", "") in REROUTE:
@@ -178,8 +180,8 @@ class Relay(LoopService):
             read_reply([job], reply, guard)  # logs a duplicate
         return None
 
-    def _accepted(self, here: Installation, row: StoredPush, refusal: Exception | None, blocked: set[str]) -> bool:
-        place = f"{row.place} of server {here.server}"
+    def _accepted(self, server: Installation, row: StoredPush, refusal: Exception | None, blocked: set[str]) -> bool:
+        place = f"{row.place} of server {server.name}"
         if refusal is None:
             self._report_at.pop(place, None)
             return True
@@ -220,10 +222,10 @@ class Relay(LoopService):
 
     def _finish(self, servers: Sequence[Installation]) -> None:
         """Free the lease, so that another worker continues at once, and close the connection."""
-        for here in servers:
+        for server in servers:
             with suppress(RedisFailure):
-                if hold_lease(here.redis, self._lease, self._holder, LEASE_SECONDS):
-                    hold_lease(here.redis, self._lease, self._holder, 0.001)
+                if hold_lease(server.redis, self._lease, self._holder, LEASE_SECONDS):
+                    hold_lease(server.redis, self._lease, self._holder, 0.001)
         with suppress(Exception):  # it may be broken
             self._source.close()
 

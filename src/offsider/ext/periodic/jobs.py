@@ -57,7 +57,7 @@ class PeriodicJob:
     @property
     def server(self) -> str:
         """The name of its server."""
-        return self._here.server
+        return self._here.name
 
     def next_runs(self, count: int = 5, after: float | None = None) -> list[datetime]:
         """Return the next ticks in its time zone.
@@ -135,7 +135,7 @@ class PeriodicJobs:
         """Return the jobs of all reachable servers, and the unreachable servers. Raises RedisFailure if none is."""
         if not self.on_several_servers:
             return list(self._of_one_server()), {}
-        found, away = split(query_all(self._here, lambda there: list(PeriodicJobs(there, server=there.server))))
+        found, away = split(query_all(self._here, lambda there: list(PeriodicJobs(there, server=there.name))))
         return [each for jobs in found.values() for each in jobs], away
 
     def __iter__(self) -> Iterator[PeriodicJob]:
@@ -213,13 +213,11 @@ class PeriodicJobs:
         )
         refuse_problem(entry, self._here.config)
         target = self._here.for_server(entry.server_of(self._here.config))
-        others = [
-            PeriodicStore(target.for_server(name).redis) for name in target.config.servers if name != target.server
-        ]
+        others = [PeriodicStore(target.for_server(name).redis) for name in target.config.servers if name != target.name]
         store = PeriodicStore(target.redis)
         if entry.name in entries_of(target.config) or any(entry.name in each.published() for each in (store, *others)):
             raise ConfigurationError(f"periodic job {entry.name!r} is registered in code or in a file: change it there")
         store.add(with_options(entry, target.config))
         for other in others:  # it may have been on another server before
             other.remove(entry.name)
-        return PeriodicJobs(target, server=target.server)[entry.name]
+        return PeriodicJobs(target, server=target.name)[entry.name]

@@ -83,9 +83,7 @@ def entries_of(config: Config) -> Mapping[str, Entry]:
 
 def registered_in(here: Installation) -> Mapping[str, Entry]:
     """Return the entries registered in this process whose jobs go to the server of ``config``."""
-    return {
-        name: entry for name, entry in entries_of(here.config).items() if entry.server_of(here.config) == here.server
-    }
+    return {name: entry for name, entry in entries_of(here.config).items() if entry.server_of(here.config) == here.name}
 
 
 def defaults_of(config: Config) -> tuple[str, float]:

@@ -67,7 +67,7 @@ class PeriodicService(LoopService):
     def __init__(self, installation: Installation, entries: Sequence[Entry], servers: Servers | None = None) -> None:
         config, redis = installation.config, installation.redis
         self._config = config
-        self._server = installation.server
+        self._server = installation.name
         self._client = Client(installation)
         self._registered = {entry.name: entry for entry in entries}
         self._added: dict[str, tuple[bytes, Entry | None]] = {}

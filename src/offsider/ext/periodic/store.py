@@ -383,7 +383,7 @@ class Servers:
     def of(cls, installation: Installation) -> Servers | None:
         """Return the assignment for a configuration; None if there is only one server."""
         several = len(installation.config.servers) > 1
-        return cls(installation.for_server(MAIN).redis, installation.server) if several else None
+        return cls(installation.for_server(MAIN).redis, installation.name) if several else None
 
     def is_assigned(self, name: str, tick: int) -> bool:
         """Return whether this server handles the tick. The first server to ask gets it."""

@@ -43,14 +43,14 @@ def tab() -> WebTab:
 
 def every(request: WebRequest) -> WebPage:
     """Show all periodic jobs."""
-    rows = [_row(each) for each in PeriodicJobs(request.installation, server=request.installation.server)]
+    rows = [_row(each) for each in PeriodicJobs(request.installation, server=request.installation.name)]
     columns = ["Name", "Cron", "Time zone", "Job", "Next", "Last", "State", ""]
     return WebPage("Periodic", [WebTable("Periodic jobs", columns, rows, "No periodic jobs are registered.")])
 
 
 def one(request: WebRequest) -> WebPage | None:
     """Show one periodic job."""
-    found = PeriodicJobs(request.installation, server=request.installation.server).find(request.path("name"))
+    found = PeriodicJobs(request.installation, server=request.installation.name).find(request.path("name"))
     if found is None:
         return None
     entry = found.entry
@@ -118,7 +118,7 @@ def remove(job: PeriodicJob, _request: WebRequest) -> str:
 
 def _acting(act: Callable[[PeriodicJob, WebRequest], str]) -> Callable[[WebRequest], str]:
     def action(request: WebRequest) -> str:
-        found = PeriodicJobs(request.installation, server=request.installation.server).find(request.path("name"))
+        found = PeriodicJobs(request.installation, server=request.installation.name).find(request.path("name"))
         return "Periodic job not found" if found is None else act(found, request)
 
     return action

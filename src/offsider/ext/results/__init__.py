@@ -80,15 +80,15 @@ class Results:
 
     def install(self, config: Config) -> None:
         """Add the options, the effects of pushes and runs, the service, the reader, the web tab and the check."""
-        here = Installation.of(config)
+        server = Installation.of(config)
         config.add_job_option(TRACK, rules.check_track)
         config.add_job_option(KEEP_RESULT, rules.check_keep_result)
         config.results = Reader.of
-        config.push_effects.append(Pushes(here, self._rules))
-        runs = ResultRuns(here, self._rules)
+        config.push_effects.append(Pushes(server, self._rules))
+        runs = ResultRuns(server, self._rules)
         config.admissions.prepend(runs.admit)  # so that the outcomes of other admissions write a state too
         config.server_middleware.prepend(runs.run)
         config.add_service(runs.service)
-        Operations(here, self._rules).install()
+        Operations(server, self._rules).install()
         config.add_web_tab(make_tab())
         config.add_doctor_check(check_results)

@@ -18,9 +18,9 @@ CLASSES = 20
 LARGE_BYTES = 100_000
 
 
-def check_results(here: Installation) -> Iterator[Finding]:
+def check_results(server: Installation) -> Iterator[Finding]:
     """Report classes whose results and kept arguments are large on average."""
-    redis = here.redis
+    redis = server.redis
     classes = store.classes(redis)
     large: list[str] = []
     for name, _ in classes[:CLASSES]:

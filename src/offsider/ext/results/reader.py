@@ -50,16 +50,16 @@ class Reader:
     """The states and results of the jobs of one server. Thread-safe. In a test mode they are in memory.
 
     Args:
-        here: the server.
+        server: the server.
     """
 
-    def __init__(self, here: Installation) -> None:
-        self._here = here
+    def __init__(self, server: Installation) -> None:
+        self._server = server
 
     @classmethod
-    def of(cls, here: Installation) -> Reader:
+    def of(cls, server: Installation) -> Reader:
         """Return the reader that this process shares for a server."""
-        return here.shared.get(cls, lambda: cls(here))
+        return server.shared.get(cls, lambda: cls(server))
 
     def info(self, jid: str) -> JobInfo:
         """See `JobId.info`."""
@@ -90,16 +90,16 @@ class Reader:
         """See `JobId.cancel`."""
         if test_mode.current() is not None:
             return False
-        redis = self._here.redis
-        cancel = store.cancel_call(redis.keys, jid, hard=hard, now=self._here.config.clock.now())
+        redis = self._server.redis
+        cancel = store.cancel_call(redis.keys, jid, hard=hard, now=self._server.config.clock.now())
         before = store.cancelled(redis.run(*cancel))
         if before is not None:
             state, due_at, ended = before
             if not ended:  # it is stopped, or will not begin
-                _remove_tracked(self._here, jid, state, due_at)
+                _remove_tracked(self._server, jid, state, due_at)
             return not ended
         # Once more: it may have begun, or gone back to its queue or its set, during the search.
-        return any(_ask(self._here, jid, hard=hard) or _remove_untracked(self._here, jid) for _ in range(2))
+        return any(_ask(self._server, jid, hard=hard) or _remove_untracked(self._server, jid) for _ in range(2))
 
     async def acancel(self, jid: str, *, hard: bool) -> bool:
         """See `JobId.acancel`. In a thread, because the inspector searches for the job."""
@@ -112,7 +112,7 @@ class Reader:
             news.set()
 
         ends = None if timeout is None else time.monotonic() + timeout
-        channel, subscriber = store.job_key(self._here.redis.keys, jid), Subscriber.of(self._here)
+        channel, subscriber = store.job_key(self._server.redis.keys, jid), Subscriber.of(self._server)
         subscriber.watch(channel, wake)
         try:
             again = None
@@ -137,7 +137,7 @@ class Reader:
             loop.call_soon_threadsafe(news.set)
 
         ends = None if timeout is None else loop.time() + timeout
-        channel, subscriber = store.job_key(self._here.redis.keys, jid), Subscriber.of(self._here)
+        channel, subscriber = store.job_key(self._server.redis.keys, jid), Subscriber.of(self._server)
         subscriber.watch(channel, wake)
         try:
             again = None
@@ -163,7 +163,7 @@ class Reader:
         """Return the state of a job with its result. A job whose worker was killed is queued."""
         if test_mode.current() is not None:
             return store.in_memory(jid)
-        redis = self._here.redis
+        redis = self._server.redis
         stored = store.read(redis, jid)
         is_lost = stored.info.state == "running" and redis.call("EXISTS", *self._alive_keys(stored.info.process)) == 0
         return _without_worker(stored) if is_lost else stored
@@ -171,7 +171,7 @@ class Reader:
     async def _aread(self, jid: str, within_seconds: float | None = None) -> Stored:
         if test_mode.current() is not None:
             return store.in_memory(jid)
-        redis = self._here.async_redis
+        redis = self._server.async_redis
         (reply,) = await redis.pipeline([store.read_command(redis.keys, jid)], seconds=within_seconds)
         stored = store.parsed(jid, reply)
         if stored.info.state != "running":
@@ -181,12 +181,12 @@ class Reader:
 
     def _alive_keys(self, process: str) -> list[str]:
         """The keys of a process of which at least one exists while it lives: of the reliable and the basic fetcher."""
-        keys = self._here.redis.keys
+        keys = self._server.redis.keys
         return [keys.alive(process), keys.process(process)]
 
     def _due(self, info: JobInfo) -> JobInfo:
         """Return a scheduled job whose time has come as queued: the scheduler moves it without a write to its state."""
-        is_due = info.state == "scheduled" and (info.due_at or 0.0) <= self._here.config.clock.now()
+        is_due = info.state == "scheduled" and (info.due_at or 0.0) <= self._server.config.clock.now()
         return replace(info, state="queued") if is_due else info
 
 
@@ -241,17 +241,17 @@ def _warn_of_deadlock(jid: str) -> None:
         )
 
 
-def _remove_tracked(here: Installation, jid: str, state: str, due_at: float | None) -> None:
+def _remove_tracked(server: Installation, jid: str, state: str, due_at: float | None) -> None:
     """Delete a cancelled job that waits, if it is found without a long search. Otherwise its run is skipped."""
     entries: list[SetEntry] = []
     if state == "scheduled" and due_at is not None:
-        entries = ScheduledSet(here).fetch(due_at, jid)
+        entries = ScheduledSet(server).fetch(due_at, jid)
     elif state == "retrying":
-        entries = RetrySet(here).scan(JobFilter(text=jid), budget_ms=SEARCH_MS, most=1).entries
+        entries = RetrySet(server).scan(JobFilter(text=jid), budget_ms=SEARCH_MS, most=1).entries
     if any(entry.delete() for entry in entries if entry.jid == jid) or state == "running":
         return
     # The job of a set may be in its queue by now.
-    for queue in Queue.all(here):
+    for queue in Queue.all(server):
         for newest_first in (False, True):
             page = queue.page(0, SEARCHED_JOBS, newest_first=newest_first)
             if any(record.jid == jid and queue.delete(record) for record in _naming(page, jid)):
@@ -260,27 +260,27 @@ def _remove_tracked(here: Installation, jid: str, state: str, due_at: float | No
                 break
 
 
-def _remove_untracked(here: Installation, jid: str) -> bool:
+def _remove_untracked(server: Installation, jid: str) -> bool:
     """Delete a job that waits anywhere. True if it was found."""
     for kind in (ScheduledSet, RetrySet):
-        entry = kind(here).find_job(jid)
+        entry = kind(server).find_job(jid)
         if entry is not None and entry.delete():
             return True
     # The job of a set may be in its queue by now.
-    for queue in Queue.all(here):
+    for queue in Queue.all(server):
         record = queue.find_job(jid)
         if record is not None and queue.delete(record):
             return True
     return False
 
 
-def _ask(here: Installation, jid: str, *, hard: bool) -> bool:
+def _ask(server: Installation, jid: str, *, hard: bool) -> bool:
     """Ask all processes to stop an untracked job. True if a live one had claimed it."""
-    redis = here.redis
+    redis = server.redis
     registered = owners.registered(redis)
     alive = redis.pipeline([("EXISTS", redis.keys.alive(lists.identity)) for lists in registered])
     keys = [key for lists, is_alive in zip(registered, alive, strict=True) if is_alive for key in lists.keys(redis)]
-    is_reported = WorkSet(here).find_work(jid) is not None  # of a fetcher without private lists
+    is_reported = WorkSet(server).find_work(jid) is not None  # of a fetcher without private lists
     # In one step: the job may end as soon as its process is asked.
     request = store.cancel_request(redis.keys, jid, hard=hard)
     *found, _ = redis.pipeline([("MULTI",), *(("LRANGE", key, 0, -1) for key in keys), request, ("EXEC",)])[-1]

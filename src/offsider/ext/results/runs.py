@@ -50,12 +50,12 @@ class ResultRuns:
     """The running jobs of this process.
 
     Args:
-        here: the worker's server.
+        server: the worker's server.
         rules: the settings of the extension.
     """
 
-    def __init__(self, here: Installation, rules: ResultSettings) -> None:
-        self._here = here
+    def __init__(self, server: Installation, rules: ResultSettings) -> None:
+        self._server = server
         self._rules = rules
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
@@ -73,7 +73,7 @@ class ResultRuns:
         if tracking is not None:
             control = self._control(job, tracking)
             job.control = control
-            job.effects += (store.settling(self._here.redis.keys, job.jid, job.shown_name, self._arguments(control)),)
+            job.effects += (store.settling(self._server.redis.keys, job.jid, job.shown_name, self._arguments(control)),)
         yield
 
     def run(self, job: JobContext) -> Middleware:
@@ -110,7 +110,7 @@ class ResultRuns:
         if tracking is None:
             yield
             return
-        now = self._here.config.clock.now()
+        now = self._server.config.clock.now()
         control = job.control = Control(job, tracking, "", lambda _: None)
         control.began_at, control.started_at = time.perf_counter(), now
         try:
@@ -125,14 +125,14 @@ class ResultRuns:
 
     def _remember(self, control: Control, outcome: Outcome) -> None:
         goes: Destination = "dead" if isinstance(outcome, Failed) else "gone"  # a test mode does not retry
-        ended = settled(control, outcome, goes, self._rules, self._here.config.clock.now())
+        ended = settled(control, outcome, goes, self._rules, self._server.config.clock.now())
         test_mode.states.setdefault(control.job.jid, {}).update(ended.in_memory(control.job.shown_name))
 
     def _control(self, job: JobContext, tracking: Tracking | None) -> Control:
         return Control(job, tracking, f"{job.process} {next(self._numbers)}", self._note)
 
     def _begin(self, control: Control) -> None:
-        job, now = control.job, self._here.config.clock.now()
+        job, now = control.job, self._server.config.clock.now()
         control.began_at, control.started_at = time.perf_counter(), now
         fields = {
             "state": "running",
@@ -143,9 +143,9 @@ class ResultRuns:
             "run": control.name,
         }
         try:
-            may_run = store.begin(self._here.redis, job.jid, self._rules.keep_waiting_seconds, fields)
+            may_run = store.begin(self._server.redis, job.jid, self._rules.keep_waiting_seconds, fields)
         except RedisFailure as error:  # the job can run, and its outcome will have a state
-            self._here.config.handle_error(error, {"context": "storing the state of a job", "job": job.payload})
+            self._server.config.handle_error(error, {"context": "storing the state of a job", "job": job.payload})
             return
         if not may_run:
             control.refuse()
@@ -177,14 +177,14 @@ class ResultRuns:
             control.result = encode_result(result, self._rules.result_max_bytes, "result_max_bytes")
         except ValueError as error:
             control.without_result = f"the result of the job cannot be stored: {error}"
-            self._here.config.handle_error(
+            self._server.config.handle_error(
                 ResultNotStored(f"{job.name}: {control.without_result}"),
                 {"context": "storing the result of a job", "job": job.payload},
             )
 
     def _arguments(self, control: Control) -> Callable[[Outcome, Destination], Sequence[Argument] | None]:
         job, rules = control.job, self._rules
-        keys, now = self._here.redis.keys, self._here.config.clock.now
+        keys, now = self._server.redis.keys, self._server.config.clock.now
 
         def arguments(outcome: Outcome, goes: Destination) -> Sequence[Argument] | None:
             return settled(control, outcome, goes, rules, now()).arguments(keys, job.jid, job.shown_name, rules)
@@ -195,7 +195,7 @@ class ResultRuns:
 
     def service(self, config: Config) -> RunsService:
         """Return the service of a worker."""
-        self._service = RunsService(config, self._tick, Subscriber.of(self._here), self)
+        self._service = RunsService(config, self._tick, Subscriber.of(self._server), self)
         return self._service
 
     def requested(self, message: bytes | None) -> None:
@@ -219,7 +219,7 @@ class ResultRuns:
         """Read whether a running job was cancelled while this process could not listen."""
         with self._lock:
             controls = [control for control in self._running.values() if control.tracking is not None]
-        redis = self._here.redis
+        redis = self._server.redis
         replies = redis.pipeline([store.read_command(redis.keys, control.job.jid) for control in controls])
         for control, reply in zip(controls, replies, strict=True):
             stored = store.parsed(control.job.jid, reply)
@@ -244,8 +244,8 @@ class ResultRuns:
         if not reports:
             return IDLE_SECONDS
         self._next_write = time.monotonic() + PROGRESS_SECONDS
-        keys = self._here.redis.keys
-        self._here.redis.pipeline(
+        keys = self._server.redis.keys
+        self._server.redis.pipeline(
             [
                 store.progress_command(keys, control.job.jid, control.name, latest)
                 for control, latest in reports
@@ -268,7 +268,7 @@ class RunsService(LoopService):
         super().__init__("offsider-results", tick, config.handle_error)
         self._subscriber = subscriber
         self._runs = runs
-        self._channel = store.cancel_channel(runs._here.redis.keys)  # noqa: SLF001 - the same module
+        self._channel = store.cancel_channel(runs._server.redis.keys)  # noqa: SLF001 - the same module
 
     def start(self) -> None:
         self._subscriber.watch(self._channel, self._runs.requested)

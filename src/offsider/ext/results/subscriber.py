@@ -41,17 +41,17 @@ class Subscriber:
     """Listens to channels of one server. Thread-safe; works in a forked child.
 
     Args:
-        here: the server.
+        server: the server.
     """
 
-    def __init__(self, here: Installation) -> None:
-        self._here = here
+    def __init__(self, server: Installation) -> None:
+        self._server = server
         self._reset()
 
     @classmethod
-    def of(cls, here: Installation) -> Subscriber:
+    def of(cls, server: Installation) -> Subscriber:
         """Return the subscriber that this process shares for a server."""
-        return here.shared.get(cls, lambda: cls(here))
+        return server.shared.get(cls, lambda: cls(server))
 
     def _reset(self) -> None:
         self._pid = this_process.pid
@@ -101,7 +101,7 @@ class Subscriber:
             self._bell.send(b"!")
 
     def _run(self, bell: socket.socket) -> None:
-        wire = self._here.redis.own_wire()
+        wire = self._server.redis.own_wire()
         while True:
             try:
                 self._subscribe_all(wire)
@@ -112,7 +112,7 @@ class Subscriber:
                 if self._has_ended():
                     break
                 if self._pause_seconds == FIRST_PAUSE_SECONDS:
-                    self._here.config.handle_error(error, {"context": "waiting for news of jobs"})
+                    self._server.config.handle_error(error, {"context": "waiting for news of jobs"})
                 time.sleep(self._pause_seconds)
                 self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
         wire.disconnect()

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 class Pushes:
     """An entry of ``config.push_effects``."""
 
-    def __init__(self, here: Installation, rules: ResultSettings) -> None:
-        self._here = here
+    def __init__(self, server: Installation, rules: ResultSettings) -> None:
+        self._server = server
         self._rules = rules
 
     def concerns(self, push: Push) -> bool:
         return self._rules.tracking(push.payload) is not None
 
     def effects(self, push: Push, at: float | None) -> Sequence[Effect]:
-        now = self._here.config.clock.now()
+        now = self._server.config.clock.now()
         fields: dict[str, Any] = {
             "state": "queued" if at is None else "scheduled",
             "class": shown_class(push.payload),
@@ -48,7 +48,7 @@ class Pushes:
         if test_mode.current() is not None:
             test_mode.states[push.payload.get("jid", "")] = fields
         life_seconds = self._rules.keep_waiting_seconds + (0.0 if at is None else max(0.0, at - now))
-        keys = self._here.for_server(push.server).redis.keys if push.server else self._here.redis.keys
+        keys = self._server.for_server(push.server).redis.keys if push.server else self._server.redis.keys
         return [store.queued(keys, push.payload.get("jid", ""), life_seconds, fields)]
 
 
@@ -58,15 +58,15 @@ _OPTIONS = (f'"{TRACK}"'.encode(), f'"{KEEP_RESULT}"'.encode())
 class Operations:
     """The states of stored jobs that are moved, or removed without a run."""
 
-    def __init__(self, here: Installation, rules: ResultSettings) -> None:
-        self._here = here
+    def __init__(self, server: Installation, rules: ResultSettings) -> None:
+        self._server = server
         self._rules = rules
         self._tracks_all = rules.tracking({}) is not None
 
     def install(self) -> None:
-        self._here.config.move_effects.append(self._placed)
-        self._here.config.removal_effects.append(self._removing)
-        self._here.config.on("job_removed", self._replaced)
+        self._server.config.move_effects.append(self._placed)
+        self._server.config.removal_effects.append(self._removing)
+        self._server.config.on("job_removed", self._replaced)
 
     def _placed(self, news: JobPlaced) -> Sequence[Effect]:
         """Write the state of a job that waits again, or until another time, in the script that moves it."""
@@ -74,9 +74,9 @@ class Operations:
         if payload is None:
             return ()
         state: State = "scheduled" if news.to == "schedule" else "retrying" if news.to == "retry" else "queued"
-        life_seconds = self._rules.keep_waiting_seconds + max(0.0, news.at - self._here.config.clock.now())
+        life_seconds = self._rules.keep_waiting_seconds + max(0.0, news.at - self._server.config.clock.now())
         fields = {"due": repr(news.at)} if state == "scheduled" else {}
-        redis = self._here.for_server(news.server).redis
+        redis = self._server.for_server(news.server).redis
         return [self._settling(redis.keys, payload, state, life_seconds, fields, ended=False)]
 
     def _removing(self, news: JobRemoved) -> Sequence[Effect]:
@@ -87,7 +87,7 @@ class Operations:
         error, life_seconds = news.error, self._rules.keep_state_seconds
         about = {} if error is None else {"error_class": class_of(error), "error_message": message_of(error)}
         state: State = "dead" if news.how == "kill" else "discarded"
-        redis = self._here.for_server(news.server).redis
+        redis = self._server.for_server(news.server).redis
         return [self._settling(redis.keys, payload, state, life_seconds, about, ended=True)]
 
     def _replaced(self, news: JobRemoved) -> None:
@@ -95,9 +95,9 @@ class Operations:
         if news.how != "debounce":
             return
         try:
-            run_alone(self._here.for_server(news.server).redis, self._removing(news))
+            run_alone(self._server.for_server(news.server).redis, self._removing(news))
         except RedisFailure as error:
-            self._here.config.handle_error(
+            self._server.config.handle_error(
                 error, {"context": "storing the state of a replaced job", "jobstr": news.raw}
             )
 
@@ -131,7 +131,7 @@ class Operations:
             state=state,
             ended=ended,
             life_seconds=life_seconds,
-            at=self._here.config.clock.now(),
+            at=self._server.config.clock.now(),
             duration_ms=None,
             process="",
             fields=fields,

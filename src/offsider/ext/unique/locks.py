@@ -67,8 +67,8 @@ class Locks:
     """
 
     def __init__(self, config: Config | Installation | None = None) -> None:
-        self._here = Installation.of(config)
-        self._redis = self._here.redis
+        self._server = Installation.of(config)
+        self._redis = self._server.redis
 
     def __len__(self) -> int:
         """Return the number of locks."""
@@ -99,16 +99,16 @@ class Locks:
             ConfigurationError: the extension is not installed.
             InvalidJob: the arguments do not match the job's signature.
         """
-        guard = self._here.config.push_guard
+        guard = self._server.config.push_guard
         if not isinstance(guard, Guard):
             raise ConfigurationError("the extension Unique is not installed; call config.use(Unique())")
         item: dict[str, Any] = {"class": job, "args": args}
-        push = Client(self._here).build({**item, "kwargs": kwargs} if kwargs else item)
-        resolver = self._here.config.queue_resolver
+        push = Client(self._server).build({**item, "kwargs": kwargs} if kwargs else item)
+        resolver = self._server.config.queue_resolver
         queue = resolver(push) if resolver is not None else None
         if queue is not None:
             push.payload["queue"] = queue
-        there = self if not push.server else Locks(self._here.for_server(push.server))
+        there = self if not push.server else Locks(self._server.for_server(push.server))
         return there.find(guard.lock_name(cast("dict[str, Any]", push.payload)))
 
     def locked(self, job: object, /, *args: Any, **kwargs: Any) -> bool:
@@ -127,7 +127,7 @@ class Locks:
             jid=held.jid,
             job_name=held.name,
             taken_at=taken_at,
-            age_seconds=max(0.0, self._here.config.clock.now() - taken_at),
+            age_seconds=max(0.0, self._server.config.clock.now() - taken_at),
             ttl_seconds=held.left_ms / 1000,
             runs_again=held.again,
             _redis=self._redis,
@@ -140,11 +140,11 @@ MAX_SEARCHED = 5
 SEARCH_MS = 200.0
 
 
-def check_unique(here: Installation) -> Iterator[Finding]:
+def check_unique(server: Installation) -> Iterator[Finding]:
     """Report old locks whose job is stored nowhere: pushes of the same job are dropped until the lock expires."""
-    locks = Locks(here)
+    locks = Locks(server)
     old = sorted((lock for lock in locks if lock.age_seconds > OLD_SECONDS), key=lambda lock: lock.taken_at)
-    gone = [lock for lock in old[:MAX_SEARCHED] if _is_gone(here, lock)]
+    gone = [lock for lock in old[:MAX_SEARCHED] if _is_gone(server, lock)]
     for lock in gone:
         yield warn(
             "unique",
@@ -156,18 +156,18 @@ def check_unique(here: Installation) -> Iterator[Finding]:
         yield ok("unique", f"{counted(len(locks), 'lock')} of unique jobs")
 
 
-def _is_gone(here: Installation, lock: Lock) -> bool:
+def _is_gone(server: Installation, lock: Lock) -> bool:
     """Whether a complete search found no such job. Private lists are read again, because a job moves fast."""
-    if _is_claimed(here, lock.jid):
+    if _is_claimed(server, lock.jid):
         return False
-    chunk = search_everywhere(lock.jid, budget_ms=SEARCH_MS, config=here)
-    if not chunk.complete or chunk.entries or _is_claimed(here, lock.jid):
+    chunk = search_everywhere(lock.jid, budget_ms=SEARCH_MS, config=server)
+    if not chunk.complete or chunk.entries or _is_claimed(server, lock.jid):
         return False
-    now = Locks(here).find(lock.name)
+    now = Locks(server).find(lock.name)
     return now is not None and now.jid == lock.jid
 
 
-def _is_claimed(here: Installation, jid: str) -> bool:
-    redis = here.redis
+def _is_claimed(server: Installation, jid: str) -> bool:
+    redis = server.redis
     lists = chain.from_iterable(held.owners() for held in owners.registered(redis))
     return any(jid.encode() in entry.raw for owner, names in lists for entry in working.contents(redis, owner, names))

@@ -70,12 +70,12 @@ def held_by(payload: Mapping[str, Any]) -> tuple[str, str] | None:
 class Releases:
     """Release the locks of jobs of one server: server middleware, and a listener for jobs that die or are removed."""
 
-    def __init__(self, here: Installation) -> None:
-        self._here = here
+    def __init__(self, server: Installation) -> None:
+        self._server = server
         self._failed: deque[tuple[str, str, str]] = deque(maxlen=MAX_FAILED)
 
     def install(self) -> None:
-        config = self._here.config
+        config = self._server.config
         # `begin` is outermost: it runs before any middleware moves the job. `start` is innermost: the job runs next.
         config.server_middleware.prepend(self.begin)
         config.server_middleware.add(self.start)
@@ -95,7 +95,7 @@ class Releases:
         held = self._held(job)
         if held is not None and _at_start(cast("Mapping[str, Any]", job.payload)):
             try:
-                store.release(self._here.redis, *held)
+                store.release(self._server.redis, *held)
             except RedisFailure as error:  # the outcome releases it at the latest
                 self._report(error, job.payload)
         yield
@@ -106,7 +106,7 @@ class Releases:
         # Only once: a job that is pushed constantly would never finish.
         again = payload.get(rules.RESCHEDULE_ONCE) is True and not payload.get(AGAIN)
         done = partial(self._done, job, lock, jid) if again else None
-        return store.releasing(self._here.redis.keys, lock, jid, done=done)
+        return store.releasing(self._server.redis.keys, lock, jid, done=done)
 
     def free(self, payload: Mapping[str, Any], server: str) -> None:
         """Release the lock of a job of ``server`` that ended without an outcome of a run."""
@@ -123,7 +123,7 @@ class Releases:
             except IndexError:
                 return RETRY_SECONDS
             try:
-                store.release(self._here.for_server(server).redis, lock, jid)
+                store.release(self._server.for_server(server).redis, lock, jid)
             except RedisFailure as error:
                 self._failed.append(failed)
                 self._report(error, {"jid": jid})
@@ -133,11 +133,11 @@ class Releases:
         return Loop("offsider-unique-releases", self.retry, on_error=config.handle_error)
 
     def _report(self, error: RedisFailure, job: Mapping[str, Any]) -> None:
-        self._here.config.handle_error(error, {"context": "releasing the lock of a unique job", "job": job})
+        self._server.config.handle_error(error, {"context": "releasing the lock of a unique job", "job": job})
 
     def _died(self, payload: JobPayload, _error: BaseException | None) -> None:
         """Release the lock of a job that died: needed for poison pills, since an outcome has released it otherwise."""
-        self.free(cast("Mapping[str, Any]", payload), self._here.server)
+        self.free(cast("Mapping[str, Any]", payload), self._server.name)
 
     def _removed(self, news: JobRemoved) -> None:
         if _KEY_BYTES not in news.raw:  # most jobs; keeps clearing a queue of a million fast
@@ -162,7 +162,7 @@ class Releases:
                 self._run_again(job, lock, jid)
             except RedisUnavailable as error:
                 if not reported:
-                    self._here.config.handle_error(error, {"context": "running a unique job once more"})
+                    self._server.config.handle_error(error, {"context": "running a unique job once more"})
                     reported = True
                 if job.stopping:
                     return
@@ -171,7 +171,7 @@ class Releases:
                 return
 
     def _run_again(self, job: JobContext, lock: str, jid: str) -> None:
-        redis = self._here.redis
+        redis = self._server.redis
         if store.release(redis, lock, jid, may_run_again=True) != store.RUN_AGAIN:
             return
         try:
@@ -179,12 +179,12 @@ class Releases:
         except RedisUnavailable:
             raise
         except Exception as error:  # noqa: BLE001  # raised by client middleware; the lock must still be freed
-            self._here.config.handle_error(error, {"context": "running a unique job once more"})
+            self._server.config.handle_error(error, {"context": "running a unique job once more"})
         # The new job has the lock. If middleware canceled its push, free the lock.
         store.release(redis, lock, jid)
 
     def _push_again(self, job: Mapping[str, Any]) -> None:
-        here = self._here
+        here = self._server
         payload = {key: value for key, value in job.items() if key not in _OF_THE_RUN}
         now = stamp(here.config.clock.now(), here.settings.wire_version)
         payload |= {"jid": new_jid(), "created_at": now, AGAIN: job["jid"]}

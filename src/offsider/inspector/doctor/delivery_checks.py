@@ -33,7 +33,7 @@ def check_orphans(facts: Facts) -> Iterator[Finding]:
             "orphans",
             f"dead processes own {counted(jobs, 'job')}: {listed(dead)}",
             cause="only a live worker requeues them, and no worker is alive",
-            action=f"start a worker: {worker_command(facts.here)}",
+            action=f"start a worker: {worker_command(facts.server)}",
             numbers={"jobs": jobs},
         )
 
@@ -75,7 +75,7 @@ def check_keyspace(facts: Facts) -> Iterator[Finding]:
             "unregistered",
             f"jobs wait in queues that no client has registered: {listed(found.queues)}",
             cause="pages and other commands do not show these queues",
-            action=f"{worker_command(facts.here, *found.queues[:_NAMED])}: a worker registers its queues; the client "
+            action=f"{worker_command(facts.server, *found.queues[:_NAMED])}: a worker registers its queues; the client "
             f"must do so at each push: SADD {facts.redis.keys.queues} {shlex.quote(found.queues[0])}",
         )
     if found.unreadable:
@@ -101,7 +101,7 @@ def check_keyspace(facts: Facts) -> Iterator[Finding]:
 def _other_prefixes(facts: Facts, prefixes: list[str]) -> Iterator[Finding]:
     """Report other prefixes only if ours has no data: several applications may share a server."""
     if prefixes and not (facts.queues and facts.processes):
-        own = facts.here.settings.prefix
+        own = facts.server.settings.prefix
         missing = "queue" if not facts.queues else "worker"
         yield warn(
             "prefix",

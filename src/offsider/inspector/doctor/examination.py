@@ -38,8 +38,8 @@ def examine(config: Config | Installation | None = None) -> list[Finding]:
     Args:
         config: the server and its settings; default: the configuration of this process.
     """
-    here = Installation.of(config)
-    return _worst_first(_findings(here, here.redis))
+    server = Installation.of(config)
+    return _worst_first(_findings(server, server.redis))
 
 
 def examine_all(config: Config | Installation | None = None) -> list[Finding]:
@@ -64,20 +64,20 @@ def _worst_first(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda finding: finding.severity, reverse=True)
 
 
-def _findings(here: Installation, redis: Redis) -> list[Finding]:
+def _findings(server: Installation, redis: Redis) -> list[Finding]:
     findings: list[Finding] = []
     try:
-        info, clock = server_info(redis), compare(redis, here.config.clock, times=READINGS)
+        info, clock = server_info(redis), compare(redis, server.config.clock, times=READINGS)
         findings += [finding for check in SERVER_CHECKS for finding in check(info)]
         findings += [finding for check in CLOCK_CHECKS for finding in check(clock)]
         findings += check_scripts(redis)
-        facts = gather(here, redis, clock.now)
+        facts = gather(server, redis, clock.now)
     except OffsiderError as failure:
-        return [*findings, _unreachable(here, failure)]
+        return [*findings, _unreachable(server, failure)]
     for check in (*PROCESS_CHECKS, *QUEUE_CHECKS, *DELIVERY_CHECKS, *JOB_CHECKS):
         findings += _careful(check, facts)
-    for check_of_extension in here.config.doctor_checks:
-        findings += _careful(check_of_extension, here)
+    for check_of_extension in server.config.doctor_checks:
+        findings += _careful(check_of_extension, server)
     return findings
 
 
@@ -95,11 +95,11 @@ def _careful(check: Callable[[Input], Iterable[Finding]], argument: Input) -> li
         return [warn(name, f"the check failed: {failure}", cause=why, action=fix)]
 
 
-def _unreachable(here: Installation, failure: OffsiderError) -> Finding:
-    where = here.settings.redacted_url
-    setting = "redis.url" if here.server == MAIN else f"servers.{here.server}.url"
+def _unreachable(server: Installation, failure: OffsiderError) -> Finding:
+    where = server.settings.redacted_url
+    setting = "redis.url" if server.name == MAIN else f"servers.{server.name}.url"
     what, command = str(failure), f"-u {where} PING"
-    if here.settings.is_cluster:
+    if server.settings.is_cluster:
         command = f"--cluster check {split_url(where).hosts.partition(',')[0]}"
     return error(
         "server",

@@ -24,7 +24,7 @@ class Facts:
     """A snapshot of a server.
 
     Attributes:
-        here: the server, with the configuration of the caller.
+        server: the server, with the configuration of the caller.
         redis: connection to the server.
         now: epoch seconds by the server's clock.
         processes: registered processes, ours and Ruby's.
@@ -34,7 +34,7 @@ class Facts:
         known: jobs that each process can run, as name -> digest of the signature; Ruby does not report them.
     """
 
-    here: Installation
+    server: Installation
     redis: Redis
     now: float
     processes: Sequence[Process]
@@ -46,7 +46,7 @@ class Facts:
     @property
     def redis_cli(self) -> str:
         """The program for a command with a key; with ``-c`` it follows the redirections of a Cluster."""
-        return "redis-cli -c" if self.here.settings.is_cluster else "redis-cli"
+        return "redis-cli -c" if self.server.settings.is_cluster else "redis-cli"
 
     @property
     def ours(self) -> frozenset[str]:
@@ -58,11 +58,11 @@ class Facts:
         return [process for process in self.processes if not {queue, EVERY}.isdisjoint(process.serving)]
 
 
-def gather(here: Installation, redis: Redis, now: float) -> Facts:
+def gather(server: Installation, redis: Redis, now: float) -> Facts:
     """Read the facts. Raises RedisFailure."""
-    processes = list(ProcessSet(here))
+    processes = list(ProcessSet(server))
     return Facts(
-        here=here,
+        server=server,
         redis=redis,
         now=now,
         processes=processes,
@@ -80,14 +80,14 @@ def command(name: str) -> str:
     return f"offsider {name} -r YOUR_MODULE"
 
 
-def worker_command(here: Installation, *queues: str) -> str:
+def worker_command(server: Installation, *queues: str) -> str:
     """Return the commands that start workers for a server, usually one command.
 
     Args:
-        here: the server; its configuration has the shards, which the commands name if they serve the queues.
+        server: the server; its configuration has the shards, which the commands name if they serve the queues.
         queues: queues that the workers must serve; default: any.
     """
-    there = {name: shard for name, shard in here.config.shards.items() if shard.server == here.server}
+    there = {name: shard for name, shard in server.config.shards.items() if shard.server == server.name}
     serving = {name: {spec.name for spec in parse_all(shard.queues)} for name, shard in there.items()}
     fitting = {queue: _shard_of(queue, serving) for queue in queues}
     shards = dict.fromkeys(name for name in fitting.values() if name) or dict.fromkeys([*there][: not queues])
@@ -95,7 +95,7 @@ def worker_command(here: Installation, *queues: str) -> str:
     commands = [f"{worker} --shard {shlex.quote(name)}" for name in shards]
     others = "".join(f" -q {shlex.quote(str(QueueSpec(queue)))}" for queue, name in fitting.items() if not name)
     if others or not commands:
-        commands.append(f"{worker}{_of_server(here, [*there])}{others}")
+        commands.append(f"{worker}{_of_server(server, [*there])}{others}")
     return " and ".join(commands)
 
 
@@ -103,11 +103,11 @@ def _shard_of(queue: str, serving: Mapping[str, Collection[str]]) -> str:
     return next((name for name, queues in serving.items() if queue in queues or EVERY in queues), "")
 
 
-def _of_server(here: Installation, shards: Sequence[str]) -> str:
-    if here.server == MAIN:
+def _of_server(server: Installation, shards: Sequence[str]) -> str:
+    if server.name == MAIN:
         return ""
     return (
         f" --shard {shlex.quote(shards[0])}"
         if shards
-        else f' --shard NAME, with server = "{here.server}" in [shards.NAME]'
+        else f' --shard NAME, with server = "{server.name}" in [shards.NAME]'
     )

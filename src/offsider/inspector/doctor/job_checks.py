@@ -29,7 +29,7 @@ OLD_SECONDS = 3 * _DAY
 
 def check_known(facts: Facts) -> Iterator[Finding]:
     """Find waiting jobs that no live worker knows, and malformed payloads."""
-    reported = {jobs.name for jobs in stranded_jobs(facts.here)}  # by `check_stranded`
+    reported = {jobs.name for jobs in stranded_jobs(facts.server)}  # by `check_stranded`
     unknown: Counter[str] = Counter()
     malformed: Counter[str] = Counter()
     examined = 0
@@ -61,7 +61,7 @@ def check_known(facts: Facts) -> Iterator[Finding]:
 
 
 def _consequence(facts: Facts) -> str:
-    days = facts.here.config.worker.stranded_days
+    days = facts.server.config.worker.stranded_days
     if not days:
         return "such jobs fail with UnknownJob until they are dead"
     return f"such jobs wait until a capable worker starts, and are dead after {counted(days, 'day')}"
@@ -69,7 +69,7 @@ def _consequence(facts: Facts) -> str:
 
 def check_stranded(facts: Facts) -> Iterator[Finding]:
     """Find stranded jobs, which wait for a worker that can run them."""
-    for jobs in stranded_jobs(facts.here):
+    for jobs in stranded_jobs(facts.server):
         since = datetime.fromtimestamp(jobs.since, UTC).strftime("%Y-%m-%d %H:%M UTC")
         count = counted(jobs.count, "job") if jobs.is_counted else f"at least {counted(jobs.count, 'job')}"
         pushed = f", pushed by version {listed(list(jobs.versions))}" if jobs.versions else ""
@@ -95,7 +95,7 @@ def _is_unknown(record: JobRecord, facts: Facts) -> bool:
 def check_dead(facts: Facts) -> Iterator[Finding]:
     """Check whether the dead set is nearly full."""
     size = job_sets.size(facts.redis, facts.redis.keys.dead)
-    most = facts.here.config.worker.dead_max_jobs
+    most = facts.server.config.worker.dead_max_jobs
     if size >= most * NEARLY_FULL:
         yield warn(
             "dead set",
@@ -123,7 +123,7 @@ def check_retries(facts: Facts) -> Iterator[Finding]:
 
 def check_failures(facts: Facts) -> Iterator[Finding]:
     """Check whether most runs of today have failed."""
-    today = History.read(1, facts.here)
+    today = History.read(1, facts.server)
     processed, failed = sum(today.processed.values()), sum(today.failed.values())
     if processed >= FAILING_LEAST and failed >= processed * FAILING_SHARE:
         yield warn(
@@ -137,7 +137,7 @@ def check_failures(facts: Facts) -> Iterator[Finding]:
 
 def check_controls(facts: Facts) -> Iterator[Finding]:
     """Find controls that are old, or not the same on all servers."""
-    found = Controls(facts.here).look().controls
+    found = Controls(facts.server).look().controls
     old = [one for one in found if one.since and one.until is None and facts.now - one.since >= OLD_SECONDS]
     old = [one for one in old if one.action in ("hold", "defer", "drop")]
     partial = [one for one in found if one.missing_on or one.differs_on]
@@ -161,7 +161,7 @@ def check_controls(facts: Facts) -> Iterator[Finding]:
 
 def check_held(facts: Facts) -> Iterator[Finding]:
     """Find held jobs that no worker resumes."""
-    controls = Controls(facts.here)
+    controls = Controls(facts.server)
     on = {control.subject: control.action for control in controls.here()}
     held = [group for group in controls.groups() if group.held]
     if held and not is_held(facts.redis, slots.LEASE):

@@ -32,7 +32,7 @@ def check_presence(facts: Facts) -> Iterator[Finding]:
         "workers",
         "no worker is registered",
         cause="no job runs, and scheduled jobs do not move to their queues",
-        action=worker_command(facts.here),
+        action=worker_command(facts.server),
     )
 
 
@@ -106,7 +106,7 @@ def check_gil(facts: Facts) -> Iterator[Finding]:
 def check_versions(facts: Facts) -> Iterator[Finding]:
     """Check that the Ruby processes on the same server can read and show our data."""
     rubys = {process.identity: process.version for process in facts.processes if process.identity not in facts.ours}
-    return check_wire_version(facts.here.settings.wire_version, rubys)
+    return check_wire_version(facts.server.settings.wire_version, rubys)
 
 
 PROCESS_CHECKS = (

@@ -28,7 +28,7 @@ def check_served(facts: Facts) -> Iterator[Finding]:
             "unserved",
             f"no worker serves {listed(unserved)} ({counted(jobs, 'job')} waiting)",
             cause="these jobs never run",
-            action=f"{worker_command(facts.here, *unserved[:_NAMED])} (quiet workers claim no jobs)",
+            action=f"{worker_command(facts.server, *unserved[:_NAMED])} (quiet workers claim no jobs)",
             subject=unserved[0],
             numbers={"queues": len(unserved), "jobs": jobs},
         )
@@ -115,7 +115,7 @@ def check_saturation(facts: Facts) -> Iterator[Finding]:
 
 def check_long_runs(facts: Facts) -> Iterator[Finding]:
     """Find jobs that have run for hours."""
-    long = [work for work in WorkSet(facts.here) if work.elapsed_seconds >= LONG_HOURS * 3_600]
+    long = [work for work in WorkSet(facts.server) if work.elapsed_seconds >= LONG_HOURS * 3_600]
     if long:
         yield warn(
             "long runs",
@@ -135,7 +135,7 @@ def check_quarantine(facts: Facts) -> Iterator[Finding]:
             f"{counted(size, 'job')} in quarantine, the limit is {most:,}",
             cause="jobs that controls drop from now on are deleted permanently"
             if full
-            else f"they use memory for up to {facts.here.config.worker.quarantine_days} days",
+            else f"they use memory for up to {facts.server.config.worker.quarantine_days} days",
             action="restore or delete them on the page Quarantine; offsider controls lists the controls",
             numbers={"jobs": size, "limit": most},
         )

@@ -57,9 +57,9 @@ class PoisonPills:
         payload = self._noted(entry.raw, error)
         now = stamp(self._config.clock.now(), self._config.redis.wire_version)
         stored = listable(entry.raw, now) if payload is None else encode(payload)
-        here = Installation.of(self._config)
-        removed = JobRemoved(entry.raw, f"queue:{entry.queue}", "kill", here.server, error)
-        redis = Together(self._redis, removal.effects_of(here, removed))
+        server = Installation.of(self._config)
+        removed = JobRemoved(entry.raw, f"queue:{entry.queue}", "kill", server.name, error)
+        redis = Together(self._redis, removal.effects_of(server, removed))
         if not strikes.bury(redis, entry, stored, self._limits):
             return False
         jid = payload.get("jid") if payload is not None else None

@@ -190,7 +190,7 @@ class Executor:
             return outcome
         server = Installation.of(self._config)
         try:
-            effects = removal.effects_of(server, JobRemoved(job.raw, f"queue:{job.queue}", how, server.server, error))
+            effects = removal.effects_of(server, JobRemoved(job.raw, f"queue:{job.queue}", how, server.name, error))
         except RedisFailure as failure:
             self._config.handle_error(failure, {"context": "collecting the effects of a removal", "job": job.payload})
             return Rescheduled(REFUSED_SECONDS, "cannot read what its removal affects")

@@ -110,8 +110,8 @@ class Settlement:
 
     def bury(self, unit: UnitOfWork, error: BaseException) -> None:
         """Move a job to the dead set because its threads died of ``error``. Raises RedisFailure."""
-        here = Installation.of(self._config)
-        effects = removal.effects_of(here, JobRemoved(unit.raw, f"queue:{unit.queue}", "kill", here.server, error))
+        server = Installation.of(self._config)
+        effects = removal.effects_of(server, JobRemoved(unit.raw, f"queue:{unit.queue}", "kill", server.name, error))
         job: JobContext | None = None
         outcome: Outcome = Deadly(error, effects)
         try:
