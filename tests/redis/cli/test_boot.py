@@ -40,7 +40,7 @@ def test_handlers_of_the_application_get_the_job(embedded_url, tmp_path, monkeyp
     (tmp_path / "logapp.py").write_text("from offsider import job\n@job\ndef known(): ...\n")
     with registry.isolated():
         check(load(WorkerOptions(require=("logapp",))))
-    assert [type(each).__name__ for each in handler.filters] == ["JobFilter"]
+    assert [type(each).__name__ for each in handler.filters] == ["JobFieldsFilter"]
 
 
 def test_boot_loads_configures_and_checks(redis_url, raw_redis, tmp_path, monkeypatch, capsys):
