@@ -21,9 +21,9 @@ A run is ``<identity> <number> <jid>``: the process, the number of the run in it
 process: it ends with the outcome of the run, or when the process leaves the registry of owners or is declared dead. All
 times are in milliseconds of the server's clock. A list of held jobs has the format of a queue.
 
-A job that goes back to its queue keeps a slot for `KEPT_MS`. If it is claimed later, it takes a free slot or becomes
-the first held job again. While it waits in its queue, no other job of its group is resumed into that queue: it would
-overtake.
+A job that goes back to its queue has the field ``resumed_at``, and keeps a slot for `KEPT_MS`. If it is claimed later,
+it takes a free slot or becomes the first held job again. While it waits in its queue, no other job of its group is
+resumed into that queue: it would overtake.
 """
 
 from __future__ import annotations
@@ -286,9 +286,9 @@ def _back(redis: Redis, raw: bytes, now_seconds: float) -> _Back | None:
     """Return None for bytes that are not a job: another program wrote them, and they stay."""
     try:
         payload = decode(raw)
-        payload["enqueued_at"] = stamp(now_seconds, redis.settings.wire_version)
+        payload["enqueued_at"] = now = stamp(now_seconds, redis.settings.wire_version)
         known = normalize(payload)
-        return _Back(raw, encode(payload), known.get("queue", ""), known.get("jid", ""))
+        return _Back(raw, encode({**payload, "resumed_at": now}), known.get("queue", ""), known.get("jid", ""))
     except MalformedPayload:
         return None
 

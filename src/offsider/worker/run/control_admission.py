@@ -100,7 +100,7 @@ class TakeSlots:
 
     def _take(self, job: JobContext, run: LimitedRun) -> Outcome | None:
         candidate = Candidate.of(job.raw, job.queue, job.payload.get("queue"), job.entry)
-        if _was_never_held(job) and self._slots.hold_soon(run, candidate):
+        if "resumed_at" not in job.payload and self._slots.hold_soon(run, candidate):
             return _moved("held: its group is full")
         try:
             answer, group = self._ask(job, run, candidate)
@@ -134,9 +134,3 @@ class TakeSlots:
 
 def _moved(why: str) -> NotStarted:
     return NotStarted("elsewhere", reason=why, name="moved")
-
-
-def _was_never_held(job: JobContext) -> bool:
-    """Whether a job is in its queue since its push; a resumed one has a later ``enqueued_at``."""
-    payload = job.payload
-    return "enqueued_at" in payload and payload.get("enqueued_at") == payload.get("created_at")
