@@ -118,7 +118,7 @@ from offsider import Config
 from offsider.inspector.finding import warn
 
 def configure(config: Config) -> None:
-    config.add_doctor_check(lambda server: [warn("shop", f"{server.server} is closed", cause="y", action="x")])
+    config.add_doctor_check(lambda server: [warn("shop", f"{server.name} is closed", cause="y", action="x")])
 """
 
 
