@@ -32,14 +32,14 @@ CEILINGS = {
     "src, lines of code": 46_100,
     "src, files": 573,
     "tests, lines of code": 74_200,
-    "bench, lines of code": 8_100,
+    "bench, lines of code": 8_250,
     "docs, words": 109_700,
     "tour, files": 25,
     "biggest class, lines": 289,
     "circles": 0,
-    "class names used more than once": 11,
+    "class names used more than once": 5,
     "places that write an outcome": 1,
-    "imports of ours inside functions": 20,
+    "imports of ours inside functions": 18,
 }
 
 

@@ -32,7 +32,7 @@ MAX_CONNECTIONS = 16
 ACCEPT_AGAIN_SECONDS = 0.1
 
 
-class Source(Protocol):
+class HealthSource(Protocol):
     """The health and the counters of the workers."""
 
     @property
@@ -43,7 +43,7 @@ class Source(Protocol):
 
 
 @dataclass
-class _Connection:
+class _HealthConnection:
     """A connection that sends its request, or gets its response."""
 
     end: socket.socket
@@ -64,12 +64,12 @@ class HealthServer:
         ConfigurationError: cannot listen on the address.
     """
 
-    def __init__(self, address: str, source: Source, *, shard: str = "") -> None:
+    def __init__(self, address: str, source: HealthSource, *, shard: str = "") -> None:
         self._source = source
         self._shard = shard
         self._socket = _listening(address)
         self._accept_at = 0.0
-        self._open: list[_Connection] = []
+        self._open: list[_HealthConnection] = []
 
     @property
     def port(self) -> int:
@@ -126,9 +126,9 @@ class HealthServer:
             end.setblocking(False)
             if len(self._open) >= MAX_CONNECTIONS:  # silent connections must not block new ones
                 self._end(self._open[0])
-            self._open.append(_Connection(end, now + REQUEST_SECONDS))
+            self._open.append(_HealthConnection(end, now + REQUEST_SECONDS))
 
-    def _serve(self, each: _Connection) -> None:
+    def _serve(self, each: _HealthConnection) -> None:
         """Read the request up to the end of the headers or the size limit; then write the response."""
         while not each.response:
             data = each.end.recv(4096)
@@ -141,7 +141,7 @@ class HealthServer:
             each.response = each.response[each.end.send(each.response) :]
         self._end(each)
 
-    def _end(self, each: _Connection) -> None:
+    def _end(self, each: _HealthConnection) -> None:
         if each in self._open:
             self._open.remove(each)
         with suppress(OSError):
@@ -161,7 +161,7 @@ def _listening(address: str) -> socket.socket:
     return made
 
 
-def response(request: bytes, source: Source, shard: str = "") -> bytes:
+def response(request: bytes, source: HealthSource, shard: str = "") -> bytes:
     """Return the response to a request of arbitrary bytes."""
     if len(request) > REQUEST_BYTES:
         return _written(431, "the request is too large\n")
@@ -199,7 +199,7 @@ def _metrics(totals: Totals, *, body: bool) -> bytes:
     return _written(200, text_of(families), content_type=CONTENT_TYPE, body=body)
 
 
-def _reasons(path: str, source: Source) -> Sequence[str]:
+def _reasons(path: str, source: HealthSource) -> Sequence[str]:
     try:
         health = source.health
         return health.live() if path == "/live" else health.ready()

@@ -11,7 +11,7 @@ from offsider.cli import boot_signals
 from offsider.cli.failure import give_up
 from offsider.cli.options import WorkerOptions, configured, worker_options
 from offsider.cli.parent import Parent
-from offsider.cli.parent.starting import executed
+from offsider.cli.parent.worker_process import executed
 from offsider.core import gil
 from offsider.core.errors import OffsiderError
 from offsider.logs.setup import setup_logging

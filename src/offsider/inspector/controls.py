@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 
 from offsider.config.config import Config
@@ -362,13 +362,11 @@ def _merged(subject: str, tables: Mapping[str, Mapping[str, ControlInForce]]) ->
     """Merge the controls of all servers for a subject."""
     having = {server: table[subject] for server, table in tables.items() if subject in table}
     first = next(iter(having.values()))
-    return ControlInForce(
-        **{
-            **asdict(first),
-            "acted": sum(control.acted for control in having.values()),
-            "missing_on": tuple(server for server in tables if server not in having),
-            "differs_on": tuple(server for server, other in having.items() if _content(other) != _content(first)),
-        }
+    return replace(
+        first,
+        acted=sum(control.acted for control in having.values()),
+        missing_on=tuple(server for server in tables if server not in having),
+        differs_on=tuple(server for server, other in having.items() if _content(other) != _content(first)),
     )
 
 

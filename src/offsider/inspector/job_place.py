@@ -15,7 +15,7 @@ from offsider.inspector.removal import removing
 from offsider.inspector.scan import Chunk, deadline, scan
 from offsider.runtime.events import JobRemoved
 from offsider.storage import quarantine
-from offsider.storage.places import NOWHERE, Destination, Move, MoveResult, Place, Stored
+from offsider.storage.places import NOWHERE, Destination, Move, MoveResult, Place, PlacedJob
 from offsider.storage.quarantine import Seen
 
 R = TypeVar("R", bound=JobRecord)
@@ -52,7 +52,7 @@ class JobPlace(ABC, Generic[R]):
         """Return one page of jobs."""
 
     @abstractmethod
-    def _record(self, stored: Stored) -> R: ...
+    def _record(self, stored: PlacedJob) -> R: ...
 
     def _identity(self, record: R) -> bytes:
         """Return what a count remembers of a job."""

@@ -21,7 +21,7 @@ from offsider.inspector.job_place import JobPlace
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.removal import placing
 from offsider.storage import attempts, job_sets
-from offsider.storage.places import NOWHERE, QUEUES, Destination, Move, MoveResult, Stored, dead_set
+from offsider.storage.places import NOWHERE, QUEUES, Destination, Move, MoveResult, PlacedJob, dead_set
 from offsider.storage.quarantine import Seen
 from offsider.storage.queue_walk import digest
 
@@ -323,7 +323,7 @@ class JobSet(JobPlace[SetEntry]):
         """Return `SetEntry.key`."""
         return record.key
 
-    def _record(self, stored: Stored) -> SetEntry:
+    def _record(self, stored: PlacedJob) -> SetEntry:
         return SetEntry(self, stored.raw, stored.score)
 
     def _seen(self, record: SetEntry) -> Seen:

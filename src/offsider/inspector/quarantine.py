@@ -13,7 +13,7 @@ from offsider.inspector.job_record import JobRecord
 from offsider.inspector.removal import placing
 from offsider.runtime.events import JobRemoved
 from offsider.storage import quarantine
-from offsider.storage.places import NOWHERE, Move, MoveResult, Stored
+from offsider.storage.places import NOWHERE, Move, MoveResult, PlacedJob
 from offsider.storage.quarantine import QuarantineEntry, Seen
 
 _PAGE = 50
@@ -125,7 +125,7 @@ class Quarantine(JobPlace[QuarantinedJob]):
                 self._server.config.events.emit("job_removed", removed)
         return results
 
-    def _record(self, stored: Stored) -> QuarantinedJob:
+    def _record(self, stored: PlacedJob) -> QuarantinedJob:
         return QuarantinedJob(quarantine.parse(stored.id, stored.score, stored.head, stored.raw))
 
     def _identity(self, record: QuarantinedJob) -> bytes:

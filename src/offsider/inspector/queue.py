@@ -21,7 +21,7 @@ from offsider.inspector.job_place import JobPlace
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.removal import placing
 from offsider.storage import control_table, places, queue_walk, queues
-from offsider.storage.places import Destination, Move, MoveResult, Stored, departing
+from offsider.storage.places import Destination, Move, MoveResult, PlacedJob, departing
 from offsider.storage.quarantine import Seen
 from offsider.storage.scripts import RunsScripts
 from offsider.storage.store_once import QUEUE
@@ -91,9 +91,9 @@ class _JobList(JobPlace[JobRecord]):
         """
         raws = queues.page(self._redis, self._place.key, start, count, newest_first=newest_first)
         first, step = (len(self) - 1 - start, -1) if newest_first else (start, 1)
-        return [self._record(Stored(raw, max(0, first + step * at))) for at, raw in enumerate(raws)]
+        return [self._record(PlacedJob(raw, max(0, first + step * at))) for at, raw in enumerate(raws)]
 
-    def _record(self, stored: Stored) -> JobRecord:
+    def _record(self, stored: PlacedJob) -> JobRecord:
         return JobRecord(stored.raw, self._queue, stored.position)
 
     def _seen(self, record: JobRecord) -> Seen:
@@ -291,7 +291,7 @@ class Queue(_JobList):
             return True
         # The position is unknown or outdated: the server compares every job.
         position = queues.position(self._redis, self.name, record.raw)
-        found = None if position is None else self._record(Stored(record.raw, position))
+        found = None if position is None else self._record(PlacedJob(record.raw, position))
         return found is not None and act([found]) == [MoveResult.DONE]
 
     def _unlink(self) -> int:

@@ -127,7 +127,7 @@ def move(
 _KINDS = {"schedule": "set", "retry": "set", "dead": "set", "quarantine": "quarantine"}
 
 
-class Stored(NamedTuple):
+class PlacedJob(NamedTuple):
     """A stored job.
 
     Attributes:
@@ -144,10 +144,10 @@ class Stored(NamedTuple):
     head: bytes = b""
 
 
-class Page(NamedTuple):
+class PlacePage(NamedTuple):
     """A part of a place: its jobs, the number of scanned ones, and the cursor of the next part; empty at the end."""
 
-    jobs: list[Stored]
+    jobs: list[PlacedJob]
     scanned: int
     cursor: str
 
@@ -171,7 +171,7 @@ class Place:
     def __len__(self) -> int:
         return int(self._redis.call("LLEN" if self.is_list else "ZCARD", self.key))
 
-    def read(self, cursor: str, count: int, text: str = "") -> Page:
+    def read(self, cursor: str, count: int, text: str = "") -> PlacePage:
         """Read about ``count`` jobs: of a list in the order in which they run, of a set in no order.
 
         A walk from the beginning (an empty or unknown cursor) to the end meets each job that stays, perhaps twice.
@@ -182,22 +182,22 @@ class Place:
         if self.is_list:
             start, raws = queue_walk.read_on(self._redis, self.key, Position.read(cursor), count)
             after = Position.read(cursor).after(start + len(raws), raws).written if len(raws) == count else ""
-            return Page([Stored(self._job(raw), at) for at, raw in enumerate(raws, start)], len(raws), after)
+            return PlacePage([PlacedJob(self._job(raw), at) for at, raw in enumerate(raws, start)], len(raws), after)
         if self.name == "quarantine":
             following, ids = job_sets.scan_on(self._redis, self.key, "", cursor, count)
-            return Page(self._quarantined(ids), max(count, len(ids)), following)
+            return PlacePage(self._quarantined(ids), max(count, len(ids)), following)
         following, pairs = job_sets.scan_on(self._redis, self.key, text, cursor, count)
-        jobs = sorted((Stored(raw, score=score) for raw, score in pairs), key=lambda job: job.score)
-        return Page(jobs, max(count, len(pairs)), following)
+        jobs = sorted((PlacedJob(raw, score=score) for raw, score in pairs), key=lambda job: job.score)
+        return PlacePage(jobs, max(count, len(pairs)), following)
 
-    def after(self, cursor: str, page: Page, removed: Collection[int]) -> str:
+    def after(self, cursor: str, page: PlacePage, removed: Collection[int]) -> str:
         """Return the cursor after a page that ``cursor`` has read, and some of whose jobs have left since."""
         if not (self.is_list and page.cursor):
             return page.cursor
         left = [job.raw for at, job in enumerate(page.jobs) if at not in removed]
         return Position.read(cursor).after(page.jobs[0].position + len(left), left).written
 
-    def each(self) -> Iterator[Stored]:
+    def each(self) -> Iterator[PlacedJob]:
         """Yield all jobs."""
         cursor, is_first = "", True
         while cursor or is_first:
@@ -218,15 +218,15 @@ class Place:
     def _job(self, raw: bytes) -> bytes:
         return raw.partition(b"\n")[2] if self.key.startswith(self._redis.keys.transits) else raw
 
-    def _quarantined(self, ids: Sequence[tuple[bytes, float]]) -> list[Stored]:
+    def _quarantined(self, ids: Sequence[tuple[bytes, float]]) -> list[PlacedJob]:
         names = [identifier for identifier, _ in ids]
         jobs = self._redis.keys.quarantined_jobs
         entries: list[bytes | None] = self._redis.call("HMGET", jobs, *names) if names else []
-        found: list[Stored] = []
+        found: list[PlacedJob] = []
         for (identifier, until), entry in zip(ids, entries, strict=True):
             if entry is not None:
                 head, _, raw = entry.partition(b"\n")
-                found.append(Stored(raw, 0, until, identifier.decode("utf-8", "replace"), head))
+                found.append(PlacedJob(raw, 0, until, identifier.decode("utf-8", "replace"), head))
         return found
 
 

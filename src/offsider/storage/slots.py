@@ -89,7 +89,7 @@ class Rate(NamedTuple):
 ANY_RATE = Rate()
 
 
-class Group(NamedTuple):
+class SlotGroup(NamedTuple):
     """A group that limits a job.
 
     Attributes:
@@ -103,7 +103,7 @@ class Group(NamedTuple):
     rate: Rate = ANY_RATE
 
 
-class Answer(IntEnum):
+class SlotAnswer(IntEnum):
     """The reply to a job that asked for slots."""
 
     #: Another process has the job.
@@ -127,7 +127,7 @@ class LimitedRun(NamedTuple):
 
     member: str
     process: str
-    groups: tuple[Group, ...]
+    groups: tuple[SlotGroup, ...]
 
     @property
     def jid(self) -> str:
@@ -172,7 +172,7 @@ class Candidate:
         return cls(raw, stored, entry)
 
 
-def take(redis: Redis, run: LimitedRun, job: Candidate, *, again: bool = False) -> tuple[Answer, Group | None]:
+def take(redis: Redis, run: LimitedRun, job: Candidate, *, again: bool = False) -> tuple[SlotAnswer, SlotGroup | None]:
     """Take a slot in each group of a run, or hold its job. Return the answer and the group in which jobs are held.
 
     Args:
@@ -190,11 +190,11 @@ def take(redis: Redis, run: LimitedRun, job: Candidate, *, again: bool = False) 
     if job.entry is not None:
         own.append(_private_list(keys, job.entry))
     answer, index = redis.run(TAKE_SLOTS, own, arguments)
-    return Answer(answer), run.groups[index - 1] if index else None
+    return SlotAnswer(answer), run.groups[int(index) - 1] if index else None
 
 
 def hold(
-    redis: Redis, process: str, group: Group, jobs: Sequence[tuple[Candidate, PrivateListEntry]]
+    redis: Redis, process: str, group: SlotGroup, jobs: Sequence[tuple[Candidate, PrivateListEntry]]
 ) -> tuple[int, bool]:
     """Hold claimed jobs of a group without a free slot. Return their number, and whether a slot is free by now."""
     keys = redis.keys
@@ -232,7 +232,7 @@ def _slots_and_held(keys: Keys, run: LimitedRun) -> list[str]:
 # ---------------------------------------------------------------------------------- resuming
 
 
-def resume(redis: Redis, group: Group, *, now_seconds: float, at_once: bool = False) -> int:
+def resume(redis: Redis, group: SlotGroup, *, now_seconds: float, at_once: bool = False) -> int:
     """Resume held jobs while slots are free, and return their number.
 
     No job is resumed into a queue in which an earlier one still waits, because it would overtake it there.
@@ -350,7 +350,7 @@ def due_groups(redis: Redis) -> DueGroups:
     )
 
 
-def forget(redis: Redis, group: Group) -> float:
+def forget(redis: Redis, group: SlotGroup) -> float:
     """Forget resumed jobs that did not run for `REMEMBERED_MS`, and a group without slots and held jobs.
 
     A group with held jobs is checked again after `CHECK_MS`, or when its rate limit allows the next start. Returns the

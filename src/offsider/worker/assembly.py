@@ -18,7 +18,7 @@ from offsider.runtime.leader import Leader
 from offsider.worker.alive.isolation import Isolation
 from offsider.worker.alive.liveness import Liveness
 from offsider.worker.alive.ownership import Ownership
-from offsider.worker.alive.parent_link import ParentLink, Status
+from offsider.worker.alive.parent_link import ParentLink, WorkerStatus
 from offsider.worker.alive.sweeper import Sweeper
 from offsider.worker.controls import ControlsReader, KnownControls
 from offsider.worker.discovery import Discovery
@@ -206,9 +206,9 @@ class Assembly:
         discovery.tick()
         return [discovery]
 
-    def _status(self) -> Status:
+    def _status(self) -> WorkerStatus:
         # The first report is the registration of the owner, when all parts exist.
-        return Status(self._lifecycle.state, self.watchdog.stuck(), self._config.worker.max_strikes)
+        return WorkerStatus(self._lifecycle.state, self.watchdog.stuck(), self._config.worker.max_strikes)
 
     def tell_parent(self) -> None:
         """Report a changed state to the parent, if there is one."""

@@ -9,7 +9,7 @@ from offsider.core.errors import RedisRefused
 from offsider.core.payload import decode, encode
 from offsider.storage import owners, queues, slots
 from offsider.storage.owners import Lists
-from offsider.storage.slots import Answer, Candidate, Group, GroupCounts, LimitedRun, Rate
+from offsider.storage.slots import Candidate, GroupCounts, LimitedRun, Rate, SlotAnswer, SlotGroup
 from offsider.storage.working import Owner, PrivateListEntry
 
 NAME = "Hard"
@@ -39,14 +39,14 @@ class Stage:
         return Candidate.of(raw, queue, queue, PrivateListEntry(OWNER, "default", raw))
 
     def enter(self, jid, *limits, run=None, again=False, job=None):
-        groups = tuple(limit if isinstance(limit, Group) else Group(NAME, limit) for limit in limits)
+        groups = tuple(limit if isinstance(limit, SlotGroup) else SlotGroup(NAME, limit) for limit in limits)
         run = (run or self.run_of(jid))._replace(groups=groups)
         return slots.take(self.redis, run, job or self.claim(jid), again=again)[0]
 
     def leave(self, run, limit, name=NAME):
         if run is not None:
-            slots.release(self.redis, run._replace(groups=(Group(NAME, limit),)))
-        return slots.resume(self.redis, Group(name, limit), now_seconds=NOW)
+            slots.release(self.redis, run._replace(groups=(SlotGroup(NAME, limit),)))
+        return slots.resume(self.redis, SlotGroup(name, limit), now_seconds=NOW)
 
     def come(self):
         """Claim the next job of the queue; returns its jid and the job to hold."""
@@ -73,7 +73,12 @@ def stage(pool, raw_redis):
 
 
 def test_slots_are_acquired_up_to_the_limit_and_the_next_job_is_held_in_one_step(stage, raw_redis):
-    assert [stage.enter(jid, 2) for jid in "abcd"] == [Answer.TAKEN, Answer.TAKEN, Answer.HELD, Answer.HELD]
+    assert [stage.enter(jid, 2) for jid in "abcd"] == [
+        SlotAnswer.TAKEN,
+        SlotAnswer.TAKEN,
+        SlotAnswer.HELD,
+        SlotAnswer.HELD,
+    ]
     assert (stage.in_use, stage.held) == (2, ["c", "d"])
     assert [decode(raw)["jid"] for raw in raw_redis.lrange(stage.working, 0, -1)] == ["b", "a"]
     assert queues.extension_list_lengths(stage.redis) == {stage.keys.held(NAME): 2}
@@ -87,9 +92,9 @@ def test_a_freed_slot_is_kept_for_the_job_that_has_waited_longest(stage):
         stage.enter(jid, 2)
     assert stage.leave(runs[0], 2) == 1
     assert (stage.queued, stage.held, stage.in_use) == (["c"], ["d", "e"], 1)
-    assert stage.enter("new", 2) is Answer.HELD, "the slot is kept"
+    assert stage.enter("new", 2) is SlotAnswer.HELD, "the slot is kept"
     jid, job = stage.come()
-    assert stage.enter(jid, 2, job=job) is Answer.TAKEN
+    assert stage.enter(jid, 2, job=job) is SlotAnswer.TAKEN
     assert slots.counts(stage.redis, [NAME]) == {NAME: GroupCounts(2, 0, 3)}
 
 
@@ -115,9 +120,9 @@ def test_a_resumed_job_that_is_claimed_late_is_held_at_the_head(stage, raw_redis
     raw_redis.zadd(stage.keys.resumed(NAME), {late: 1})  # its time is over, and it is in its queue no more
     assert stage.leave(None, 1) == 1
     second, other = stage.come()
-    assert stage.enter(second, 1, job=other) is Answer.TAKEN
+    assert stage.enter(second, 1, job=other) is SlotAnswer.TAKEN
     stage.enter("d", 1)
-    assert stage.enter(late, 1, job=job) is Answer.HELD
+    assert stage.enter(late, 1, job=job) is SlotAnswer.HELD
     assert stage.held == ["b", "d"]
 
 
@@ -135,7 +140,7 @@ def test_no_job_is_resumed_into_a_queue_in_which_one_still_waits(stage, raw_redi
     raw_redis.zadd(stage.keys.resumed(NAME), {"other": 1})
     assert stage.leave(None, 1) == 0
     jid, job = stage.come()
-    assert stage.enter(jid, 1, job=job) is Answer.TAKEN
+    assert stage.enter(jid, 1, job=job) is SlotAnswer.TAKEN
     assert raw_redis.hkeys(stage.keys.resumed_payloads(NAME)) == [b"other"]
 
 
@@ -144,36 +149,36 @@ def test_while_jobs_are_held_no_job_overtakes_them(stage):
     stage.enter("a", 1, run=run)
     stage.enter("b", 1)
     stage.client.zrem(stage.keys.slots(NAME), run.member)
-    assert stage.enter("c", 1) is Answer.HELD_BEHIND
+    assert stage.enter("c", 1) is SlotAnswer.HELD_BEHIND
     assert stage.held == ["b", "c"]
 
 
 def test_a_negative_limit_holds(stage):
-    assert stage.enter("a", -1) is Answer.HELD
+    assert stage.enter("a", -1) is SlotAnswer.HELD
     assert stage.in_use == 0
 
 
 def test_a_job_takes_a_slot_in_each_group_or_waits_in_the_first_full_one(stage):
-    shared = Group("urgency=low", 2)
+    shared = SlotGroup("urgency=low", 2)
     runs = [stage.run_of(jid) for jid in "ab"]
-    assert [stage.enter(run.jid, 5, shared, run=run) for run in runs] == [Answer.TAKEN] * 2
-    assert stage.enter("c", 5, shared) is Answer.HELD
+    assert [stage.enter(run.jid, 5, shared, run=run) for run in runs] == [SlotAnswer.TAKEN] * 2
+    assert stage.enter("c", 5, shared) is SlotAnswer.HELD
     assert (stage.in_use, stage.held) == (2, [])
     assert [decode(raw)["jid"] for raw in slots.held(stage.redis, shared.name, 0, 9)] == ["c"]
-    slots.release(stage.redis, runs[0]._replace(groups=(Group(NAME, 5), shared)))
+    slots.release(stage.redis, runs[0]._replace(groups=(SlotGroup(NAME, 5), shared)))
     assert (stage.in_use, slots.counts(stage.redis, [shared.name])) == (1, {shared.name: GroupCounts(1, 0, 1)})
     assert slots.resume(stage.redis, shared, now_seconds=NOW) == 1
     jid, job = stage.come()
-    assert (jid, stage.enter(jid, 1, shared, job=job)) == ("c", Answer.HELD), "its class is full now"
+    assert (jid, stage.enter(jid, 1, shared, job=job)) == ("c", SlotAnswer.HELD), "its class is full now"
     assert stage.held == ["c"]
     assert stage.leave(runs[1], 1) == 1
     jid, job = stage.come()
-    assert stage.enter(jid, 1, shared, job=job) is Answer.TAKEN
+    assert stage.enter(jid, 1, shared, job=job) is SlotAnswer.TAKEN
 
 
 def test_a_rate_allows_so_many_starts_in_its_window(stage, raw_redis):
-    group = Group(NAME, 0, Rate(2, 60_000))
-    assert [stage.enter(jid, group) for jid in "abc"] == [Answer.TAKEN, Answer.TAKEN, Answer.HELD]
+    group = SlotGroup(NAME, 0, Rate(2, 60_000))
+    assert [stage.enter(jid, group) for jid in "abc"] == [SlotAnswer.TAKEN, SlotAnswer.TAKEN, SlotAnswer.HELD]
     assert slots.resume(stage.redis, group, now_seconds=NOW) == 0
     assert 50 < slots.forget(stage.redis, group) <= 60
     raw_redis.zremrangebyrank(stage.keys.starts(NAME), 0, 0)
@@ -184,13 +189,13 @@ def test_jobs_of_a_full_group_are_held_in_one_step(stage, raw_redis):
     jobs = [stage.claim(jid) for jid in "abc"]
     raw_redis.lrem(stage.working, 1, jobs[1].raw)
     batch = [(job, job.entry) for job in jobs]
-    assert slots.hold(stage.redis, OWNER.identity, Group(NAME, -1), batch) == (2, False)
+    assert slots.hold(stage.redis, OWNER.identity, SlotGroup(NAME, -1), batch) == (2, False)
     assert (stage.held, raw_redis.llen(stage.working)) == (["a", "c"], 0), "another process has b"
     assert slots.due_groups(stage.redis).names == [NAME]
-    assert slots.hold(stage.redis, OWNER.identity, Group(NAME, 1), batch) == (0, True)
+    assert slots.hold(stage.redis, OWNER.identity, SlotGroup(NAME, 1), batch) == (0, True)
     raw_redis.set(stage.keys.fenced(OWNER.identity), 1)
     job = stage.claim("d")
-    assert slots.hold(stage.redis, OWNER.identity, Group(NAME, 1), [(job, job.entry)]) == (0, False)
+    assert slots.hold(stage.redis, OWNER.identity, SlotGroup(NAME, 1), [(job, job.entry)]) == (0, False)
     assert raw_redis.llen(stage.working) == 1
 
 
@@ -203,10 +208,10 @@ def test_a_job_that_is_resumed_later_does_not_overtake_one_that_waits_in_the_sam
     for _ in range(2):
         jid, job = stage.come()
         started.append(run := stage.run_of(jid))
-        assert stage.enter(jid, 3, job=job, run=run) is Answer.TAKEN
+        assert stage.enter(jid, 3, job=job, run=run) is SlotAnswer.TAKEN
     assert stage.leave(started[0], 3) == 0, "c waits in the queue"
     jid, job = stage.come()
-    assert (jid, stage.enter(jid, 3, job=job)) == ("c", Answer.TAKEN_LAST), "its start resumes the next one"
+    assert (jid, stage.enter(jid, 3, job=job)) == ("c", SlotAnswer.TAKEN_LAST), "its start resumes the next one"
     assert stage.leave(None, 3) == 1
     assert stage.queued == ["d"]
 
@@ -223,38 +228,38 @@ def test_without_a_limit_all_held_jobs_return_to_the_tails_of_their_queues(stage
 # ----------------------------------------------------------------------------- asked once more
 
 
-@pytest.mark.parametrize("limit, entered", [(1, Answer.TAKEN), (-1, Answer.HELD)])
+@pytest.mark.parametrize("limit, entered", [(1, SlotAnswer.TAKEN), (-1, SlotAnswer.HELD)])
 def test_a_repeated_request_returns_the_same_and_changes_nothing(stage, raw_redis, limit, entered):
     run, job = stage.run_of("a"), stage.claim("a")
     answers = [stage.enter("a", limit, run=run, job=job, again=again) for again in (False, True, True)]
     assert answers == [entered] * 3
-    assert (stage.in_use, len(stage.held)) == ((1, 0) if entered is Answer.TAKEN else (0, 1))
+    assert (stage.in_use, len(stage.held)) == ((1, 0) if entered is SlotAnswer.TAKEN else (0, 1))
 
 
 def test_a_repeated_request_for_a_job_resumed_since_returns_lost(stage, raw_redis):
     run, job = stage.run_of("a"), stage.claim("a")
     stage.enter("a", -1, run=run, job=job)
     stage.leave(None, 1)
-    assert stage.enter("a", 1, run=run, job=job, again=True) is Answer.LOST
+    assert stage.enter("a", 1, run=run, job=job, again=True) is SlotAnswer.LOST
 
 
 def test_a_job_taken_by_another_process_is_not_held(stage, raw_redis):
     job = stage.claim("a")
     raw_redis.delete(stage.working)
-    assert stage.enter("a", -1, job=job) is Answer.LOST
+    assert stage.enter("a", -1, job=job) is SlotAnswer.LOST
     assert stage.held == []
 
 
 def test_a_dead_process_acquires_no_slot(stage, raw_redis):
     raw_redis.set(stage.redis.keys.fenced(OWNER.identity), 1)
-    assert stage.enter("a", 5) is Answer.LOST
+    assert stage.enter("a", 5) is SlotAnswer.LOST
     assert (stage.in_use, stage.held) == (0, [])
 
 
 def test_a_job_in_no_private_list_is_held_once(stage):
     raw = payload("a")
     run, job = stage.run_of("a"), Candidate(raw, raw, None)
-    assert [stage.enter("a", -1, run=run, job=job, again=again) for again in (False, True)] == [Answer.HELD] * 2
+    assert [stage.enter("a", -1, run=run, job=job, again=again) for again in (False, True)] == [SlotAnswer.HELD] * 2
     assert stage.held == ["a"]
 
 
@@ -263,7 +268,7 @@ def test_a_job_in_no_private_list_that_was_resumed_since_runs_once(stage, raw_re
     run, job = stage.run_of("a"), Candidate(raw, raw, None)
     stage.enter("a", -1, run=run, job=job)
     stage.leave(None, 1)
-    assert stage.enter("a", 5, run=run, job=job, again=True) is Answer.HELD
+    assert stage.enter("a", 5, run=run, job=job, again=True) is SlotAnswer.HELD
     assert stage.in_use == 0
     assert 0 < raw_redis.ttl(stage.keys.held_run(run.member)) <= 600
 
@@ -322,8 +327,8 @@ def test_a_full_server_holds_resumes_and_frees(stage, raw_redis):
     jobs = [(jid, stage.claim(jid)) for jid in "ab"]
     raw_redis.config_set("maxmemory", 1)
     try:
-        assert stage.enter("a", 1, run=run, job=jobs[0][1]) is Answer.TAKEN
-        assert stage.enter("b", 1, job=jobs[1][1]) is Answer.HELD
+        assert stage.enter("a", 1, run=run, job=jobs[0][1]) is SlotAnswer.TAKEN
+        assert stage.enter("b", 1, job=jobs[1][1]) is SlotAnswer.HELD
         assert stage.leave(run, 1) == 1
     finally:
         raw_redis.config_set("maxmemory", 0)
@@ -358,13 +363,13 @@ def test_a_class_without_slots_and_held_jobs_is_deleted(stage, raw_redis):
     stage.enter("b", 1)
     raw_redis.zadd(stage.keys.resumed(NAME), {"old": 1})
     raw_redis.hset(stage.keys.resumed_payloads(NAME), "old", payload("old"))
-    slots.forget(stage.redis, Group(NAME, 1))
+    slots.forget(stage.redis, SlotGroup(NAME, 1))
     assert slots.groups(stage.redis) == [NAME]
     assert raw_redis.llen(stage.keys.held(NAME)) == 1
     assert not raw_redis.exists(stage.keys.resumed(NAME), stage.keys.resumed_payloads(NAME))
     assert raw_redis.lrem(stage.keys.held(NAME), 1, payload("b")) == 1
     stage.leave(run, 1)
-    slots.forget(stage.redis, Group(NAME, 1))
+    slots.forget(stage.redis, SlotGroup(NAME, 1))
     assert (slots.groups(stage.redis), queues.extension_lists(stage.redis)) == ([], [])
 
 
@@ -383,7 +388,7 @@ def test_published_limits_expire(stage, raw_redis):
 # ----------------------------------------------------------------------------------- any sequence
 
 KINDS = ("push", "push", "claim", "claim", "end", "end", "late", "raise", "lower", "pause", "unpause", "look")
-TAKEN = (Answer.TAKEN, Answer.TAKEN_LAST)
+TAKEN = (SlotAnswer.TAKEN, SlotAnswer.TAKEN_LAST)
 STEPS = st.lists(st.sampled_from(KINDS), max_size=60)
 
 

@@ -16,7 +16,7 @@ from offsider.storage.owners import Lists
 from offsider.storage.redis import Redis, RedisSettings
 from offsider.storage.working import Owner, claim
 from offsider.worker.alive import rescue
-from offsider.worker.alive.parent_link import Counted, Report
+from offsider.worker.alive.parent_link import CountedRuns, Report
 from offsider.worker.alive.rescue import Rescuer
 from offsider.worker.alive.sweeper import Sweeper
 from tests.process.stored import push
@@ -254,7 +254,7 @@ def test_after_two_liveness_periods_a_dead_worker_is_left_to_others(proxied_conf
 def test_counts_of_workers_are_summed_and_outlive_them(rescuer, report):
     rescuer.heard(PID, report())
     for _ in range(2):
-        rescuer.heard(PID, Counted([Series({"class": "A"}, processed=2)], 1, 5))
+        rescuer.heard(PID, CountedRuns([Series({"class": "A"}, processed=2)], 1, 5))
     assert [series.processed for series in rescuer.totals.series()] == [4]
     assert (rescuer.totals.busy, rescuer.totals.concurrency) == (1, 5)
     rescuer.died(PID)

@@ -23,7 +23,7 @@ from offsider.runtime.middleware import MiddlewareChain
 from offsider.storage import owners, queues, slots
 from offsider.storage.effects import run_alone
 from offsider.storage.owners import Lists
-from offsider.storage.slots import Answer, Candidate, Group, LimitedRun, Rate
+from offsider.storage.slots import Candidate, LimitedRun, Rate, SlotAnswer, SlotGroup
 from offsider.storage.working import Owner, PrivateListEntry
 from offsider.testing import RunningWorker
 from offsider.worker import controls as reader_module
@@ -289,7 +289,7 @@ def test_each_key_has_its_own_slots_and_held_jobs(config, push, controls, redis)
         stage.go_on.set()
         wait_for(lambda: len(stage.began) == 6)
     for name in slots.groups(redis):
-        slots.forget(redis, Group(name, 1))
+        slots.forget(redis, SlotGroup(name, 1))
     assert (slots.groups(redis), queues.extension_lists(redis), redis.call("KEYS", "*Act[[]*")) == ([], [], [])
 
 
@@ -384,7 +384,7 @@ class Failing:
 
 def test_after_a_lost_reply_the_request_is_repeated_and_marked_as_repeated(config, stage, monkeypatch):
     lost, never_sent = RedisUnavailable("lost", ambiguous=True), RedisUnavailable("refused")
-    failing = Failing(config, monkeypatch, never_sent, lost, never_sent, Answer.TAKEN)
+    failing = Failing(config, monkeypatch, never_sent, lost, never_sent, SlotAnswer.TAKEN)
     assert failing.run() == Succeeded()
     assert failing.asked == [False, False, True, True]
     assert failing.errors == ["acquiring a slot"]
@@ -400,7 +400,7 @@ def test_a_worker_that_stops_during_an_outage_requeues_the_job(config, stage, mo
     "answer, outcome",
     [
         (RedisRefused("NOPERM no"), Rescheduled(control_admission.REFUSED_SECONDS, "cannot check its limits")),
-        (Answer.LOST, NotStarted("elsewhere", reason="another process", name="moved")),
+        (SlotAnswer.LOST, NotStarted("elsewhere", reason="another process", name="moved")),
     ],
 )
 def test_a_job_without_an_answer_does_not_run(config, stage, monkeypatch, answer, outcome):
@@ -445,7 +445,7 @@ def test_a_lost_reply_neither_loses_nor_repeats_a_job(proxied, raw_redis, kind, 
 
 ALIVE = "host:1:0123456789ab"
 GONE = "host:2:0123456789ab"
-HARD = Group("Hard", 1)
+HARD = SlotGroup("Hard", 1)
 
 
 @pytest.fixture
@@ -606,7 +606,7 @@ def test_the_limit_of_a_class_declared_elsewhere_is_the_one_that_workers_publish
 def test_after_a_limit_was_raised_by_thousands_the_start_of_each_part_resumes_the_next(service, redis, raw_redis):
     """The next part would overtake the first in the queue."""
     hold(raw_redis, *(f"j{number}" for number in range(250)))
-    group, started = Group("Hard", 1000), []
+    group, started = SlotGroup("Hard", 1000), []
     service.resume_soon(group)
     service.tick()
     while raw := raw_redis.rpop("queue:default"):
@@ -614,8 +614,8 @@ def test_after_a_limit_was_raised_by_thousands_the_start_of_each_part_resumes_th
         run = LimitedRun(f"{ALIVE} {len(started) + 1} {jid}", ALIVE, (group,))
         answer, _ = slots.take(redis, run, Candidate(raw, raw, None))
         started.append(jid)
-        assert (answer is Answer.TAKEN_LAST) == (len(started) in (100, 200))
-        if answer is Answer.TAKEN_LAST:
+        assert (answer is SlotAnswer.TAKEN_LAST) == (len(started) in (100, 200))
+        if answer is SlotAnswer.TAKEN_LAST:
             service.resume_soon(group)
             service.tick()
     assert started == [f"j{number}" for number in range(250)]

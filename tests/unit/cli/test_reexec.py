@@ -13,7 +13,8 @@ import pytest
 
 from offsider.cli.parent import reexec, starting
 from offsider.cli.parent.reexec import VARIABLE, Restart, inherited
-from offsider.cli.parent.starting import Child, command
+from offsider.cli.parent.starting import Child
+from offsider.cli.parent.worker_process import command
 from offsider.worker.alive.parent_link import ParentLink, WorkerLink, make_link
 from offsider.worker.memory_limits import MemoryWatch
 

@@ -8,7 +8,7 @@ from offsider import Config, job
 from offsider.core.controls import Control
 from offsider.ext.concurrency_limits import ConcurrencyLimits
 from offsider.jobs import registry
-from offsider.storage.slots import Group, Rate
+from offsider.storage.slots import Rate, SlotGroup
 from offsider.worker.run.control_rules import ControlRules
 
 
@@ -48,14 +48,14 @@ THREE = Control("Hard", "limit", limit=3)
         ([Control("Old", "drop")], ("drop", [])),
         ([DROP, HOLD, DEFER], ("drop", [])),
         ([DEFER, THREE], ("defer", [])),
-        ([Control("Hard", "hold")], (None, [Group("Hard", -1)])),
-        ([HOLD], (None, [Group("*", -1)])),
-        ([Control("Hard", "hold"), DEFER], (None, [Group("Hard", -1)])),
+        ([Control("Hard", "hold")], (None, [SlotGroup("Hard", -1)])),
+        ([HOLD], (None, [SlotGroup("*", -1)])),
+        ([Control("Hard", "hold"), DEFER], (None, [SlotGroup("Hard", -1)])),
         ([Control("Hard", "run"), HOLD, DEFER], (None, [])),
-        ([THREE], (None, [Group("Hard", 3)])),
+        ([THREE], (None, [SlotGroup("Hard", 3)])),
         (
             [THREE, Control("tags=export", "limit", limit=9), Control("queue=default", "limit", limit=7)],
-            (None, [Group("Hard", 3), Group("tags=export", 9), Group("queue=default", 7)]),
+            (None, [SlotGroup("Hard", 3), SlotGroup("tags=export", 9), SlotGroup("queue=default", 7)]),
         ),
         ([Control("queue=default", "hold")], None),
         ([Control("queue=default", "drop")], ("drop", [])),
@@ -76,20 +76,20 @@ def test_a_selector_matches_the_defaults_of_an_undeclared_class(decide):
 def test_limits_in_code_apply_to_each_key_and_controls_override_them(decide):
     declare(concurrency_limit=2, rate_limit="5/minute", key=lambda account_id: account_id)
     rate = Rate(5, 60_000)
-    assert decide([], key="7") == (None, [Group("Hard[7]", 2, rate)])
-    assert decide([THREE], key="7") == (None, [Group("Hard[7]", 3, rate)])
-    assert decide([Control("Hard[7]", "limit", limit=1), THREE], key="7") == (None, [Group("Hard[7]", 1, rate)])
+    assert decide([], key="7") == (None, [SlotGroup("Hard[7]", 2, rate)])
+    assert decide([THREE], key="7") == (None, [SlotGroup("Hard[7]", 3, rate)])
+    assert decide([Control("Hard[7]", "limit", limit=1), THREE], key="7") == (None, [SlotGroup("Hard[7]", 1, rate)])
     assert decide([Control("Hard[7]", "limit", limit=1), Control("Hard", "hold")], key="7") == (
         None,
-        [Group("Hard[7]", -1, rate)],
+        [SlotGroup("Hard[7]", -1, rate)],
     )
     assert decide([Control("Hard[7]", "drop")], key="7") == ("drop", [])
     assert decide([Control("Old[7]", "drop")], key="7") == ("drop", [])
-    assert decide([Control("Hard[7]", "drop")], key="8") == (None, [Group("Hard[8]", 2, rate)])
+    assert decide([Control("Hard[7]", "drop")], key="8") == (None, [SlotGroup("Hard[8]", 2, rate)])
     assert decide([Control("Hard", "run")], key="7") == (None, [])
     assert decide([Control("Hard[7]", "limit", limit=1), Control("Hard", "run")], key="7") == (
         None,
-        [Group("Hard[7]", 1, rate)],
+        [SlotGroup("Hard[7]", 1, rate)],
     )
 
 
@@ -99,16 +99,16 @@ def test_limits_of_groups_for_resuming(decide):
     config.use(ConcurrencyLimits())
     rules = ControlRules(config, None)
     rules._reported = {"Foreign": (4, Rate(1, 1000)), "Hard": (9, Rate())}
-    assert rules.group("Hard[7]") == Group("Hard[7]", 2)
-    assert rules.group("Foreign[7]") == Group("Foreign[7]", 4, Rate(1, 1000))
-    assert rules.group("Unknown") == Group("Unknown", 0)
-    assert rules.group("urgency=low") == Group("urgency=low", 0)
+    assert rules.group("Hard[7]") == SlotGroup("Hard[7]", 2)
+    assert rules.group("Foreign[7]") == SlotGroup("Foreign[7]", 4, Rate(1, 1000))
+    assert rules.group("Unknown") == SlotGroup("Unknown", 0)
+    assert rules.group("urgency=low") == SlotGroup("urgency=low", 0)
     on = [Control("urgency=low", "limit", limit=3), Control("queue=low", "drop"), Control("Hard", "drop"), HOLD]
     rules._show({control.subject: control for control in on})
-    assert rules.group("urgency=low") == Group("urgency=low", 3)
-    assert rules.group("*") == Group("*", -1)
-    assert rules.group("queue=low") == Group("queue=low", 0)
-    assert rules.group("Hard[7]") == Group("Hard[7]", 0), "its jobs are resumed, and dropped"
+    assert rules.group("urgency=low") == SlotGroup("urgency=low", 3)
+    assert rules.group("*") == SlotGroup("*", -1)
+    assert rules.group("queue=low") == SlotGroup("queue=low", 0)
+    assert rules.group("Hard[7]") == SlotGroup("Hard[7]", 0), "its jobs are resumed, and dropped"
 
 
 def test_a_limit_that_cannot_be_evaluated_is_reported_and_the_previous_one_applies(decide):

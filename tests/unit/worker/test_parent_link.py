@@ -9,7 +9,7 @@ import pytest
 from offsider.core.series import Series
 from offsider.storage.owners import Lists
 from offsider.storage.redis import RedisSettings
-from offsider.worker.alive.parent_link import LEFT, Counted, ParentLink, Report, Status, WorkerLink, make_link
+from offsider.worker.alive.parent_link import LEFT, CountedRuns, ParentLink, Report, WorkerLink, WorkerStatus, make_link
 from tests.waiting import wait_for
 
 LISTS = Lists("host:1:aaaaaaaaaaaa", {"default": ("low",)})
@@ -27,7 +27,7 @@ def ends():
 
 def test_each_report_is_complete_and_has_the_current_state(ends):
     parents, workers = ends
-    states = iter([Status(), Status("quiet", ("its fetch loop stands still",), max_strikes=5)])
+    states = iter([WorkerStatus(), WorkerStatus("quiet", ("its fetch loop stands still",), max_strikes=5)])
     workers.use(lambda: next(states))
     workers.repeat()
     assert parents.receive() == []
@@ -63,7 +63,7 @@ def test_messages_of_another_version_are_ignored(ends):
     parents, workers = ends
     workers._end.sendall(b"nonsense\n{}\n[]\n" + b'{"ready": "soon"}\n{"counted": {}}\n')
     workers.count([], 0, 10)
-    assert parents.receive() == [Counted((), 0, 10)]
+    assert parents.receive() == [CountedRuns((), 0, 10)]
     assert parents.stop_seconds is None
 
 

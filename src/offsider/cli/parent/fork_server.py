@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from offsider.cli.failure import flush_output, give_up
 from offsider.cli.parent.backoff import Backoff, described
+from offsider.cli.parent.worker_process import fork, live
 from offsider.cli.signals import NAMES, SignalQueue
 from offsider.cli.start_folder import leave_removed_folder
 from offsider.cli.title import title_setter
@@ -175,12 +176,10 @@ class ForkServer:
 
 def serve(options: WorkerOptions, link: socket.socket) -> NoReturn:
     """Run the fork server in this process, to its end; its workers end it too."""
-    from offsider.cli.parent.starting import live  # which starts this server
-
     work: Callable[[], NoReturn] | None = None
     code = 0
     try:
-        work = _Server(options, link, live).run()
+        work = _Server(options, link).run()
     except OffsiderError as error:
         code = give_up(str(error), error, verbose=options.verbose)
     except BaseException:  # noqa: BLE001  # it must not reach the parent's code, which called this
@@ -195,10 +194,9 @@ def serve(options: WorkerOptions, link: socket.socket) -> NoReturn:
 class _Server:
     """The server's loop."""
 
-    def __init__(self, options: WorkerOptions, link: socket.socket, live: Callable[..., NoReturn]) -> None:
+    def __init__(self, options: WorkerOptions, link: socket.socket) -> None:
         self._options = options
         self._link = link
-        self._live = live
         self._signals = SignalQueue((*NAMES, "CHLD"), on_other=lambda _: None)
         self._workers: set[int] = set()
         self._rest = b""
@@ -252,8 +250,6 @@ class _Server:
         return [json.loads(line) for line in lines]
 
     def _fork(self, config: Config, descriptor: int) -> Callable[[], NoReturn] | None:
-        from offsider.cli.parent.starting import fork
-
         def release() -> None:
             self._signals.close()
             self._link.close()
@@ -262,7 +258,7 @@ class _Server:
         pid = fork(release)
         if pid == 0:
             end = socket.socket(fileno=descriptor)
-            return lambda: self._live(self._options, end, config)
+            return lambda: live(self._options, end, config)
         os.close(descriptor)
         self._workers.add(pid)
         self._tell({"started": pid})

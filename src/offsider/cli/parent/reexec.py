@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 from offsider.cli.command import MAX_LETTERS
 from offsider.cli.failure import flush_output
 from offsider.cli.parent.backoff import described
-from offsider.cli.parent.starting import command
+from offsider.cli.parent.worker_process import command
 from offsider.cli.signals import NAMES, handled
 from offsider.cli.start_folder import start_folder
 from offsider.cli.text import plain

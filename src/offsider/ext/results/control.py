@@ -22,7 +22,7 @@ logger = logging.getLogger("offsider")
 GRACE_SECONDS = 1.0
 
 
-class Control:
+class ResultsControl:
     """A run, as ``job.control``.
 
     Args:
@@ -40,7 +40,9 @@ class Control:
         requested: whether its cancellation was requested.
     """
 
-    def __init__(self, job: JobContext, tracking: Tracking | None, name: str, note: Callable[[Control], None]) -> None:
+    def __init__(
+        self, job: JobContext, tracking: Tracking | None, name: str, note: Callable[[ResultsControl], None]
+    ) -> None:
         self.job = job
         self.tracking = tracking
         self.name = name

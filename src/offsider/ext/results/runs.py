@@ -21,7 +21,7 @@ from offsider.core.arguments import encode_result
 from offsider.core.errors import Discard, OffsiderError, RedisFailure, Reschedule, Skip
 from offsider.core.outcome import Discarded, Failed, Skipped, Succeeded
 from offsider.ext.results import store
-from offsider.ext.results.control import Control
+from offsider.ext.results.control import ResultsControl
 from offsider.ext.results.states import settled
 from offsider.ext.results.subscriber import Subscriber
 from offsider.runtime.service import LoopService
@@ -59,9 +59,9 @@ class ResultRuns:
         self._rules = rules
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
-        self._running: dict[str, Control] = {}
+        self._running: dict[str, ResultsControl] = {}
         self._requests: OrderedDict[str, float] = OrderedDict()
-        self._dirty: set[Control] = set()
+        self._dirty: set[ResultsControl] = set()
         self._service: RunsService | None = None
         self._next_write = 0.0
 
@@ -85,7 +85,7 @@ class ResultRuns:
                 yield from self._run_in_memory(job)
             return
         control = job.control
-        if not isinstance(control, Control):  # an untracked job can be cancelled too
+        if not isinstance(control, ResultsControl):  # an untracked job can be cancelled too
             control = job.control = self._control(job, None)
         job.wrap_coroutine(control.around)
         if control.tracking is not None:
@@ -111,7 +111,7 @@ class ResultRuns:
             yield
             return
         now = self._server.config.clock.now()
-        control = job.control = Control(job, tracking, "", lambda _: None)
+        control = job.control = ResultsControl(job, tracking, "", lambda _: None)
         control.began_at, control.started_at = time.perf_counter(), now
         try:
             result = yield
@@ -123,15 +123,15 @@ class ResultRuns:
         self._keep(control, result)
         self._remember(control, Succeeded())
 
-    def _remember(self, control: Control, outcome: Outcome) -> None:
+    def _remember(self, control: ResultsControl, outcome: Outcome) -> None:
         goes: Destination = "dead" if isinstance(outcome, Failed) else "gone"  # a test mode does not retry
         ended = settled(control, outcome, goes, self._rules, self._server.config.clock.now())
         test_mode.states.setdefault(control.job.jid, {}).update(ended.in_memory(control.job.shown_name))
 
-    def _control(self, job: JobContext, tracking: Tracking | None) -> Control:
-        return Control(job, tracking, f"{job.process} {next(self._numbers)}", self._note)
+    def _control(self, job: JobContext, tracking: Tracking | None) -> ResultsControl:
+        return ResultsControl(job, tracking, f"{job.process} {next(self._numbers)}", self._note)
 
-    def _begin(self, control: Control) -> None:
+    def _begin(self, control: ResultsControl) -> None:
         job, now = control.job, self._server.config.clock.now()
         control.began_at, control.started_at = time.perf_counter(), now
         fields = {
@@ -151,7 +151,7 @@ class ResultRuns:
             control.refuse()
             raise Skip("cancelled")
 
-    def _enter(self, control: Control) -> None:
+    def _enter(self, control: ResultsControl) -> None:
         jid = control.job.jid
         with self._lock:
             self._running[jid] = control
@@ -161,14 +161,14 @@ class ResultRuns:
             self._leave(control)
             raise Skip("cancelled")
 
-    def _leave(self, control: Control) -> None:
+    def _leave(self, control: ResultsControl) -> None:
         control.end()
         with self._lock:
             self._dirty.discard(control)
             if self._running.get(control.job.jid) is control:
                 del self._running[control.job.jid]
 
-    def _keep(self, control: Control, result: object) -> None:
+    def _keep(self, control: ResultsControl, result: object) -> None:
         """Encode the result for the effect. A result that cannot be stored does not fail the job, which has run."""
         job, tracking = control.job, control.tracking
         if tracking is None or (tracking.keep_result_seconds is None and result is not None):
@@ -182,7 +182,7 @@ class ResultRuns:
                 {"context": "storing the result of a job", "job": job.payload},
             )
 
-    def _arguments(self, control: Control) -> Callable[[Outcome, Destination], Sequence[Argument] | None]:
+    def _arguments(self, control: ResultsControl) -> Callable[[Outcome, Destination], Sequence[Argument] | None]:
         job, rules = control.job, self._rules
         keys, now = self._server.redis.keys, self._server.config.clock.now
 
@@ -226,7 +226,7 @@ class ResultRuns:
             if stored.cancel:
                 control.request(hard=stored.hard)
 
-    def _note(self, control: Control) -> None:
+    def _note(self, control: ResultsControl) -> None:
         with self._lock:
             is_first = not self._dirty
             self._dirty.add(control)

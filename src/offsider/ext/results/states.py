@@ -27,7 +27,7 @@ from offsider.ext.results.store import SettledJob, failure_fields, progress_text
 if TYPE_CHECKING:
     from offsider.core.job_id import State
     from offsider.core.outcome import Destination, Outcome
-    from offsider.ext.results.control import Control
+    from offsider.ext.results.control import ResultsControl
     from offsider.ext.results.rules import ResultSettings
     from offsider.storage.scripts import Argument
 
@@ -60,7 +60,9 @@ def state_of(outcome: Outcome, goes: Destination, *, cancelled: bool) -> State:
     return _BY_DESTINATION[goes]
 
 
-def settled(control: Control, outcome: Outcome, goes: Destination, rules: ResultSettings, now: float) -> SettledJob:
+def settled(
+    control: ResultsControl, outcome: Outcome, goes: Destination, rules: ResultSettings, now: float
+) -> SettledJob:
     """Return what to store for a run with this outcome.
 
     Args:
@@ -99,6 +101,6 @@ def settled(control: Control, outcome: Outcome, goes: Destination, rules: Result
     )
 
 
-def _failed_run(control: Control, error: BaseException, now: float) -> FailedRun:
+def _failed_run(control: ResultsControl, error: BaseException, now: float) -> FailedRun:
     job, started_at = control.job, now if control.started_at is None else control.started_at
     return FailedRun(job.attempt, started_at, now, job.process, class_of(error), traceback_of(error))

@@ -51,7 +51,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedRuns:
     """Counts of a worker since its last message, and the number of its running jobs and of its threads."""
 
     series: Sequence[Series] = ()
@@ -59,7 +59,7 @@ class Counted:
     concurrency: int = 0
 
 
-class Status(NamedTuple):
+class WorkerStatus(NamedTuple):
     """The part of a report that only the worker can fill in; see `Report`."""
 
     state: str = READY
@@ -93,9 +93,9 @@ class WorkerLink:
     def fileno(self) -> int:
         return self._end.fileno()
 
-    def receive(self) -> list[Report | Counted]:
+    def receive(self) -> list[Report | CountedRuns]:
         """Return the messages that have arrived."""
-        messages: list[Report | Counted] = []
+        messages: list[Report | CountedRuns] = []
         while not self.closed:
             try:
                 data = self._end.recv(_READ_BYTES)
@@ -108,7 +108,7 @@ class WorkerLink:
             messages += filter(None, map(self._message, lines))
         return messages
 
-    def _message(self, line: bytes) -> Report | Counted | None:
+    def _message(self, line: bytes) -> Report | CountedRuns | None:
         try:
             told = json.loads(line)
             if "ready" in told:
@@ -117,7 +117,7 @@ class WorkerLink:
             if "counted" in told:
                 counted = told["counted"]
                 series = tuple(Series(**each) for each in counted["series"])
-                return Counted(series, counted["busy"], counted["concurrency"])
+                return CountedRuns(series, counted["busy"], counted["concurrency"])
             report = report_of(told)
         except (ValueError, TypeError, KeyError):  # of another version: no message may end the parent
             return None
@@ -146,7 +146,7 @@ class ParentLink:
     def __init__(self, end: socket.socket) -> None:
         self._end = end
         self._end.setblocking(False)
-        self._status: Callable[[], Status] = Status
+        self._status: Callable[[], WorkerStatus] = WorkerStatus
         self._lock = threading.Lock()
         self._rest = b""
         self._last: tuple[Lists, int, RedisSettings] | None = None
@@ -166,7 +166,7 @@ class ParentLink:
         except OSError:
             return True
 
-    def use(self, status: Callable[[], Status]) -> None:
+    def use(self, status: Callable[[], WorkerStatus]) -> None:
         """Call ``status`` at each report from now on."""
         self._status = status
 
@@ -196,7 +196,7 @@ class ParentLink:
         """Send the counts since the last call; if there is no room, they are sent with the next call."""
         with self._lock:
             self._uncounted += series
-            counted = Counted(self._uncounted, busy, concurrency)
+            counted = CountedRuns(self._uncounted, busy, concurrency)
             if self._send({"counted": asdict(counted)}):
                 self._uncounted = []
 

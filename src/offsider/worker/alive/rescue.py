@@ -26,7 +26,7 @@ from offsider.storage import owners, rescued
 from offsider.storage.redis import Redis, RedisSettings, load_client
 from offsider.storage.rescued import Rescued
 from offsider.worker.alive.liveness import BEATS_PER_LIFE
-from offsider.worker.alive.parent_link import LEFT, Counted, Report
+from offsider.worker.alive.parent_link import LEFT, CountedRuns, Report
 from offsider.worker.alive.reclaim import reclaim
 from offsider.worker.health_state import HealthState, WorkerHealth
 from offsider.worker.outage import Outage
@@ -91,9 +91,9 @@ class Rescuer:
         """Whether jobs of dead workers must still be requeued."""
         return bool(self._dead)
 
-    def heard(self, pid: int, message: Report | Counted) -> None:
+    def heard(self, pid: int, message: Report | CountedRuns) -> None:
         """Note a message of the worker in the process ``pid``."""
-        if isinstance(message, Counted):
+        if isinstance(message, CountedRuns):
             self.totals.add(pid, message.series, message.busy, message.concurrency)
             return
         living = self._living.setdefault(pid, _Living(message))

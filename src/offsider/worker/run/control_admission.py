@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from offsider.core.errors import RedisFailure, RedisUnavailable, Shutdown
 from offsider.core.outcome import NotStarted, Rescheduled
 from offsider.storage import slots
-from offsider.storage.slots import Answer, Candidate, LimitedRun
+from offsider.storage.slots import Candidate, LimitedRun, SlotAnswer
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -107,17 +107,17 @@ class TakeSlots:
         except RedisFailure as error:
             self._config.handle_error(error, {"context": "acquiring a slot", "job": job.payload})
             return Rescheduled(REFUSED_SECONDS, "cannot check its limits")
-        if group is not None and answer in (Answer.HELD_BEHIND, Answer.TAKEN_LAST):
+        if group is not None and answer in (SlotAnswer.HELD_BEHIND, SlotAnswer.TAKEN_LAST):
             self._slots.resume_soon(group)
-        if answer in (Answer.TAKEN, Answer.TAKEN_LAST):
+        if answer in (SlotAnswer.TAKEN, SlotAnswer.TAKEN_LAST):
             return None
-        if answer is Answer.LOST or group is None:
+        if answer is SlotAnswer.LOST or group is None:
             return _moved("another process")
-        if answer is Answer.HELD:
+        if answer is SlotAnswer.HELD:
             self._slots.note_full(group)
         return _moved(f"held: {group.name} is {'held' if group.limit < 0 else 'at its limit'}")
 
-    def _ask(self, job: JobContext, run: LimitedRun, candidate: Candidate) -> tuple[Answer, slots.Group | None]:
+    def _ask(self, job: JobContext, run: LimitedRun, candidate: Candidate) -> tuple[SlotAnswer, slots.SlotGroup | None]:
         again = reported = False
         while True:
             try:

@@ -26,7 +26,7 @@ from offsider.inspector.process import ProcessSet
 from offsider.jobs import registry
 from offsider.jobs.key import Key
 from offsider.storage import control_table, quarantine, slots
-from offsider.storage.slots import ANY_RATE, Group, Rate
+from offsider.storage.slots import ANY_RATE, Rate, SlotGroup
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -50,11 +50,11 @@ class Decision(NamedTuple):
     """What happens to a job: ``stop`` defers or drops it; otherwise it needs a slot in each group."""
 
     stop: Control | None = None
-    groups: tuple[Group, ...] = ()
+    groups: tuple[SlotGroup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ControlRule:
     """What applies to the jobs of one class.
 
     Attributes:
@@ -87,7 +87,7 @@ class ControlRules:
         #: Classes with a control of a key, and whether a queue has a control other than its pause.
         self._keyed: frozenset[str] = frozenset()
         self._has_queues = False
-        self._rules: dict[str, Rule | None] = {}
+        self._rules: dict[str, ControlRule | None] = {}
         self._in_code: dict[str, tuple[int, Rate]] = {}
         self._published: Mapping[str, tuple[int, Rate]] = {}
         self._reported: Mapping[str, tuple[int, Rate]] = {}
@@ -99,14 +99,14 @@ class ControlRules:
 
     # ---------------------------------------------------------------------------------- decisions
 
-    def rule_of(self, stored_name: str) -> Rule | None:
+    def rule_of(self, stored_name: str) -> ControlRule | None:
         """Return what applies to a class; None if its jobs just run."""
         rules = self._rules
         if stored_name not in rules:
             rules[stored_name] = self._rule(stored_name)
         return rules[stored_name]
 
-    def _rule(self, stored_name: str) -> Rule | None:
+    def _rule(self, stored_name: str) -> ControlRule | None:
         job = registry.peek(stored_name)
         names = (stored_name,) if job is None else (job.name, *job.aliases)
         attributes = (_UNDECLARED if job is None else job.characteristics).attributes(names[0])
@@ -115,11 +115,12 @@ class ControlRules:
         limit, rate = self._limits_of(job)
         if not (own or shared or limit or rate.starts or self._has_queues or self._keyed.intersection(names)):
             return None
-        return Rule(names, (*own, *shared), limit, rate, None if job is None else Key.of(job))
+        return ControlRule(names, (*own, *shared), limit, rate, None if job is None else Key.of(job))
 
-    def decide(self, rule: Rule, queue: str, key: str = "") -> Decision:
+    def decide(self, rule: ControlRule, queue: str, key: str = "") -> Decision:
         """Return what happens to a job of a class, with its queue and key."""
-        on, own, shared, is_limited = self._on, Group(group_name(rule.names[0], key), rule.limit, rule.rate), [], False
+        on, own, is_limited = self._on, SlotGroup(group_name(rule.names[0], key), rule.limit, rule.rate), False
+        shared: list[SlotGroup] = []
         of_key = [on[name] for name in (group_name(name, key) for name in rule.names) if name in on] if key else []
         of_queue = [on[QUEUE + queue]] if self._has_queues and QUEUE + queue in on else []
         for control in (*of_key[:1], *rule.controls, *of_queue):
@@ -135,31 +136,31 @@ class ControlRules:
                     own = own._replace(limit=-1)
                     break
                 case "hold":
-                    shared.append(Group(control.subject, -1))
+                    shared.append(SlotGroup(control.subject, -1))
                     break
                 case "limit" if not is_own:
-                    shared.append(Group(control.subject, control.limit))
+                    shared.append(SlotGroup(control.subject, control.limit))
                 case "limit":
                     if not is_limited:
                         own, is_limited = own._replace(limit=control.limit), True
         return Decision(None, (*((own,) if own.limit or own.rate.starts else ()), *shared))
 
-    def group(self, name: str) -> Group:
+    def group(self, name: str) -> SlotGroup:
         """Return the limits of a group with held jobs."""
         if not is_class(name):
             control = self._on.get(name)
             limits = {"limit": control.limit, "hold": -1} if control is not None else {}
-            return Group(name, limits.get("" if control is None else control.action, 0))
+            return SlotGroup(name, limits.get("" if control is None else control.action, 0))
         class_name = class_of(name)
         rule = self._rule(class_name)
         reported = self._reported.get(class_name, _NO_LIMITS)
         if registry.peek(class_name) is None and reported != _NO_LIMITS:
-            rule = Rule((class_name,), () if rule is None else rule.controls, *reported)
+            rule = ControlRule((class_name,), () if rule is None else rule.controls, *reported)
         if rule is None:
-            return Group(name, 0)
+            return SlotGroup(name, 0)
         key = name[len(class_name) + 1 : -1]
         groups = self.decide(rule, "", key).groups
-        return groups[0] if groups and groups[0].name == group_name(rule.names[0], key) else Group(name, 0)
+        return groups[0] if groups and groups[0].name == group_name(rule.names[0], key) else SlotGroup(name, 0)
 
     def count(self, control: Control) -> None:
         """Count a job that a control deferred or dropped."""

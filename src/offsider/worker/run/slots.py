@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.runtime.context import JobContext
     from offsider.storage.redis import Redis
-    from offsider.storage.slots import Candidate, Group, LimitedRun
+    from offsider.storage.slots import Candidate, LimitedRun, SlotGroup
     from offsider.storage.working import PrivateListEntry
     from offsider.worker.controls import KnownControls
     from offsider.worker.run.control_rules import ControlRules
@@ -70,9 +70,9 @@ class Slots(FinishingService):
         #: Runs of this process that had ended, but whose slots were not freed, at the previous repair.
         self._ended: frozenset[LimitedRun] = frozenset()
         self._had_slots: dict[LimitedRun, None] = {}
-        self._resuming: dict[str, Group] = {}
+        self._resuming: dict[str, SlotGroup] = {}
         self._full_until: dict[str, float] = {}
-        self._collected: dict[Group, list[tuple[Candidate, PrivateListEntry]]] = {}
+        self._collected: dict[SlotGroup, list[tuple[Candidate, PrivateListEntry]]] = {}
         self._lock = threading.Lock()
         self._holder = new_jid()
         self._check_at = self._repair_at = 0.0
@@ -98,14 +98,14 @@ class Slots(FinishingService):
             for group in run.groups:
                 self.resume_soon(group)
 
-    def resume_soon(self, group: Group) -> None:
+    def resume_soon(self, group: SlotGroup) -> None:
         """Make the service resume held jobs of a group, if slots are free."""
         self._resuming[group.name] = group
         self._loop.wake()
 
     # ------------------------------------------------------------------------------------ holding
 
-    def note_full(self, group: Group) -> None:
+    def note_full(self, group: SlotGroup) -> None:
         """Note that a job of a group was just held."""
         self._full_until[group.name] = time.monotonic() + FULL_SECONDS
 
@@ -124,7 +124,7 @@ class Slots(FinishingService):
         self._loop.wake()
         return True
 
-    def _is_full(self, group: Group) -> bool:
+    def _is_full(self, group: SlotGroup) -> bool:
         # While others wait to be written, a job that asked for itself would overtake them.
         return group in self._collected or self._full_until.get(group.name, 0.0) > time.monotonic()
 
@@ -213,5 +213,5 @@ class Slots(FinishingService):
             next_seconds = min(next_seconds, slots.forget(self._redis, group))
         return next_seconds
 
-    def _resume(self, group: Group, *, at_once: bool = False) -> None:
+    def _resume(self, group: SlotGroup, *, at_once: bool = False) -> None:
         slots.resume(self._redis, group, now_seconds=self._config.clock.now(), at_once=at_once)
