@@ -8,7 +8,7 @@ import socket
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from inspect import signature
 from pathlib import Path
@@ -81,8 +81,7 @@ def welcome():
 def loaded(text: str) -> Config:
     """What a worker does with an application before it runs."""
     Path("first_mistake.py").write_text(text)
-    with ExitStack() as resources:
-        return load(WorkerOptions(require=("first_mistake",)), resources)
+    return load(WorkerOptions(require=("first_mistake",)))
 
 
 @contextmanager
@@ -256,8 +255,7 @@ def _():
 @mistake(20)
 def _():
     for target in ("first_mistke", "app:app"):
-        with ExitStack() as resources:
-            yield raised(lambda target=target: load(WorkerOptions(require=(target,)), resources))
+        yield raised(lambda target=target: load(WorkerOptions(require=(target,))))
 
 
 @mistake(21)

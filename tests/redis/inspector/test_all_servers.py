@@ -9,9 +9,9 @@ from offsider.core.errors import RedisUnavailable
 from offsider.inspector.all_servers import query_all, split
 
 
-def name(config) -> str:
-    Installation.of(config).redis.call("PING")
-    return config.server
+def name(here: Installation) -> str:
+    here.redis.call("PING")
+    return here.name
 
 
 def test_results_of_all_servers_have_their_names_in_configured_order(config, redis_url):

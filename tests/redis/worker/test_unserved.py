@@ -77,11 +77,10 @@ def test_nothing_is_logged_and_no_thread_runs_if_it_serves_all(worker_config, se
     "text",
     [
         '[shards.mails]\nqueues = ["mail"]',
-        'groups = ["default", "mail,2"]',
         '[servers.bulk]\nurl = "redis://bulk"\n[routing]\nrules = [["name=Mail", "mail", "bulk"], ["*", "default"]]',
     ],
 )
-def test_shards_groups_and_other_servers_do_not_count(tmp_path, text):
+def test_shards_and_other_servers_do_not_count(tmp_path, text):
     (tmp_path / "offsider.toml").write_text(text)
     assert unserved_here(Config.load(tmp_path / "offsider.toml", environ={})) == []
 
