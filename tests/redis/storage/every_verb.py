@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any
 
 from offsider.core.controls import Control
 from offsider.core.errors import Fenced
+from offsider.core.payload import encode
 from offsider.storage import (
     activity,
     control_table,
@@ -21,6 +23,7 @@ from offsider.storage import (
     processes,
     quarantine,
     queues,
+    slots,
     stats,
     stranded,
     strikes,
@@ -35,6 +38,7 @@ from offsider.storage.owners import Lists
 from offsider.storage.places import Destination, Move, MoveResult
 from offsider.storage.quarantine import Seen
 from offsider.storage.redis import Redis
+from offsider.storage.slots import Candidate, LimitedRun, SlotAnswer, SlotGroup
 from offsider.storage.working import DeadSetLimits, Owner, PrivateListEntry
 
 OWNER = Owner("host:1:aaaaaaaaaaaa", "default")
@@ -54,6 +58,10 @@ def seed(client: Any, keys: Any) -> None:
     client.lpush(keys.queue("extra"), "extra 1", "extra 2")
     client.zadd(keys.prefix + "extra", {"extra": 1})
     client.lpush(keys.queue("dropped"), "dropped 1")
+    client.lpush(
+        keys.queue("limited"),
+        *(encode({"class": "HardJob", "args": [], "jid": jid, "queue": "limited"}) for jid in "abc"),
+    )
     client.lpush(keys.queue("moving"), "moving 1", "moving 2")
     client.zadd(keys.schedule, {"due": LONG_AGO, "gone": LONG_AGO, "bad": LONG_AGO, "later": 9e9})
     client.lpush(keys.working(DEAD.identity, "default", "low"), "orphan", "pill")
@@ -80,6 +88,7 @@ def walk(redis: Redis) -> None:
     assert job_sets.defer(redis, keys.schedule, b"gone", 60)
     _quarantine(redis)
     _control(redis)
+    _slots(redis)
     stranded.note(redis, "HardJob", "not declared")
     run_alone(redis, [stats.counting_expired(keys, "HardJob")])
     assert stats.expired_counts(redis) == {"HardJob": 1}
@@ -118,6 +127,32 @@ def _control(redis: Redis) -> None:
     control_table.put(redis, Control("HardJob", "drop"))
     assert not control_table.forget(redis, "HardJob", b"another")
     assert control_table.clear(redis, "HardJob")
+
+
+def _slots(redis: Redis) -> None:
+    """One job runs, two are held and resumed, and the slot of a dead process is freed."""
+    group, free = SlotGroup("HardJob", 1), SlotGroup("HardJob", 0)
+    claimed = working.claim(redis, OWNER, ("limited",), 3)
+    first, second, third = [Candidate(entry.raw, entry.raw, entry) for entry in claimed]
+    run = LimitedRun(f"{OWNER.identity} 1 a", OWNER.identity, (group,))
+    assert slots.take(redis, run, first) == (SlotAnswer.TAKEN, None)
+    assert slots.take(redis, run._replace(member=f"{OWNER.identity} 2 b"), second) == (SlotAnswer.HELD, group)
+    assert slots.hold(redis, OWNER.identity, group, [(third, claimed[2])]) == (1, False)
+    assert slots.due_groups(redis).names == ["HardJob"]
+    slots.keep(redis, run)
+    slots.release(redis, run)
+    assert slots.resume(redis, group, now_seconds=LONG_AGO) == 1
+    assert slots.forget(redis, group) == 1
+    assert slots.resume(redis, free, now_seconds=LONG_AGO) == 1
+    resumed = working.claim(redis, OWNER, ("limited",), 2)
+    again = run._replace(member=f"{OWNER.identity} 3 b")
+    assert slots.take(redis, again, Candidate(resumed[0].raw, resumed[0].raw, resumed[0])) == (SlotAnswer.TAKEN, None)
+    slots.release(redis, again)
+    assert [working.acknowledge(redis, entry) for entry in (claimed[0], *resumed)] == [True] * 3
+    slots.keep(redis, run._replace(member="host:3:cccccccccccc 1 x", process="host:3:cccccccccccc"))
+    assert slots.free_dead(redis, "HardJob") == 1
+    assert slots.forget(redis, free) == math.inf
+    assert queues.clear(redis, "limited") == 0
 
 
 def _make_room(redis: Redis) -> None:
