@@ -39,7 +39,7 @@ RUNS = [
     f"LPOS {_PRIVATE} +1",  # before a failed job calls the application's handlers
     f"postpone offsider:fenced:IDENTITY {_PRIVATE} retry +3",
     "ZADD schedule +2",
-    "enqueue schedule queues queue:plain +4",
+    "move schedule queues offsider:quarantine:jobs queue:plain +9",
 ]
 FIELDS = ["retry", "queue", "class", "args", "jid", "created_at", "enqueued_at"]
 SCHEDULED_FIELDS = FIELDS[:-1]

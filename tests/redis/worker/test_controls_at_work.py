@@ -193,7 +193,7 @@ def test_dropped_jobs_are_kept_and_can_be_restored_and_count_as_nothing(worker_c
     launcher = launch()
     wait_for(lambda: ran == ["soft 3"] and len(news.removed) == 2 and len(news.finished) == 1)
     (kept,) = Quarantine(worker_config)
-    assert (kept.record.jid, kept.where, kept.how) == (jid, "queue:default", "dropped by a control: it is broken")
+    assert (kept.jid, kept.where, kept.how) == (jid, "queue:default", "dropped by a control: it is broken")
     reported = {(one.where, one.how): one for one in news.removed}
     assert set(reported) == {("queue:default", "quarantine"), ("queue:default", "delete")}
     assert all(isinstance(one, JobRemoved) for one in news.removed)

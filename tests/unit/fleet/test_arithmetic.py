@@ -74,4 +74,4 @@ def test_under_constant_load_the_recommendation_settles(alive, load_share, press
     for _ in range(4):
         alive = next_count(alive)
     assert next_count(alive) == alive
-    assert work <= ZONE[1] * alive
+    assert work <= ZONE[1] * alive + 1e-9, "less is a rounding error"
