@@ -169,7 +169,7 @@ class Top(App[None]):
         self._view = replace(self._view, size=max(1, rows))
         post_from_thread(self, partial(read, self.tab, self._view))
 
-    def on_loaded(self, event: TableLoaded) -> None:
+    def on_table_loaded(self, event: TableLoaded) -> None:
         self._reading = False
         if not self.query(RowTable):
             return  # the application is exiting
