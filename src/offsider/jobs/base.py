@@ -182,6 +182,12 @@ class Job:
 
     Attributes:
         declared: the declaration of the job.
+        enqueue, enqueue_in, enqueue_at, enqueue_many: store jobs; these and the next ones are those of `JobFunction`.
+        aenqueue, aenqueue_in, aenqueue_at, aenqueue_many: the same for asyncio.
+        using, via: choose options or the client of a push.
+        call: returns a call with these arguments, for `enqueue_many` and workflows.
+        run_inline: runs the job here.
+        lookup: returns the typed id of a stored job.
         perform_async, perform_in, perform_at: Sidekiq's names of `enqueue`, `enqueue_in` and `enqueue_at`.
         perform_bulk: Sidekiq's name of `enqueue_many`.
         perform_inline, perform_sync: Sidekiq's names of `run_inline`.
