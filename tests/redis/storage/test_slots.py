@@ -281,6 +281,22 @@ def test_a_manually_moved_job_returns_to_its_original_queue(stage):
     assert stage.queued == ["a"]
 
 
+def test_equal_jobs_are_resumed_as_often_as_they_are_held(stage, raw_redis, monkeypatch):
+    """Another process may resume one of them, or a user delete it, after they were read."""
+    for _ in range(2):
+        stage.enter("a", -1)
+    run = stage.redis.run
+
+    def remove_one_first(script, *args):
+        if script is slots.RESUME_HELD:
+            raw_redis.lrem(stage.keys.held(NAME), 1, payload("a"))
+        return run(script, *args)
+
+    monkeypatch.setattr(stage.redis, "run", remove_one_first)
+    assert stage.leave(None, 0) == 1
+    assert (stage.queued, stage.held) == (["a"], [])
+
+
 # ------------------------------------------------------------------------------------- obstacles
 
 

@@ -28,10 +28,13 @@ if limited then
   if limit ~= 0 then room = math.min(room, limit - redis.call('ZCARD', KEYS[1]) - kept) end
   if most > 0 then room = math.min(room, most - redis.call('ZCOUNT', KEYS[4], '(' .. now - ARGV[3], '+inf') - kept) end
 end
-local replies = {}
+local replies, copies = {}, {}
 for i = 1, count do
   local at = 1 + 4 * i
-  if not redis.call('LPOS', KEYS[3], ARGV[at], 'RANK', -1) then
+  -- Of equal jobs, one may have left since they were read.
+  local copy = (copies[ARGV[at]] or 0) + 1
+  copies[ARGV[at]] = copy
+  if not redis.call('LPOS', KEYS[3], ARGV[at], 'RANK', -copy) then
     replies[i] = 0
   elseif room <= 0 then
     replies[i] = -1
