@@ -131,8 +131,9 @@ class Slots(FinishingService):
     def _write_collected(self) -> None:
         """Hold the collected jobs. Until the reply they stay collected: a failed batch is repeated."""
         while self._collected:
-            group, jobs = next(iter(self._collected.items()))
-            batch = jobs[: slots.BATCH]
+            with self._lock:
+                group, jobs = next(iter(self._collected.items()))
+                batch = jobs[: slots.BATCH]
             _, is_free = slots.hold(self._redis, batch[0][1].owner.identity, group, batch)
             with self._lock:
                 del jobs[: len(batch)]
