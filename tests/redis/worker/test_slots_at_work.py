@@ -6,8 +6,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import permutations
 
 import pytest
+from hypothesis import HealthCheck, given, settings as bounds, strategies as st
 
 from offsider import Client, Config, Discard, current_job, job
 from offsider.config.installation import Installation
@@ -19,10 +22,11 @@ from offsider.ext.unique import Locks, Unique
 from offsider.inspector import Controls, RetrySet, ScheduledSet, Stats
 from offsider.jobs import registry
 from offsider.runtime.context import JobContext
-from offsider.runtime.middleware import MiddlewareChain
-from offsider.storage import owners, queues, slots
+from offsider.runtime.middleware import Middleware, MiddlewareChain
+from offsider.storage import owners, queues, slots, working
 from offsider.storage.effects import run_alone
 from offsider.storage.owners import Lists
+from offsider.storage.redis import Redis
 from offsider.storage.slots import Candidate, LimitedRun, Rate, SlotAnswer, SlotGroup
 from offsider.storage.working import Owner, PrivateListEntry
 from offsider.testing import RunningWorker
@@ -660,3 +664,147 @@ def test_jobs_of_a_full_group_are_held_in_batches_and_a_failed_batch_is_repeated
     monkeypatch.setattr(slots_module, "MAX_COLLECTED", 0)
     service.note_full(HARD)
     assert not service.hold_soon(run_of(ALIVE), Candidate(raw, raw, PrivateListEntry(owner, "default", raw)))
+
+
+# ---------------------------------------------------------------------------------- any sequence
+
+
+class Process:
+    """A worker whose threads and services act only when a test says so."""
+
+    def __init__(self, config: Config, redis: Redis, number: int) -> None:
+        self.redis = redis
+        self.rules = ControlRules(config, redis)
+        self.slots = Slots(config, redis, self.rules, Known())
+        self.admission = TakeSlots(config, redis, self.rules, self.slots)
+        self.owner = Owner(f"host:{number}:0123456789ab", "default")
+        owners.beat(redis, Lists(self.owner.identity, {"default": ("default",)}), 60_000)
+        self.running: list[tuple[JobContext, PrivateListEntry, Middleware]] = []
+
+    def know(self) -> None:
+        self.rules.update(changed=True)
+
+    def claim(self) -> None:
+        for entry in working.claim(self.redis, self.owner, ("default",), 1):
+            job = JobContext(decode(entry.raw), "default", entry.raw, owner=self.owner)
+            run = self.admission(job)
+            if next(run, "refused") is None:
+                self.running.append((job, entry, run))
+
+    def end(self) -> list[str]:
+        if not self.running:
+            return []
+        job, entry, run = self.running.pop(0)
+        with suppress(StopIteration):
+            run.send(Succeeded())
+        assert working.acknowledge(self.redis, entry)
+        replies = run_alone(self.redis, job.effects)
+        for effect, reply in zip(job.effects, replies, strict=True):
+            effect.done(reply, Succeeded())
+        return [job.jid]
+
+    def look(self) -> None:
+        self.slots._check_at = 0.0
+        self.slots.tick()
+
+    def compare(self) -> None:
+        """Requeue what the process does not know, as after a lost reply; it does not know what it collected."""
+        listed = Counter(working.contents(self.redis, self.owner, ["default"]))
+        unknown = listed - Counter(entry for _, entry, _ in self.running)
+        working.put_back(self.redis, [(entry, entry.raw) for entry in unknown.elements()])
+
+
+class Held:
+    """Two processes, and the controls of one class. After each step each job is in one place, or it has ended."""
+
+    def __init__(self, config: Config, raw_redis) -> None:
+        raw_redis.flushdb()
+        self.client = raw_redis
+        self.controls = Controls(config)
+        redis = Installation.of(config).redis
+        self.processes = [Process(config, redis, number) for number in (1, 2)]
+        self.pushed: list[str] = []
+        self.ended: list[str] = []
+
+    def do(self, step: str) -> None:
+        name, _, number = step.partition(" ")
+        match name:
+            case "push":
+                self.pushed.append(jid := f"j{len(self.pushed)}")
+                payload = {"class": "Act", "args": [], "jid": jid, "queue": "default"}
+                self.client.lpush("queue:default", encode(payload))
+            case "hold" | "resume":
+                getattr(self.controls, name)("Act")
+            case "limit":
+                self.controls.limit("Act", 1)
+            case "later":
+                for process in self.processes:
+                    process.slots._full_until.clear()
+            case _:
+                self.ended += getattr(self.processes[int(number or 1) - 1], name)() or ()
+        assert sorted(self.everywhere) == sorted(self.pushed), f"lost or doubled by {step}"
+
+    @property
+    def everywhere(self) -> list[str]:
+        lists = ["queue:default", "offsider:held:Act"]
+        lists += (f"offsider:working:{process.owner.identity}:default:default" for process in self.processes)
+        with self.client.pipeline() as stored:
+            for key in lists:
+                stored.lrange(key, 0, -1)
+            return [*self.ended, *(decode(raw)["jid"] for found in stored.execute() for raw in found)]
+
+    def finish(self) -> None:
+        for step in ("resume", "know 1", "know 2"):
+            self.do(step)
+        for _ in range(3 + 2 * len(self.pushed)):
+            for step in ("look 1", "look 2", "claim 1", "claim 2", "end 1", "end 2"):
+                self.do(step)
+            if len(self.ended) == len(self.pushed):
+                break
+        assert sorted(self.ended) == sorted(self.pushed), "all come to an end, once"
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Held jobs are due at each look, and a group is full until the step `later`."""
+    monkeypatch.setattr(slots, "CHECK_MS", 0)
+    monkeypatch.setattr(slots_module, "FULL_SECONDS", 60.0)
+    monkeypatch.setattr(slots_module, "LEASE_SECONDS", 0.001)
+    job(name="Act")(lambda: None)
+
+
+OF_EACH = ("know", "know", "claim", "claim", "claim", "look", "end", "compare")
+STEPS = st.sampled_from(
+    [
+        "push",
+        "push",
+        "push",
+        "hold",
+        "hold",
+        "resume",
+        "limit",
+        "later",
+        *(f"{name} {number}" for name in OF_EACH for number in (1, 2)),
+    ]
+)
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("others", [("hold", "know", "resume"), ("hold", "know", "compare")])
+def test_a_control_at_any_time_before_or_after_claims_loses_no_job(config, raw_redis, others):
+    """Whether the process knows the control at the first claim, at a later one or at none."""
+    for order in sorted(set(permutations(["claim"] * 3 + list(others)))):
+        held = Held(config, raw_redis)
+        for step in ("push", "push", "push", *order):
+            held.do(step)
+        held.finish()
+
+
+@pytest.mark.usefixtures("at_once")
+@bounds(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(STEPS, min_size=20, max_size=60))
+def test_no_job_is_lost_or_doubled_by_two_processes_in_any_sequence(config, raw_redis, steps):
+    held = Held(config, raw_redis)
+    for step in steps:
+        held.do(step)
+    held.finish()
