@@ -25,6 +25,7 @@ from offsider.worker.outage import Outage
 if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.storage.redis import Redis
+    from offsider.storage.working import PrivateListEntry
 
 READ_SECONDS = 1.0
 #: Maximum age of the paused queues for a job from a blocking pop to start without a claim.
@@ -42,6 +43,7 @@ class KnownControls:
         read_at: when that read was sent, in monotonic seconds.
         version: the latest version that a read or a claim has returned.
         on_new_version: called by `note_version`.
+        to_hold: returns the jobs that were refused and are still in a private list, until a batch of them is held.
     """
 
     def __init__(self) -> None:
@@ -50,6 +52,7 @@ class KnownControls:
         self.has_held = True
         self.read_at = -math.inf
         self.on_new_version: Callable[[], None] | None = None
+        self.to_hold: Callable[[], Sequence[PrivateListEntry]] = tuple
 
     @property
     def are_current(self) -> bool:

@@ -62,6 +62,16 @@ def test_a_doubt_is_checked_immediately_and_once_more(books, monkeypatch):
     assert books.reconciler._at == ()
 
 
+def test_a_job_that_waits_for_its_batch_of_held_jobs_is_not_requeued(books, raw_redis):
+    """A batch writes by bytes: it would hold the job while it runs after its next claim."""
+    waits = working.PrivateListEntry(books.parts.ownership.owner("default"), "default", b"waits")
+    raw_redis.lpush(books.parts.working, b"waits", b"lost")
+    books.parts.context.controls.to_hold = lambda: [waits]
+    books.run()
+    assert raw_redis.lrange(books.parts.working, 0, -1) == [b"waits"]
+    assert raw_redis.lrange("queue:default", 0, -1) == [b"lost"]
+
+
 def test_another_doubt_does_not_advance_the_last_check(books):
     """The server may still serve a pop whose connection was lost first."""
     books.reconciler.doubt(20)

@@ -708,9 +708,9 @@ class Process:
         self.slots.tick()
 
     def compare(self) -> None:
-        """Requeue what the process does not know, as after a lost reply; it does not know what it collected."""
+        """Requeue what the process does not know, as after a lost reply."""
         listed = Counter(working.contents(self.redis, self.owner, ["default"]))
-        unknown = listed - Counter(entry for _, entry, _ in self.running)
+        unknown = listed - Counter([*self.slots._controls.to_hold(), *(entry for _, entry, _ in self.running)])
         working.put_back(self.redis, [(entry, entry.raw) for entry in unknown.elements()])
 
 
@@ -771,6 +771,15 @@ def at_once(monkeypatch):
     monkeypatch.setattr(slots_module, "FULL_SECONDS", 60.0)
     monkeypatch.setattr(slots_module, "LEASE_SECONDS", 0.001)
     job(name="Act")(lambda: None)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_job_that_waits_for_its_batch_is_not_requeued_by_a_comparison(config, raw_redis):
+    """It would run, its control having ended, while the batch takes it from the private list and holds it."""
+    held = Held(config, raw_redis)
+    for step in ("limit", "know", *["push"] * 3, *["claim"] * 3, "compare", "resume", "know", "claim", "look"):
+        held.do(step)
+    held.finish()
 
 
 OF_EACH = ("know", "know", "claim", "claim", "claim", "look", "end", "compare")

@@ -44,6 +44,7 @@ class Reconciler:
         self._capsule = context.capsule
         self._redis = context.redis
         self._ownership = context.ownership
+        self._controls = context.controls
         self._in_flight = in_flight
         #: Times of the next comparisons in monotonic seconds. Replaced as a whole, under a lock: any thread may call
         #: `doubt` or read `due`.
@@ -93,6 +94,8 @@ class Reconciler:
         queues = self._ownership.registered(self._capsule.name)
         # Read the held jobs first: then a job that is settled during the comparison does not look like a lost one.
         held = self._in_flight.of(owner.identity)
+        # A job that waits for its batch must not return to its queue: it would be held while it runs.
+        held.update(entry for entry in self._controls.to_hold() if entry.owner.identity == owner.identity)
         listed = Counter(working.contents(self._redis, owner, queues))
         doubtful = [one for one in finished if one.doubtful]
         carried_out = self._carried_out(doubtful, held, listed)

@@ -79,6 +79,7 @@ class Slots(FinishingService):
         self._is_out = False
         #: Whether this process had the lease at its last check.
         self._leads = False
+        controls.to_hold = self._to_hold
         super().__init__("offsider-slots", self.tick, self._write_collected, config.handle_error)
 
     @contextmanager
@@ -127,6 +128,10 @@ class Slots(FinishingService):
     def _is_full(self, group: SlotGroup) -> bool:
         # While others wait to be written, a job that asked for itself would overtake them.
         return group in self._collected or self._full_until.get(group.name, 0.0) > time.monotonic()
+
+    def _to_hold(self) -> list[PrivateListEntry]:
+        with self._lock:
+            return [entry for jobs in self._collected.values() for _, entry in jobs]
 
     def _write_collected(self) -> None:
         """Hold the collected jobs. Until the reply they stay collected: a failed batch is repeated."""
