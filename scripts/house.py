@@ -29,13 +29,13 @@ TOUR = ROOT / "docs" / "internals" / "architecture.md"
 NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 CEILINGS = {
-    "src, lines of code": 46_100,
-    "src, files": 573,
-    "tests, lines of code": 74_200,
+    "src, lines of code": 43_700,
+    "src, files": 525,
+    "tests, lines of code": 70_300,
     "bench, lines of code": 8_250,
-    "docs, words": 109_700,
+    "docs, words": 76_300,
     "tour, files": 25,
-    "biggest class, lines": 289,
+    "biggest class, lines": 285,
     "circles": 0,
     "class names used more than once": 5,
     "places that write an outcome": 1,

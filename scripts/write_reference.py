@@ -62,15 +62,20 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+#: Options that the page describes once, for all commands.
+COMMON = ("config", "environment")
+
+
 def command_help(name: str) -> str:
     """Return the help of a command and a table with one row per option."""
     command = offsider.get_command(click.Context(offsider), name)
     assert command is not None, name  # noqa: S101  # a page names a command that does not exist
     paragraphs = [" ".join(text.split()) for text in re.split(r"\n\s*\n", command.help or "")]
     options = [option for option in command.params if isinstance(option, click.Option) and not option.hidden]
-    rows = [_option_row(option, click.Context(command)) for option in options]
-    table = ["| Option | What it does |", "| --- | --- |", *rows, "| `-h`, `--help` | Show this help. |"]
-    return "\n".join(["\n\n".join(paragraphs), "", *table])
+    own = [option for option in options if name == "worker" or option.name not in COMMON]
+    rows = [_option_row(option, click.Context(command)) for option in own]
+    table = ["", "| Option | What it does |", "| --- | --- |", *rows] if rows else []
+    return "\n".join(["\n\n".join(paragraphs), *table])
 
 
 def _option_row(option: click.Option, context: click.Context) -> str:

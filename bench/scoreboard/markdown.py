@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 from bench.scoreboard.row import Report, Row
@@ -12,6 +13,8 @@ from bench.scoreboard.rows import ROWS
 BEGIN = "<!-- scoreboard: begin, written by `python3 dev.py scoreboard --markdown docs/internals/reliability.md` -->"
 END = "<!-- scoreboard: end -->"
 NOT_YET = "not run yet"
+#: Further figures of a row are printed by the run only.
+MAX_FIGURES = 3
 _LINE = re.compile(r"^\| (R\d+) \| .* \| (.*) \|$", re.MULTILINE)
 
 
@@ -45,7 +48,7 @@ def result(report: Report) -> str:
     counts = f"{tally.acked:,} acked, {tally.ran:,} ran, **lost {tally.lost:,}**, duplicated {tally.duplicated:,}"
     counts += f", recovered {tally.recovered:,}" if tally.recovered else ""
     parts = [f"{counts}, {report.seconds:.0f} s" if tally.acked else f"{report.seconds:.0f} s"]
-    parts += [f"{name} {value}" for name, value in report.figures.items()]
+    parts += [f"{name} {value}" for name, value in islice(report.figures.items(), MAX_FIGURES)]
     parts += [f"partial: {part}" for part in report.partial]
     parts += [f"**missed: {what}**" for what in report.missed]
     return "; ".join(parts).replace("|", "/")
