@@ -94,8 +94,7 @@ class Worker:
 
     def kill(self) -> None:
         """Like a machine failure: no last words, and no parent that sees the end."""
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        self.close()
 
     def kill_alone(self) -> None:
         """As the kernel does when memory is short: the process that runs jobs and no other."""
@@ -117,9 +116,11 @@ class Worker:
         return self.output
 
     def close(self) -> None:
+        """End the whole group. A worker that has not quite ended would still take a job, by the BLMOVE it waits in."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)  # SIGKILL also ends what SIGSTOP holds
         self.process.wait()
+        wait_for(lambda: not runs_in(self.process.pid))
 
 
 def exists(pid: int) -> bool:
@@ -128,6 +129,22 @@ def exists(pid: int) -> bool:
         os.kill(pid, 0)
         return True
     return False
+
+
+def runs_in(group: int) -> bool:
+    """Whether a thread of a process group still runs, or ends; not whether all were reaped (Linux)."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has just ended
+            if _state(process)[2] == str(group) and any(
+                _state(thread)[0] not in "ZX" for thread in (process / "task").iterdir()
+            ):
+                return True
+    return False
+
+
+def _state(entry: Path) -> list[str]:
+    """State, parent and group of a process or thread, by its entry below /proc."""
+    return (entry / "stat").read_text().rpartition(")")[2].split()[:3]
 
 
 def children_of(pid: int) -> list[int]:
