@@ -13,9 +13,9 @@ def test_every_job_is_listed_with_its_queue(tmp_path):
     assert ended.returncode == 0, ended.stderr
     lines = [line.split() for line in ended.stdout.splitlines()]
     assert lines[0][:3] == ["NAME", "QUEUE", "URGENCY"]
-    assert lines[1] == ["shop.ReportJob", "low", "low", "none", "-", "-", "1", "-"]
-    assert lines[2] == ["shop.resize", "default", "low", "cpu", "media", "yes", "2", "-"]
-    assert lines[3] == ["shop.welcome", "default", "high", "none", "-", "-", "1", "mail"]
+    assert lines[1] == ["shop.ReportJob", "low", "low", "none", "-", "-", "-"]
+    assert lines[2] == ["shop.resize", "default", "low", "cpu", "media", "yes", "-"]
+    assert lines[3] == ["shop.welcome", "default", "high", "none", "-", "-", "mail"]
 
 
 def test_without_a_word_the_jobs_of_the_configuration_are_listed(tmp_path):
