@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 
 import pytest
 
@@ -117,7 +118,7 @@ def test_a_killed_worker_loses_only_the_most_recent_lines(workers, stored):
     """
     fine, deadly = push(stored, "Fine"), push(stored, "Deadly")
     worker = workers.start("-c", "1", text=app, wait=False)
-    assert worker.ended() == -9
+    assert worker.ended() == 128 + signal.SIGKILL
     assert re.findall(rf"jid={fine} .*: (\w+)$", worker.output, re.MULTILINE) == ["start", "done"]
     assert re.findall(rf"jid={deadly} .*: (\w+)$", worker.output, re.MULTILINE) == ["start"]
 
