@@ -3,7 +3,7 @@
     python3 dev.py bench scale                               # three rounds, about 20 minutes and 3 GB of memory
     python3 dev.py bench scale --only queues classes --rounds 5
     python3 dev.py bench scale --quick                       # a smoke test of every curve, without meaningful figures
-    python3 dev.py bench scale --json scale.json --markdown  # writes docs/internals/scale.md and its chart
+    python3 dev.py bench scale --json scale.json  # a table for each number
 
 1. Each point starts its own server on a unix socket, without persistence, and one real worker; other processes are
    simulated by `bench.scale.fleet`.
