@@ -18,7 +18,7 @@ import httpx
 import pytest
 import redis
 
-from offsider.cli.boot import EMBEDDED_FOLDER
+from offsider.cli.options import EMBEDDED_FOLDER
 from offsider.embedded import EmbeddedServer
 
 LAST_LINE = re.compile(r"processed (\d+) failed (\d+) retried (\d+) dead (\d+) left (\d+) lost (\d+)")
@@ -182,7 +182,7 @@ def test_a_worker_killed_from_outside_loses_nothing(folder, start_demo):
     output, (*_, lost) = end_of(process)
 
     assert lost == 0, output
-    assert re.search(r"worker-\d ended with code -9", output)
+    assert re.search(r"worker-\d ended with code 137", output)
 
 
 def test_ctrl_c_ends_it_in_order_and_leaves_no_process(folder, start_demo):

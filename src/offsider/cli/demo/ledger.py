@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,6 +93,14 @@ class Tally:
 
     def running_in(self, pid: int) -> set[str]:
         return {jid for jid, process in self.running.items() if process == pid}
+
+    def worker_in(self, group: int) -> int:
+        """The process of a process group that runs jobs; 0 without one."""
+        for pid in set(self.running.values()):
+            with suppress(ProcessLookupError):  # killed before
+                if os.getpgid(pid) == group:
+                    return pid
+        return 0
 
     def account(self, dead: AbstractSet[str], stored: AbstractSet[str]) -> Account:
         """Compare the ledger with the jobs in the dead set and the jobs that are stored elsewhere.

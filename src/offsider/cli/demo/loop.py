@@ -139,15 +139,16 @@ class Demo:
 
     def _kill_worker(self) -> None:
         """Kill worker 1, as soon as it runs jobs: the death of an idle worker would show nothing."""
-        victim = self._children.get("worker-1")
-        if victim is None or not self._tally.running_in(victim.pid):
+        parent = self._children.get("worker-1")
+        victim = 0 if parent is None else self._tally.worker_in(parent.pid)
+        if parent is None or not victim:
             return
-        victim.kill()
-        victim.wait()
+        os.kill(victim, signal.SIGKILL)
+        parent.wait()
         del self._children["worker-1"]
         self._tally.read()  # its last lines
-        self._victim = victim.pid
-        self._say(f"worker-1 was killed with -9 while it ran {len(self._tally.running_in(victim.pid))} jobs")
+        self._victim = victim
+        self._say(f"worker-1 was killed with -9 while it ran {len(self._tally.running_in(victim))} jobs")
         self._start_child("worker-3", *WORKER)
 
     def _say(self, text: str) -> None:
