@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsider import Client, Config
+from offsider import Client, Config, fleet
 from offsider.fleet import rules_in_use
 from offsider.inspector.doctor.examination import examine
 from tests.process.stored import push
@@ -31,12 +31,13 @@ def test_jobs_push_by_the_rules_of_their_worker_and_different_rules_are_found(wo
     wait_for(lambda: ledger.words("ran"))
     config = Config()
     config.redis.url = url
+    fleet.install(config)
     (same,) = wait_for(lambda: [used for used in rules_in_use(config) if used.rules != "none"])
     assert [user.partition(" on ")[0] for user in same.users] == ["worker"]
     assert stored.smembers("queues") == {b"default", b"urgent"}
-    assert "routing" not in {finding.check for finding in examine(config) if finding.severity}
+    assert "routing" not in {finding.id for finding in examine(config) if finding.severity}
     Client(config).push({"class": "Parent", "args": []})
-    (warning,) = [finding for finding in examine(config) if finding.check == "routing"]
+    (warning,) = [finding for finding in examine(config) if finding.id == "routing"]
     assert "no rules by" in warning.what
     assert same.rules in warning.what
     worker.send("TERM")
