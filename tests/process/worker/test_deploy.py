@@ -100,7 +100,7 @@ def test_jobs_of_the_new_release_wait_for_a_new_worker_and_none_is_lost_or_retri
     wait_for(lambda: ledger.words("old") == ["still fits.png"], PATIENT)
     assert stored.zcard("retry") == stored.zcard("dead") == 0
     assert all("retry_count" not in found for found in stranded(stored))
-    assert "pushed by version 2.15" in old.output
+    old.until_says("pushed by version 2.15")
     # As if they had been there for long: their next try is minutes away.
     wait_for(lambda: put_off(stored) == JOBS + 1, PATIENT)
 
