@@ -154,6 +154,18 @@ def children_of(pid: int) -> list[int]:
     return []
 
 
+def group_of(group: int) -> list[int]:
+    """The processes of a process group, without those that have ended and are not reaped (Linux)."""
+    found: list[int] = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _parent, number, *others = file.read_text().rpartition(")")[2].split()
+            threads = int(others[14])  # those of a killed process end one by one, and any of them keeps its files open
+            if int(number) == group and (state not in "ZX" or threads > 1):
+                found.append(int(file.parent.name))
+    return found
+
+
 class Workers:
     """Starts workers that run against one server and note into one ledger.
 
