@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections import Counter
 
@@ -99,7 +100,7 @@ def test_a_kill_during_the_claim_neither_loses_nor_repeats_a_tick(start, stored,
     due = int(time.time())
     jobs = changes(zones, due, 1)[:1]
     dealt_with(stored, jobs, due - 10)
-    assert start(jobs, wait=False, DIE_IN=method, DIE_WHEN=when).ended(60) == -9
+    assert start(jobs, wait=False, DIE_IN=method, DIE_WHEN=when).ended(60) == 128 + signal.SIGKILL
     second = start(jobs)
     wait_for(lambda: pushed(stored), 30)
     second.stopped()
