@@ -78,7 +78,7 @@ def test_a_job_of_a_killed_worker_runs_again_and_finishes(name, database, tmp_pa
         wait_for(lambda: example.report()["status"] == "running")
 
         example.run(example.kill)
-        assert first.wait() == -signal.SIGKILL
+        assert first.wait() == 128 + signal.SIGKILL
         example.start(example.worker)
         wait_for(lambda: example.report()["status"] == "done")
 
