@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from tests.interop.waiting import eventually, worker_of
+from tests.process.workers import group_of
 
 pytestmark = pytest.mark.needs("redis-server")
 
@@ -27,6 +28,7 @@ def test_jobs_of_a_killed_process_are_requeued_even_if_ruby_pruned_it_first(proc
 
     os.killpg(doomed.pid, signal.SIGKILL)  # with its parent, which would remove it from the registry
     doomed.wait()
+    eventually(lambda: not group_of(doomed.pid), "the end of all its processes")
     raw_redis.delete(dead)  # as if a minute had passed: Ruby knows the dead by their expired hash
     assert ruby(CLEAN_UP) == 1
 
