@@ -77,8 +77,6 @@ class Writer(QueueListener):
         for item in items:
             if isinstance(item, Event):
                 item.set()
-            elif item is None:
-                self._lines.put(item)  # for the listener, which ends
 
 
 def _descriptor(stream: TextIO) -> int | None:

@@ -320,11 +320,18 @@ class OffsiderHandler(QueueHandler):
     def put_line(self, message: str, own: Fields) -> None:
         """Queue a line at INFO, without a record."""
         if self._writer is None:
-            with self._guard:
-                if self._writer is None:
-                    self._writer = Writer(self._waiting, self._write)
-                    self._writer.start()
+            self._start_writer()
         self.enqueue(f"{self._lines.line('INFO', time.time(), own, message)}\n")
+
+    def _start_writer(self) -> None:
+        """Start it once, whichever thread is the first."""
+        with self._guard:
+            self._writer = self._writer or self._new_writer()
+
+    def _new_writer(self) -> Writer:
+        writer = Writer(self._waiting, self._write)
+        writer.start()
+        return writer
 
     def flush(self) -> None:
         """Wait until the queued lines are written, but no longer than the reader deserves."""
@@ -398,20 +405,22 @@ class OffsiderHandler(QueueHandler):
 
 def flush_log() -> None:
     """Wait until the lines of this process are written."""
-    for handler in logger.handlers:
-        if isinstance(handler, OffsiderHandler):
-            handler.flush()
+    for handler in _our_handlers():
+        handler.flush()
 
 
 def _forget_queues() -> None:
-    for handler in logger.handlers:
-        if isinstance(handler, OffsiderHandler):
-            handler.forget_queue()
+    for handler in _our_handlers():
+        handler.forget_queue()
+
+
+def _our_handlers() -> list[OffsiderHandler]:
+    return [handler for handler in logger.handlers if isinstance(handler, OffsiderHandler)]
 
 
 # `logging.shutdown` misses handlers that were made before a `dictConfig`.
 atexit.register(flush_log)
-if hasattr(os, "register_at_fork"):  # not on Windows
+with suppress(AttributeError):  # Windows has no forks
     os.register_at_fork(after_in_child=_forget_queues)  # the queued lines and the writer are the parent's
 
 

@@ -177,6 +177,17 @@ def test_a_walk_meets_every_place_in_the_order_in_which_jobs_move(pool, raw_redi
     assert " ".join(met) == expected
 
 
+def test_a_quarantined_job_that_another_process_has_just_removed_is_left_out(pool, raw_redis):
+    raw_redis.lpush("queue:low", "first", "second")
+    for number, raw in enumerate((b"first", b"second")):
+        aside = quarantine.move_of(Seen(raw, 1), "queue:low", at=5.0 + number, how="test")
+        assert move(pool, "queue:low", [aside], quarantine.for_days(1)) == [DONE]
+    (identifier, *_) = raw_redis.hkeys("offsider:quarantine:jobs")
+    raw_redis.hdel("offsider:quarantine:jobs", identifier)
+    (place,) = [place for place in places.every(pool) if place.name == "quarantine"]
+    assert len(list(place.each())) == 1
+
+
 def test_a_private_list_is_read_only(pool, raw_redis):
     raw_redis.hset("offsider:owners", "host:1:abc", '{"default": ["low"]}')
     (private,) = places.private_lists(pool)

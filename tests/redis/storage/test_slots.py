@@ -225,6 +225,13 @@ def test_without_a_limit_all_held_jobs_return_to_the_tails_of_their_queues(stage
     assert stage.held == []
 
 
+def test_one_step_resumes_a_bounded_number(stage, monkeypatch):
+    monkeypatch.setattr(slots, "MAX_RESUMED", 100)
+    for number in range(150):
+        stage.enter(f"j{number}", -1)
+    assert [stage.leave(None, 0), stage.leave(None, 0)] == [100, 50]
+
+
 # ----------------------------------------------------------------------------- asked once more
 
 
@@ -311,6 +318,15 @@ def test_jobs_of_a_paused_queue_stay_held_and_do_not_block_others(stage, raw_red
     raw_redis.srem("paused", "paused")
     assert stage.leave(None, 3) == 2
     assert [decode(raw)["jid"] for raw in raw_redis.lrange("queue:paused", 0, -1)] == ["p1", "p0"], "p0 is the next"
+
+
+def test_after_skipped_jobs_no_more_are_resumed_than_slots_are_free(stage, raw_redis):
+    stage.enter("p", -1, job=stage.claim("p", "paused"))
+    for jid in "abc":
+        stage.enter(jid, -1)
+    raw_redis.sadd("paused", "paused")
+    assert stage.leave(None, 1) == 1
+    assert (stage.queued, stage.held) == (["a"], ["p", "b", "c"])
 
 
 def test_bytes_that_are_not_a_job_stay_held_and_do_not_block_others(stage, raw_redis):

@@ -43,6 +43,7 @@ def test_queue_names_that_are_empty_or_not_strings_are_refused(name):
         ({"soft_timeout": timedelta(hours=1), "hard_timeout": 60}, "less than hard_timeout, got 3600 and 60"),
         ({"queue": ""}, "queue must be a string"),
         ({"retry_queue": ""}, "retry_queue must be a string"),
+        ({"server": ""}, "server must be a string that is not empty"),
         ({"dead": 0}, "dead must be True or False"),
         ({"backtrace": -1}, "backtrace must be"),
         ({"tags": "urgent"}, "tags must be a list of strings"),

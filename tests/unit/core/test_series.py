@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsider.core.series import BOUNDS_SECONDS, CELLS, Load, Series
+from offsider.core.series import BOUNDS_SECONDS, CELLS, Load, ReleaseRuns, Series
 
 
 def test_a_new_series_has_a_bucket_for_each_bound_and_an_overflow_bucket():
@@ -24,3 +24,9 @@ def test_cells_contain_every_sum():
 
 def test_loads_are_added():
     assert Load(1.0, 2.0) + Load(3.0, 4.0) == Load(4.0, 6.0)
+
+
+def test_runs_of_a_release_are_added_and_have_the_time_of_both_kinds():
+    one = ReleaseRuns("mail", "v1", 2, 1, 1500, 500, (1, 1))
+    both = one.plus(one)
+    assert (both.processed, both.failed, both.run_seconds, list(both.histogram)) == (4, 2, 4.0, [2, 2])

@@ -158,6 +158,8 @@ def test_places_are_named_by_entry_or_class():
     assert Other not in chain
     assert names(chain) == ["a", "c", "b"]
     chain.remove(Other)
+    chain.clear()
+    assert names(chain) == []
 
 
 def test_moving_an_entry_next_to_another_uses_the_final_position():
