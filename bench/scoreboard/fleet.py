@@ -234,8 +234,9 @@ class Played:
         return kills
 
     def _kill(self, place: int) -> None:
+        pid = self._workers[place].pid
         self._workers[place].kill()
-        self._outside.killed(self._workers[place].pid)
+        self._outside.killed(pid)
         self._workers[place] = self._start(place)
 
     def judge_guards(self, report: Report) -> None:
