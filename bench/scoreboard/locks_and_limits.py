@@ -62,8 +62,9 @@ def locks_and_limits(ground: Ground, report: Report) -> None:
     kills, total = 0, len(acked)
     slice_, pause = ground.pick(smoke=total // 6, full=total), ground.pick(smoke=20.0, full=1.0)
     while until_more(ground, slice_, of=total * 0.98, seconds=pause):
+        pid = pair[kills % 2].pid
         pair[kills % 2].kill()
-        outside.killed(pair[kills % 2].pid)
+        outside.killed(pid)
         pair[kills % 2] = fleet.start("-c", str(THREADS), wait=False, app=APPLICATION)
         kills += 1
     ground.ledger.until(total, quiet_seconds=30)
