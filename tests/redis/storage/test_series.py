@@ -143,7 +143,7 @@ def test_a_label_that_is_not_text_is_ignored(pool, raw_redis, write):
         (run_counts.RUNS, range(0, 600, 60), 1_000),
         (run_counts.SLO, range(0, 14 * 86400, 600), 48_000),
         (run_counts.SHARDS, range(0, 8 * 3600, 60), 15_000),
-        (run_counts.RELEASES, range(0, 8 * 3600, 60), 92_000),
+        (run_counts.RELEASES, range(0, 8 * 3600, 60), 135_000),
         (run_counts.RELEASE_TOTALS, range(0, 600, 60), 500),
     ],
 )
