@@ -195,8 +195,9 @@ def _leave(entered: list[Middleware], result: Any, error: BaseException | None) 
                 generator.throw(error)
             _refuse_second_yield(generator)
         except StopIteration as returned:
-            error = trace = None
-            if returned.value is not None:
+            # On CPython 3.14 a generator made by a lambda does not replace a StopIteration that leaves it.
+            error, trace = (returned.with_traceback(trace), trace) if returned is error else (None, None)
+            if error is None and returned.value is not None:
                 result = returned.value
         except BaseException as raised:  # noqa: BLE001 - the outer entries get it
             # Python replaces a StopIteration that leaves a generator.

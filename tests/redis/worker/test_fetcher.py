@@ -43,7 +43,7 @@ def test_a_job_is_in_the_private_list_while_it_runs(parts, raw_redis):
     unit.run = Run(None, Succeeded(), 0.0, 0.0, 0.0)
     parts.fetcher.settle(unit, Done())
     parts.fetcher._acknowledger.flush()
-    assert snapshot(raw_redis) == {"queue:default": [b"b"]}
+    wait_for(lambda: snapshot(raw_redis) == {"queue:default": [b"b"]})
 
 
 def test_a_thread_waits_for_a_job(parts, raw_redis):

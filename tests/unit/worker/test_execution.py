@@ -579,7 +579,7 @@ def test_a_job_that_returns_after_it_was_abandoned_is_not_settled_again(limited,
 
     unit = UnitOfWork("default", encode({"class": "J", "args": [], "jid": "a" * 24}))
     executor.run(unit, 0.0)
-    assert unit.settled
+    wait_for(lambda: unit.settled)
     [(reported, run)] = overruns
     assert reported is unit
     assert isinstance(run.outcome.error, HardTimeout)
