@@ -235,6 +235,7 @@ def test_a_job_may_change_its_surroundings(workers, stored, ledger, options):
     push(stored, "Async", 0.0)
     wait_for(lambda: ledger.notes("end"))
     wait_for(lambda: stored.zcard("retry"))
+    worker.until_says("Traceback")  # of the failed job; its line is written by another thread
     worker.stopped()
     assert "Traceback" not in worker.output.partition("stopping")[2]
 
