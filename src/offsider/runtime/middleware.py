@@ -194,14 +194,13 @@ def _leave(entered: list[Middleware], result: Any, error: BaseException | None) 
             else:
                 generator.throw(error)
             _refuse_second_yield(generator)
-        except StopIteration as returned:
-            # On CPython 3.14 a generator made by a lambda does not replace a StopIteration that leaves it.
-            error, trace = (returned.with_traceback(trace), trace) if returned is error else (None, None)
-            if error is None and returned.value is not None:
-                result = returned.value
         except BaseException as raised:  # noqa: BLE001 - the outer entries get it
-            # Python replaces a StopIteration that leaves a generator.
-            if error is not None and (
+            if isinstance(raised, StopIteration) and raised is not error:
+                error = trace = None
+                if raised.value is not None:
+                    result = raised.value
+            # Python replaces a StopIteration that leaves a generator, except one made by a lambda on CPython 3.14.
+            elif error is not None and (
                 raised is error or (isinstance(error, StopIteration) and raised.__cause__ is error)
             ):
                 BaseException.with_traceback(error, trace)
