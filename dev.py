@@ -2,9 +2,9 @@
 """Run the project's tools: create .venv from the pinned requirements, then start the program.
 
     python3 dev.py demo [--seconds N]     a small application on its own server; its last line counts lost jobs
-    python3 dev.py test                   lint, types, sizes, every test, the coverage of lower layers, the scoreboard,
-                                          the frameworks' tests also with their oldest versions, and on Debian the
-                                          engine's tests and those of Django (with 6) on CPython 3.14
+    python3 dev.py test                   lint, types, sizes, every test with Valkey, the unit and redis tests also
+                                          with Redis 7 (on Debian on CPython 3.14), the coverage of lower layers, the
+                                          scoreboard, and the frameworks' tests also with their oldest versions
     python3 dev.py test PATH... [-k x]    pytest alone, in parallel, with these arguments (`--` before them is allowed)
     python3 dev.py full                   `test`, the redis and process tests on Clusters of six nodes, and then each
                                           row of the scoreboard in full, which takes hours; also after a failure
@@ -57,8 +57,10 @@ SYSTEM_PARTS = {
 # Tests wait for processes and servers more than they compute, hence more workers than cores.
 WORKERS = int(os.environ.get("OFFSIDER_TEST_WORKERS", "4"))
 PARALLEL = ("-n", str(WORKERS), "--dist", "worksteal")
-# The tests whose coverage is measured, with Valkey.
-MEASURED = ("tests/unit", "tests/redis", "tests/contract")
+# The tests that start few programs. Their coverage is measured, which costs least on CPython 3.14.
+IN_PROCESS = ("tests/unit", "tests/redis", "tests/contract")
+# The step that combines another interpreter with another server, in place of one run for each.
+ON_REDIS7 = "tests with Redis 7 on CPython 3.14"
 # Options that decide how many processes pytest uses; without them `test PATH` runs in parallel.
 SEQUENTIAL = ("-n", "--numprocesses", "--pdb", "--trace", "-s", "--capture=no", "-h", "--help", "--collect-only")
 # Tests and scripts/another_python.py note here what they skipped, for the last line of `test` and `full`.
@@ -177,36 +179,39 @@ def test(words: Sequence[str]) -> int:
     if words:
         sequential = any(word.startswith(SEQUENTIAL) for word in words)
         return run("pytest", *(() if sequential else PARALLEL), *words)
-    os.environ.setdefault("OFFSIDER_TEST_SERVERS", "redis7 valkey")
     SKIPS.unlink(missing_ok=True)
-    steps: dict[str, Callable[[], int]] = {"lint": lambda: lint([]), "types": lambda: types([])}
-    steps["house"] = lambda: run("python", "scripts/house.py")
+    results = {"lint": _timed("lint", lint, [])}
     tests = ("python", "scripts/run_tests.py", *PARALLEL)
-    # Measuring coverage costs CPU time: tests that start programs, and those with the second server, run without it.
-    steps["tests"] = lambda: run(*tests, "--coverage", *MEASURED, "-k", "not redis7")
-    if "redis7" in os.environ["OFFSIDER_TEST_SERVERS"].split():
-        steps["tests with Redis 7"] = lambda: run(*tests, *MEASURED, "-k", "redis7")
-    steps["tests of programs"] = lambda: run(
-        *tests, "-n", str(WORKERS + 2), "tests", *(f"--ignore={folder}" for folder in MEASURED)
-    )
-    if complete:  # skipped tests would lower the coverage
-        steps["coverage"] = coverage
-    results: dict[str, int] = {}
-    for name, step in steps.items():
-        began = time.monotonic()
-        results[name] = step()
-        print(f"dev.py: {name} took {time.monotonic() - began:.0f} s", flush=True)
-    began = time.monotonic()
-    # Together, since both wait more than they compute.
+    steps: dict[str, Sequence[str]] = {
+        "tests": (*tests, *IN_PROCESS),
+        "tests of programs": (*tests, "-n", str(WORKERS + 2), "tests", *(f"--ignore={name}" for name in IN_PROCESS)),
+    }
+    # One after the other beside the tests, which wait for servers and processes more than they compute.
+    further: dict[str, Sequence[str]] = {
+        "types": (sys.executable, "dev.py", "types"),
+        "house": ("python", "scripts/house.py"),
+        "oldest frameworks": ("python", "scripts/oldest.py"),
+        ON_REDIS7: ("python", "scripts/another_python.py"),
+        "scoreboard": ("python", "-m", "bench.scoreboard"),
+    }
     with ThreadPoolExecutor(1) as beside:
-        others = {
-            name: beside.submit(_shown_at_its_end, "python", f"scripts/{script}.py")
-            for name, script in (("oldest frameworks", "oldest"), ("python 3.14", "another_python"))
-        }
-        results["scoreboard"] = scoreboard([])
+        others = {name: beside.submit(_timed, name, _shown_at_its_end, *command) for name, command in further.items()}
+        results |= {name: _timed(name, run, *command) for name, command in steps.items()}
         results |= {name: other.result() for name, other in others.items()}
-    print(f"dev.py: scoreboard, {' and '.join(others)} took {time.monotonic() - began:.0f} s", flush=True)
+    if results[ON_REDIS7] == SKIPPED:
+        same = ("env", "OFFSIDER_TEST_SERVERS=redis7", *tests, "--coverage", *IN_PROCESS)
+        results["tests with Redis 7"] = _timed("tests with Redis 7", run, *same)
+    if complete:  # skipped tests would lower the coverage
+        results["coverage"] = _timed("coverage", coverage)
     return _summary(results)
+
+
+def _timed(name: str, step: Callable[..., int], *words: object) -> int:
+    """Run a step, and print how long it took; return its exit code."""
+    began = time.monotonic()
+    code = step(*words)
+    print(f"dev.py: {name} took {time.monotonic() - began:.0f} s", flush=True)
+    return code
 
 
 def _summary(results: dict[str, int]) -> int:
@@ -237,11 +242,8 @@ def full(words: Sequence[str]) -> int:
 
 def on_cluster(kind: str) -> int:
     """Run the tests with a server on Clusters of six nodes."""
-    began = time.monotonic()
     tests = ("python", "scripts/run_tests.py", *PARALLEL, "tests/redis", "tests/process")
-    code = run("env", f"OFFSIDER_TEST_SERVERS={kind}", *tests)
-    print(f"dev.py: {kind} took {time.monotonic() - began:.0f} s", flush=True)
-    return code
+    return _timed(kind, run, "env", f"OFFSIDER_TEST_SERVERS={kind}", *tests)
 
 
 def quick(words: Sequence[str]) -> int:

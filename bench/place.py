@@ -1,4 +1,4 @@
-"""A server, a folder and worker processes of one measurement.
+"""The environment of one measurement: a server, a folder and worker processes.
 
 with Place() as place:
     place.push_bulk(place.client(), 10_000)
@@ -21,9 +21,10 @@ from typing import Any, Self
 import redis
 
 from bench.compare.machine import cpu_seconds, memory_mb, tree
-from bench.slots import Slots
+from bench.slots import Slots, rate_of
 from offsider import Client, Config
 from offsider.embedded import EmbeddedServer
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[1]
 PATIENCE_SECONDS = 600
@@ -31,54 +32,42 @@ PATIENCE_SECONDS = 600
 
 @dataclass(frozen=True)
 class Usage:
-    """CPU seconds so far, and memory in MB, now and at most so far, of a process and its descendants.
+    """CPU time and memory of a process and its descendants.
 
-    Resident memory of the largest process, and proportional memory (PSS) of the others.
+    Memory is the resident memory of the largest process plus the proportional memory (PSS) of the others.
     """
 
     cpu_seconds: float
     rss_mb: float
-    peak_mb: float
 
     @classmethod
     def of(cls, pid: int) -> Usage:
         pids = [*tree(pid)]
-        statuses = [Path(f"/proc/{each}/status").read_text("utf-8") for each in pids]
-        sizes = [
-            [int(status.partition(name)[2].split()[0]) / 1024 for name in ("VmRSS:", "VmHWM:")] for status in statuses
-        ]
-        largest = max(sizes)
-        others = sum(memory_mb(each)[1] for each in pids) - max(memory_mb(each)[1] for each in pids)
-        return cls(sum(map(cpu_seconds, pids)), largest[0] + others, largest[1] + others)
+        largest, *others = sorted(map(memory_mb, pids), reverse=True)
+        return cls(sum(map(cpu_seconds, pids)), largest[0] + sum(share for _, share in others))
 
 
 @dataclass(frozen=True)
 class Ran:
-    """The jobs of one worker.
+    """The result of a drain by one worker.
 
     Attributes:
-        per_second: from the first start to the last end.
-        middle: jobs per second between the ends of the first and the last tenth.
+        rate: jobs per second between the ends of the first and the last tenth.
         cpu_us: CPU of the worker per job, without its boot.
-        first: usage of the worker at its first job.
-        last: its usage at the end.
+        rss_mb: memory of the worker at the end.
     """
 
-    per_second: float
-    middle: float
+    rate: float
     cpu_us: float
-    lost: int
-    doubled: int
-    first: Usage
-    last: Usage
+    rss_mb: float
 
 
 class Place:
-    """The server and the folder.
+    """A server and a folder, removed afterwards.
 
     Args:
         persist: the server writes an append-only file.
-        environ: of all processes, in addition.
+        environ: additional environment variables of all processes.
     """
 
     def __init__(self, *, persist: bool = True, environ: Mapping[str, str] | None = None) -> None:
@@ -108,11 +97,9 @@ class Place:
             **self._environ,
         }
 
-    def client(self, *extensions: Any) -> Client:
+    def client(self) -> Client:
         config = Config()
         config.redis.url = self.url
-        for extension in extensions:
-            config.use(extension)
         client = Client(config)
         self._stack.callback(client.close)
         return client
@@ -128,16 +115,12 @@ class Place:
         concurrency: int = 10,
         job_ms: float = 0.0,
         log_level: str = "warn",
-        python: str = sys.executable,
-        extension: str = "",
+        app: str = "bench.load_app",
+        **environ: str,
     ) -> Generator[subprocess.Popen[bytes]]:
-        """Run a worker with the jobs of `bench.load_app` and one of its extensions."""
-        further = {
-            "OFFSIDER_BENCH_JOB_MS": str(job_ms),
-            "OFFSIDER_BENCH_EXTENSION": extension,
-            "OFFSIDER_LOG_LEVEL": log_level,
-        }
-        command = [python, "-m", "offsider", "worker", "-r", "bench.load_app", "-c", str(concurrency)]
+        """Run a worker with the jobs of a module; keywords are additional environment variables."""
+        further = {"OFFSIDER_BENCH_JOB_MS": str(job_ms), "OFFSIDER_LOG_LEVEL": log_level, **environ}
+        command = [sys.executable, "-m", "offsider", "worker", "-r", app, "-c", str(concurrency)]
         with (self.folder / "worker.log").open("wb") as log:
             process = subprocess.Popen(
                 [*command, "-e", "production", *words],
@@ -157,21 +140,10 @@ class Place:
         slots = Slots(self.folder / "slots", jobs)
         with self.worker(**plan) as worker:
             first = wait_for_first(slots, worker)
-            wait_until(lambda: slots.finished() >= jobs, 0.2)
+            wait_for(lambda: slots.done_from_the_start() >= jobs, PATIENCE_SECONDS)
             last = Usage.of(worker.pid)
-        runs = slots.read()
-        ends = sorted(end for _, end, _ in runs if end)
-        low, high = len(ends) // 10, len(ends) * 9 // 10
-        seconds = (ends[-1] - min(start for start, _, _ in runs if start)) / 1e9
-        return Ran(
-            per_second=len(ends) / seconds,
-            middle=(high - low) / ((ends[high] - ends[low]) / 1e9),
-            cpu_us=(last.cpu_seconds - first.cpu_seconds) / jobs * 1e6,
-            lost=jobs - len(ends),
-            doubled=sum(starts > 1 for _, _, starts in runs),
-            first=first,
-            last=last,
-        )
+        cpu_us = (last.cpu_seconds - first.cpu_seconds) / jobs * 1e6
+        return Ran(rate_of(slots.runs()).middle, cpu_us, last.rss_mb)
 
 
 def wait_for_first(slots: Slots, worker: subprocess.Popen[bytes]) -> Usage:
@@ -180,18 +152,10 @@ def wait_for_first(slots: Slots, worker: subprocess.Popen[bytes]) -> Usage:
     def has_begun() -> bool:
         if worker.poll() is not None:
             sys.exit(f"the worker ended with code {worker.returncode}")
-        return any(start for start, _, _ in slots.read()[:1000])
+        return slots.has_begun(among=1000)
 
-    wait_until(has_begun, 0.01)
+    wait_for(has_begun, PATIENCE_SECONDS)
     return Usage.of(worker.pid)
-
-
-def wait_until(condition: Callable[[], object], poll_seconds: float = 0.005) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        if time.monotonic() > deadline:
-            sys.exit("the worker makes no progress")
-        time.sleep(poll_seconds)
 
 
 def microseconds(run: Callable[[], object], jobs: int) -> float:

@@ -122,13 +122,14 @@ assert statuses[0].startswith("503") and b"</html>" in body, (statuses, body)
 # What an extra is for, used once. An extra without a row fails the check; `dev` is for this repository only.
 SMOKE = {
     "": PUSH,
-    "speed": "import redis.utils\nassert redis.utils.HIREDIS_AVAILABLE",
+    "speed": "import redis.utils, msgspec.json\nassert redis.utils.HIREDIS_AVAILABLE",
     "title": "import setproctitle\nsetproctitle.setproctitle('offsider')\n"
     "assert setproctitle.getproctitle() == 'offsider'",
     "yaml": "import yaml\nassert yaml.safe_load('a: 1') == {'a': 1}",
     "codec": "from datetime import date\nfrom offsider import job\n"
     "@job(codec='annotations')\ndef due(day: date) -> date: return day\n"
     "assert due.run_inline(date(2026, 1, 2)).year == 2026",
+    "encryption": "from offsider.ext.encryption import Encryption as E\nassert E({'a': E.new_key()}, current='a')",
     "periodic": "from offsider.ext.periodic import Periodic\nassert Periodic(tz='Europe/Berlin')",
     "web": PAGE,
     "tui": "from offsider.cli.top.app import Top",

@@ -29,15 +29,15 @@ TOUR = ROOT / "docs" / "internals" / "architecture.md"
 NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 CEILINGS = {
-    "src, lines of code": 43_700,
-    "src, files": 525,
-    "tests, lines of code": 70_300,
-    "bench, lines of code": 8_250,
-    "docs, words": 76_300,
+    "src, lines of code": 47_930,
+    "src, files": 497,
+    "tests, lines of code": 62_900,
+    "bench, lines of code": 6_900,
+    "docs, words": 78_750,
     "tour, files": 25,
-    "biggest class, lines": 285,
+    "biggest class, lines": 264,
     "circles": 0,
-    "class names used more than once": 5,
+    "class names used more than once": 8,
     "places that write an outcome": 1,
     "imports of ours inside functions": 18,
 }
@@ -116,12 +116,10 @@ def lua_lines(path: Path) -> int:
 
 
 def toured() -> set[str]:
-    """Return the modules that the page of the architecture names in lines that begin with one."""
-    named: set[str] = set()
-    for line in TOUR.read_text("utf-8").partition("\n## More to read\n")[0].splitlines():
-        if re.match(r"`[a-z_/]+\.(py|lua)`", line):
-            named |= {name for name in re.findall(r"`([a-z_/]+\.(?:py|lua))`", line) if (SOURCE / name).exists()}
-    return named
+    """Return the modules that the page of the architecture names in the first paragraph of each step of the tour."""
+    steps = TOUR.read_text("utf-8").partition("\n## More to read\n")[0].split("\n### ")[1:]
+    named = {name for step in steps for name in re.findall(r"`([a-z_/]+\.(?:py|lua))`", step.split("\n\n")[1])}
+    return {name for name in named if (SOURCE / name).exists()}
 
 
 def classes(trees: dict[Path, ast.Module]) -> Iterator[tuple[Path, ast.ClassDef]]:
@@ -179,8 +177,10 @@ def imported(name: str, tree: ast.Module, names: Iterable[str]) -> Iterator[str]
 def outcome_writes(trees: dict[Path, ast.Module]) -> Iterator[str]:
     for path, tree in trees.items():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and re.search(r"fetcher\.settle$", ast.unparse(node.func)):
-                yield f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "settle":
+                call = ast.unparse(node)
+                if "fetcher.settle(" in call:
+                    yield f"{path.relative_to(ROOT)}:{node.lineno} {call}"
 
 
 def inner_imports(trees: dict[Path, ast.Module]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "offsider"
-CATALOG = SOURCE / "web" / "locales" / "en.po"
+CATALOG = SOURCE / "screens" / "locales" / "en.po"
 SENTENCE = re.compile(r"\S+ \S+ \S+")
 
 

@@ -1,9 +1,9 @@
-"""Run pytest; a few tests that failed run a second time, one after the other, for their diagnosis.
+"""Run pytest, and run up to MAX_FAILURES failed tests again, one after the other, for their diagnosis.
 
     python scripts/run_tests.py [--coverage] [PYTEST ARGUMENTS ...]
 
-Every failure fails the run. The second attempt tells a defect from a test that needs a quiet machine: the last line
-lists tests that passed then as flaky. More than MOST failures are not repeated. Standard library only.
+Every failure fails the run. The second attempt separates defects from tests that need a quiet machine: the last line
+lists tests that passed then as flaky. More than MAX_FAILURES failures are not repeated. Standard library only.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 #: More failures have a cause that a second run should not hide.
-MOST = 5
+MAX_FAILURES = 5
 TESTS_FAILED = 1
 PARALLEL = ("-n", "--numprocesses", "--dist")
 
 
 def failed_tests(cache: Path) -> list[str]:
-    """Return the tests that failed in the last run, as pytest has noted them."""
+    """Return the tests that failed in the last run, from pytest's cache."""
     note = cache / "v" / "cache" / "lastfailed"
     return sorted(json.loads(note.read_text())) if note.exists() else []
 
@@ -47,7 +47,7 @@ def main(words: list[str]) -> int:
         pytest = [sys.executable, *measured, "-m", "pytest", "-o", f"cache_dir={cache}"]
         code = subprocess.run([*pytest, *words], cwd=ROOT, check=False).returncode
         failed = failed_tests(cache)
-        if code != TESTS_FAILED or not 0 < len(failed) <= MOST:
+        if code != TESTS_FAILED or not 0 < len(failed) <= MAX_FAILURES:
             return code
         print(f"run_tests.py: {len(failed)} failed; they run once more, one after the other", flush=True)
         subprocess.run([*pytest, "--last-failed", *without_parallel(words)], cwd=ROOT, check=False)

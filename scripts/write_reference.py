@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Iterator
@@ -14,24 +15,31 @@ from offsider.config.settings import SECTIONS, CapsuleSection, Section, Setting,
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMED = {"capsules": CapsuleSection, "shards": ShardSection}
+COMMENT = re.compile(r"((?: {4}#: .+\n)+) {4}(\w+): ")
 PART = re.compile(r"(<!-- (?P<name>[\w .]+): written by `python3 dev\.py docs` -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def section_table(section: type[Section]) -> str:
     """Return a table with one row per setting of a section."""
     lines = ["| Key | Default | Accepts | What it does |", "| --- | --- | --- | --- |"]
-    lines += [_setting_row(setting) for setting in declared_in(section).values()]
+    texts = comments(section)
+    for setting in declared_in(section).values():
+        cells = _default(setting.default), _cell(setting.kind.expects), _cell(_what(setting, texts[setting.key]))
+        lines.append(f"| `{setting.key}` | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _setting_row(setting: Setting) -> str:
-    return (
-        f"| `{setting.key}` | {_default(setting.default)} | {_cell(setting.kind.expects)} | {_cell(_what(setting))} |"
-    )
+def comments(section: type[Section]) -> dict[str, str]:
+    """Return the comment of each setting, its own or that of a base class."""
+    found: dict[str, str] = {}
+    for base in reversed(section.__mro__[: section.__mro__.index(Section)]):
+        for lines, key in COMMENT.findall(inspect.getsource(base)):
+            found[key] = " ".join(line.strip().removeprefix("#: ") for line in lines.splitlines())
+    return found
 
 
-def _what(setting: Setting) -> str:
-    notes = [setting.help]
+def _what(setting: Setting, text: str) -> str:
+    notes = [text]
     if setting.aliases:
         notes.append(f"Alias: {_codes(setting.aliases)}.")
     if setting.environment:
@@ -62,35 +70,39 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-#: Options that the page describes once, for all commands.
+#: Options, or lines of options, that the page describes once, for all commands.
 COMMON = ("config", "environment")
+COMMON_LINES = (
+    "* `--json`: Print JSON.",
+    "* `--server NAME`: One server. Default: all.",
+    "* `-r APP`, `--require APP`: Application. Default: worker.require.",
+)
 
 
 def command_help(name: str) -> str:
-    """Return the help of a command and a table with one row per option."""
+    """Return the help of a command and a list of its options."""
     command = offsider.get_command(click.Context(offsider), name)
     assert command is not None, name  # noqa: S101  # a page names a command that does not exist
     paragraphs = [" ".join(text.split()) for text in re.split(r"\n\s*\n", command.help or "")]
     options = [option for option in command.params if isinstance(option, click.Option) and not option.hidden]
     own = [option for option in options if name == "worker" or option.name not in COMMON]
-    rows = [_option_row(option, click.Context(command)) for option in own]
-    table = ["", "| Option | What it does |", "| --- | --- |", *rows] if rows else []
-    return "\n".join(["\n\n".join(paragraphs), *table])
+    rows = [_option_line(option, click.Context(command)) for option in own]
+    rows = [row for row in rows if row not in COMMON_LINES]
+    return "\n".join(["\n\n".join(paragraphs), *(["", *rows] if rows else [])])
 
 
-def _option_row(option: click.Option, context: click.Context) -> str:
+def _option_line(option: click.Option, context: click.Context) -> str:
     metavar = "" if option.is_flag else f" {option.make_metavar(context)}"
     names = ", ".join(f"`{name}{metavar}`" for name in option.opts)
-    return f"| {names} | {_cell(' '.join((option.help or '').split()))} |"
+    return f"* {names}: {' '.join((option.help or '').split())}"
 
 
 def parts() -> dict[str, str]:
     """Return every generated part by its name in the pages."""
     tables = {f"settings of {section.section}": section_table(section) for section in SECTIONS}
     tables |= {f"settings of {name}": section_table(section) for name, section in NAMED.items()}
-    return tables | {
-        f"options of {name}": command_help(name) for name in offsider.list_commands(click.Context(offsider))
-    }
+    names = offsider.list_commands(click.Context(offsider))
+    return tables | {"commands": "\n\n".join(f"## `offsider {name}`\n\n{command_help(name)}" for name in names)}
 
 
 def updated(page: str, written: dict[str, str]) -> str:

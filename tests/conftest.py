@@ -2,7 +2,8 @@
 
 Fixtures
     redis_url       URL of an empty server, a Valkey; the test runs once on each server that OFFSIDER_TEST_SERVERS
-                    names, as in `OFFSIDER_TEST_SERVERS="redis7 valkey"`. With `redis7-cluster` or `valkey-cluster`
+                    names, as in `OFFSIDER_TEST_SERVERS="redis7 valkey"`, or only on the last one in the folders of
+                    ON_ONE_SERVER. With `redis7-cluster` or `valkey-cluster`
                     it is a Cluster of three primaries with replicas; `dev.py full` plays all tests on both
     tag             the beginning of every key there: the hash tag of a Cluster, else empty
     replicas        the number of its replicas: 1 on a Cluster, else 0
@@ -46,7 +47,7 @@ from offsider.worker.run.interrupt import OBSTACLE
 from tests import postgresql
 from tests.certificates import Certificates, make_certificates
 from tests.clusters import Cluster, running
-from tests.parts import HOW_TO_GET, is_here
+from tests.programs import HOW_TO_GET, is_installed
 from tests.tagged import ON_CLUSTER, client_of, is_cluster, prefix_of, skip_on_cluster
 from tests.threads import our_threads
 from tests.waiting import wait_for
@@ -65,10 +66,11 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
         signal.signal(_number, _handler)
 
 IN_CI = os.environ.get("CI", "").lower() == "true"
-#: `dev.py test` without arguments names both.
 KINDS = tuple(os.environ.get("OFFSIDER_TEST_SERVERS", "valkey").split())
 #: How the name of a kind ends that is a Cluster of six nodes.
 CLUSTER = "-cluster"
+#: Folders of tests/redis whose code reaches a server only through layers that are tested on every kind.
+ON_ONE_SERVER = {"cli", "django", "fastapi", "flask", "integrations", "testing", "web"}
 Server = TypeVar("Server", EmbeddedServer, Cluster)
 SKIPPED = pytest.StashKey["Counter[str]"]()
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
@@ -89,7 +91,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def need(part: str) -> None:
-    if not is_here(part):
+    if not is_installed(part):
         pytest.skip(f"needs {part}: {HOW_TO_GET[part]}")
 
 
@@ -134,6 +136,19 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 # ------------------------------------------------------------------------------------- servers
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests of ON_ONE_SERVER for all kinds of servers but the last."""
+    repeated = [item for item in items if _is_repeated(item)]
+    config.hook.pytest_deselected(items=repeated)
+    items[:] = [item for item in items if item not in set(repeated)]
+
+
+def _is_repeated(item: pytest.Item) -> bool:
+    folders = item.path.relative_to(item.config.rootpath).parts[:3]
+    kind = getattr(item, "callspec", None) and item.callspec.params.get("redis_url")  # type: ignore[attr-defined]
+    return folders[:2] == ("tests", "redis") and folders[2] in ON_ONE_SERVER and kind not in {None, KINDS[-1]}
 
 
 def binary_of(kind: str) -> Path:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import replace
 
 from offsider.core.outcome import Failed, Succeeded
+from offsider.core.series import DURATION_SECONDS, Series
 from offsider.runtime.context import JobContext
 from offsider.worker.run_account import RunAccount
 from offsider.worker.unit_of_work import Run, UnitOfWork
@@ -29,6 +32,14 @@ def unit(
     job = JobContext(payload, queue, declared=object() if known else None)
     made.run = Run(job, Succeeded(), started_at, seconds, cpu)
     return made
+
+
+def counts(name: str = "A", processed: int = 1, failed: int = 0, ms: int = 5, seconds: Sequence[float] = ()) -> Series:
+    """Return the counts of a class; ``ms`` and ``seconds`` are sum and durations of the runs that did not raise."""
+    series = Series({"class": name}, processed, failed, run_seconds=ms / 1000)
+    for duration in seconds:
+        series.run_buckets[bisect_left(DURATION_SECONDS, duration)] += 1
+    return series
 
 
 def fail(runs: RunAccount, made: UnitOfWork, *, retried: bool = True) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 #: Threads that do nothing by themselves, and end with the object or the process that they work for.
-IDLE_UNTIL_ASKED = ("offsider-web", "offsider-log", "offsider-dependencies")
+IDLE_UNTIL_ASKED = ("offsider-web", "offsider-log", "offsider-dependencies", "offsider-pushes", "offsider-loop")
 
 
 def our_threads() -> set[threading.Thread]:

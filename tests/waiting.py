@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_for(condition: Callable[[], T], seconds: float = 20.0, what: str = "") -> T:
+def wait_for(condition: Callable[[], T], seconds: float = 60.0, what: str = "") -> T:
     """The condition's first truthy result; fails at the deadline."""
     deadline = time.monotonic() + seconds
     while True:

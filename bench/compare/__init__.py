@@ -3,11 +3,11 @@
     python3 dev.py bench compare --quick
     python3 dev.py bench compare --only offsider sidekiq --tests drain push --repeats 5 --json figures.json
 
-1. each rival is installed in its own virtual environment (`venvs`), each run has its own server (`server`)
-2. the tests (`plan`) alternate between all contestants (`rivals`), so that a slow phase affects all (`tournament`)
+1. each rival is installed in its own virtual environment, each run has its own server
+2. the tests alternate between all contestants (`rivals`), so that a slow phase affects all (`tournament`)
 3. a job records its runs in a mapped file (`apps/probe.py`, `ledger`); CPU times are read from /proc (`machine`)
-4. repeats become medians and ranges (`stats`); rows that other programs disturbed are marked and repeated
-5. tables, the chart and the bars are written from them (`tables`, `chart`, `bars`), also later from the JSON file
+4. repeats become medians and ranges (`bench.report`); rows that other programs disturbed are marked and repeated
+5. tables are written from them (`tables`), also later from the JSON file
 
-To add a rival, write a module in rivals/ that starts its worker, and one in apps/ that declares and pushes the job.
+To add a rival, describe it in `rivals`, and write a module in apps/ that declares and pushes the job.
 """

@@ -12,37 +12,28 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench import report
-from bench.compare.bench import say
-from bench.compare.contestant import Contestant
-from bench.compare.plan import FULL, QUICK, TESTS, Test
-from bench.compare.rivals import CONTESTANTS
-from bench.compare.rivals.sidekiq import RUBY, SIDEKIQ
-from bench.compare.server import Server
-from bench.compare.stats import Rows
+from bench.compare.bench import redis_server, say
+from bench.compare.rivals import CONTESTANTS, RUBY, SIDEKIQ, Contestant
 from bench.compare.tables import report as tables
-from bench.compare.tournament import Tournament
-from bench.compare.venvs import is_available, programs_of
+from bench.compare.tournament import FULL, QUICK, TESTS, Test, Tournament
+from bench.report import Rows
 from offsider import __version__
 
 
 def main() -> int:
     options = parse()
-    if options.load:
-        about, samples = report.load(options.load)
-    else:
-        contestants = chosen(options.only)
-        programs = {one.name: programs_of(one) for one in contestants}
-        usual = QUICK if options.quick else FULL
-        wanted = {"repeats": options.repeats, "run_seconds": options.seconds, "rtt_ms": options.rtt}
-        scale = replace(usual, **{name: value for name, value in wanted.items() if value})
-        with Server() as server:
-            about = report.conditions(server.version, versions(contestants), options.rtt)
-        started = time.monotonic()
-        tournament = Tournament(contestants, programs, chosen_tests(options.tests), scale)
-        with suppress(KeyboardInterrupt):  # report the samples measured so far
-            tournament.play()
-        samples = tournament.samples
-        say(f"took {(time.monotonic() - started) / 60:.1f} min")
+    contestants = chosen(options.only)
+    programs = {one.name: one.install() for one in contestants}
+    usual = QUICK if options.quick else FULL
+    wanted = {"repeats": options.repeats, "run_seconds": options.seconds, "rtt_ms": options.rtt}
+    scale = replace(usual, **{name: value for name, value in wanted.items() if value})
+    about = report.conditions(redis_server(), versions(contestants), options.rtt)
+    started = time.monotonic()
+    tournament = Tournament(contestants, programs, chosen_tests(options.tests), scale)
+    with suppress(KeyboardInterrupt):  # report the samples measured so far
+        tournament.play()
+    samples = tournament.samples
+    say(f"took {(time.monotonic() - started) / 60:.1f} min")
     if options.json:
         report.save(options.json, about, samples)
     rows = Rows(samples)
@@ -68,14 +59,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rtt", type=float, metavar="MS", help="add this round trip between clients and server")
     parser.add_argument("--quick", action="store_true", help="fewer repeats of shorter runs: about ten minutes in all")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample to a file")
-    parser.add_argument("--load", type=Path, metavar="FILE", help="read samples from a --json file, measure nothing")
     return parser.parse_args()
 
 
 def chosen(names: Sequence[str] | None) -> list[Contestant]:
     wanted = [name.lower() for name in names or [""]]
     found = [one for one in CONTESTANTS if any(one.name.lower().startswith(name) for name in wanted)]
-    for one in [one for one in found if not is_available(one)]:
+    for one in [one for one in found if not one.is_available]:
         say(f"skipping {one.name}: not installed (python3 dev.py test --install-system installs it)")
         found.remove(one)
     return found or sys.exit(f"no contestant is called {' or '.join(wanted)}")

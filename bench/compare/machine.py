@@ -1,4 +1,4 @@
-"""Reads CPU time and memory from /proc, and detects disturbance by other programs."""
+"""Reads CPU times and memory of processes from /proc, and measures the disturbance by other programs."""
 
 from __future__ import annotations
 
@@ -11,34 +11,35 @@ from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
-NOISY_CORES = 0.15  # of CPU that others used
-NOISY_SPIN = 1.25  # times the fastest loop of the run
+#: A run is noisy if other programs used more cores, or if a fixed loop took this factor of its minimum.
+NOISY_CORES = 0.15
+NOISY_SPIN = 1.25
 SPINS = 200_000
 
 
 @dataclass(frozen=True)
-class Look:
-    """CPU seconds so far.
+class CpuTimes:
+    """CPU seconds up to a time.
 
     Attributes:
         workers: workers with their children.
-        own: this program, and processes that it has waited for: producers.
-        everybody: the whole machine.
-        proxy: the proxy between workers and server, if any.
+        own: this program and its ended children, which are producers.
+        machine: the whole machine.
+        proxy: the proxy between workers and server; 0 without one.
     """
 
     at_ns: int
     workers: float
     server: float
     own: float
-    everybody: float
+    machine: float
     proxy: float = 0.0
 
 
-def look(workers: Iterable[int], server: int, *, proxy: int = 0) -> Look:
-    """Read the CPU times of these processes; ``proxy`` is 0 if there is none."""
+def read_cpu_times(workers: Iterable[int], server: int, *, proxy: int = 0) -> CpuTimes:
+    """Read the CPU times of these processes; ``proxy`` is the process ID of the proxy, or 0."""
     times = os.times()
-    return Look(
+    return CpuTimes(
         time.monotonic_ns(),
         sum(cpu_seconds(pid) for root in workers for pid in tree(root)),
         cpu_seconds(server),
@@ -48,23 +49,23 @@ def look(workers: Iterable[int], server: int, *, proxy: int = 0) -> Look:
     )
 
 
-def others_cores(before: Look, after: Look) -> float:
+def others_cores(before: CpuTimes, after: CpuTimes) -> float:
     """Return the number of cores that other programs used, including time stolen by other virtual machines."""
     seconds = max((after.at_ns - before.at_ns) / 1e9, 1e-9)
     return max(0.0, (_others(after) - _others(before)) / seconds)
 
 
-def proxy_cores(before: Look, after: Look) -> float:
-    """Return the number of cores that the proxy used; near 1, the proxy limits the run."""
+def proxy_cores(before: CpuTimes, after: CpuTimes) -> float:
+    """Return the number of cores that the proxy used. Near 1, the proxy limits the run."""
     return (after.proxy - before.proxy) / max((after.at_ns - before.at_ns) / 1e9, 1e-9)
 
 
-def _others(seen: Look) -> float:
-    return seen.everybody - seen.workers - seen.server - seen.own - seen.proxy
+def _others(seen: CpuTimes) -> float:
+    return seen.machine - seen.workers - seen.server - seen.own - seen.proxy
 
 
 def spin_ms() -> float:
-    """Return the current duration of a fixed piece of Python, as a measure of the machine's speed."""
+    """Return the duration of a fixed loop, which measures the current speed of the machine."""
     started = time.perf_counter()
     total = 0
     for number in range(SPINS):
@@ -90,8 +91,17 @@ def cpu_seconds(pid: int) -> float:
     return sum(int(field) for field in fields[11:15]) / TICKS
 
 
+def process_name(pid: int) -> str:
+    """Return process ID and start time, because IDs are reused; empty if the process has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text("ascii", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return f"{pid}@{fields[19]}"
+
+
 def memory_mb(pid: int) -> tuple[float, float]:
-    """Return resident memory (RSS), and proportional memory, where shared pages count partly (PSS)."""
+    """Return the resident (RSS) and the proportional memory (PSS) of a process in MB."""
     resident = shared = 0.0
     with suppress(OSError):
         resident = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * PAGE / 2**20

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.compare.contestant import Contestant
-from bench.compare.stats import Rows
-from bench.report import Column, markdown, table
+from bench.compare.rivals import Contestant
+from bench.report import Column, Rows, markdown, table
 
 TABLES = {
     "No-op jobs per second": (
         Column("drain", "rate", "one process"),
         Column("drain2", "rate", "two processes"),
-        Column("pinned", "rate", "one, on one CPU"),
-        Column("pinned2", "rate", "two, on a CPU each"),
         Column("log", "rate", "one, job log at INFO"),
         Column("drain", "proxy_cores", "CPU of the proxy, cores", 2),
     ),
@@ -26,8 +23,6 @@ TABLES = {
         Column("drain", "jobs", "jobs in a run"),
     ),
     "Jobs of 10 ms, one process, jobs per second": (
-        Column("sleep10", "rate", "concurrency 10"),
-        Column("sleep10", "rate", "of ideal, %", times=100 / 1_000),
         Column("sleep50", "rate", "concurrency 50"),
         Column("sleep100", "rate", "concurrency 100"),
         Column("sleep100", "rate", "of ideal, %", times=100 / 10_000),

@@ -1,4 +1,5 @@
-"""Round robin: each repeat of each test runs once for all contestants, and noisy runs are repeated.
+"""The tests, and their order: each repeat of each test runs once for all contestants, and
+noisy runs are repeated.
 
 1. `play` runs repeat after repeat; the number of jobs is based on the last measured rate
 2. a run that was much too short is repeated once, with more jobs
@@ -11,17 +12,106 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import repeat as repeated
 from pathlib import Path
 
+from bench.compare import runs
 from bench.compare.bench import Broken, say
-from bench.compare.contestant import Contestant
 from bench.compare.machine import NOISY_CORES, NOISY_SPIN, spin_ms
-from bench.compare.plan import Scale, Test
-from bench.compare.runs import Figures
-from bench.compare.stats import Sample
+from bench.compare.rivals import Contestant
+from bench.compare.runs import Figures, Scale
+from bench.report import Sample
 
 PROBE_SHARE = 0.4
+MIN_JOBS, MAX_JOBS = 200, 400_000
+
+
+QUICK = Scale(
+    repeats=3,
+    run_seconds=0.8,
+    pushes=100,
+    idle_seconds=3.0,
+    patience_seconds=110.0,
+    extra_rounds=0,
+)
+FULL = Scale(
+    repeats=5,
+    run_seconds=3.0,
+    pushes=200,
+    idle_seconds=10.0,
+    patience_seconds=150.0,
+    extra_rounds=2,
+)
+
+
+@dataclass(frozen=True)
+class Test:
+    """One test.
+
+    Attributes:
+        rate: expected jobs/s of a contestant, for the size of its first run; None if the number of jobs is fixed.
+        run: runs the test with a number of jobs.
+        side_by_side: run all contestants at once, because the test mostly waits.
+        max_repeats: lower for a test that takes long or hardly varies.
+    """
+
+    name: str
+    title: str
+    run: Callable[[Contestant, Path, int, Scale], Figures]
+    rate: Callable[[Contestant], float] | None = None
+    applies: Callable[[Contestant], bool] = lambda _contestant: True
+    side_by_side: bool = False
+    max_repeats: int = 1_000
+
+    def jobs(self, rate: float, scale: Scale) -> int:
+        """Return the number of jobs for a run of the target duration."""
+        return int(min(max(rate * scale.run_seconds, MIN_JOBS), MAX_JOBS))
+
+
+def _rate_of_sleeps(concurrency: int, contestant: Contestant) -> float:
+    return min(contestant.rate, 100 * concurrency)
+
+
+TESTS = (
+    Test("drain", "no-op, one process", runs.drain, rate=lambda one: one.rate),
+    Test("drain2", "no-op, two processes", partial(runs.drain, processes=2), rate=lambda one: one.rate * 1.8),
+    Test(
+        "log",
+        "no-op, one process, job log at INFO in a file",
+        partial(runs.drain, log="info"),
+        rate=lambda one: one.rate / 2,
+        applies=lambda one: one.default_log,
+    ),
+    *(
+        Test(
+            f"sleep{concurrency}",
+            f"10 ms at concurrency {concurrency}",
+            partial(runs.drain, job_ms=10, concurrency=concurrency),
+            rate=partial(_rate_of_sleeps, concurrency),
+            applies=lambda one: not one.runs_one,
+        )
+        for concurrency in (50, 100)
+    ),
+    Test("push", "pushed one by one", runs.push, rate=lambda _one: 3_000),
+    Test(
+        "apush",
+        "pushed one by one, by a coroutine",
+        partial(runs.push, word="apush"),
+        rate=lambda _one: 3_000,
+        applies=lambda one: one.has_async_push,
+    ),
+    Test(
+        "bulk",
+        "pushed in bulk",
+        partial(runs.push, word="bulk"),
+        rate=lambda one: 10_000 if one.runs_one else 100_000,
+        applies=lambda one: one.has_bulk,
+    ),
+    Test("latency", "from push to start, idle", runs.latency),
+    Test("memory", "memory and idle cost", runs.memory, max_repeats=2),
+    Test("kill", "kill -9 amid 200 jobs of 50 ms", runs.kill, side_by_side=True, max_repeats=2),
+)
 
 
 @dataclass
@@ -45,7 +135,7 @@ class Tournament:
     def play(self) -> list[Sample]:
         for repeat in range(self.scale.repeats):
             for test in self.tests:
-                if test.name not in self.scale.rare or repeat < self.scale.few:
+                if repeat < test.max_repeats:
                     self._round(test, [one for one in self.contestants if test.applies(one)], repeat)
         for extra in range(self.scale.extra_rounds):
             for test in self.tests:

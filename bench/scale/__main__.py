@@ -9,33 +9,26 @@ from pathlib import Path
 
 from bench import report, scale
 from bench.compare.bench import say
-from bench.compare.server import Server
-from bench.compare.stats import Rows, Sample
+from bench.report import Rows, Sample
 from bench.scale.curves import CURVES, HEADS, Curve, Point
 from bench.scale.measure import measure
 from offsider import __version__
+from offsider.embedded import find_server_binary
 
 
 def main() -> int:
     """Measure the curves and print their tables; exit code 1 if a point failed."""
     options = parse()
     samples: list[Sample] = []
-    if options.load:
-        about, samples = report.load(options.load)
-    else:
-        with Server() as server:
-            about = report.conditions(server.version, {"offsider": __version__})
-        with suppress(KeyboardInterrupt):  # report the rounds measured so far
-            for repeat in range(options.rounds):
-                samples += play(repeat, options)
-                if options.json:
-                    report.save(options.json, about, samples)
+    about = report.conditions(find_server_binary(), {"offsider": __version__})
+    with suppress(KeyboardInterrupt):  # report the rounds measured so far
+        for repeat in range(options.rounds):
+            samples += play(repeat, options)
+            if options.json:
+                report.save(options.json, about, samples)
     rows = Rows(samples)
     print("\n\n".join([about, *filter(None, (table_of(rows, curve) for curve in CURVES))]))
-    failed = [sample for sample in samples if sample.error]
-    for sample in failed:
-        say(f"\n{sample.test} {sample.contestant}: {sample.error}")
-    return 1 if failed else 0
+    return 1 if any(sample.error for sample in samples) else 0
 
 
 def table_of(rows: Rows, curve: Curve) -> str:
@@ -49,7 +42,7 @@ def play(repeat: int, options: argparse.Namespace) -> list[Sample]:
     samples: list[Sample] = []
     for curve in CURVES:
         if curve.name in options.only:
-            for value, point in curve.points(is_quick=options.quick, most=options.most):
+            for value, point in curve.points(is_quick=options.quick):
                 samples.append(sampled(curve, value, point, repeat))
                 say(f"round {repeat + 1}  {curve.name:<10} {value:>10,}  {brief(samples[-1])}")
     return samples
@@ -63,7 +56,7 @@ def brief(sample: Sample) -> str:
 def sampled(curve: Curve, value: int, point: Point, repeat: int) -> Sample:
     try:
         return Sample(curve.name, str(value), repeat, measure(point))
-    except RuntimeError as error:
+    except (RuntimeError, AssertionError) as error:
         return Sample(curve.name, str(value), repeat, error=str(error))
 
 
@@ -74,10 +67,8 @@ def parse() -> argparse.Namespace:
     names = [curve.name for curve in CURVES]
     parser.add_argument("--only", nargs="+", default=names, choices=names, help="the curves to measure")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--most", type=int, default=0, metavar="N", help="omit points above this number")
     parser.add_argument("--quick", action="store_true", help="one round over small ranges, to test the program")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample to a file")
-    parser.add_argument("--load", type=Path, metavar="FILE", help="read samples from a --json file, measure nothing")
     options = parser.parse_args()
     if options.quick:
         options.rounds = 1

@@ -61,12 +61,10 @@ class Curve:
     figures: Sequence[str]
     at: Callable[[int], Point]
 
-    def points(self, *, is_quick: bool, most: int = 0) -> list[tuple[int, Point]]:
-        """Return value and point; values above ``most`` are omitted, unless it is 0."""
+    def points(self, *, is_quick: bool) -> list[tuple[int, Point]]:
+        """Return each value with its point."""
         found: list[tuple[int, Point]] = []
         for value in self.quick if is_quick else self.values:
-            if most and value > most:
-                continue
             point = self.at(value)
             jobs = min(point.jobs, BYTES_AT_ONCE // point.payload_bytes)
             if is_quick:

@@ -8,27 +8,22 @@ import statistics
 import string
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import redis
-
 from bench.compare.machine import memory_mb, tree
-from bench.compare.server import Server
-from bench.compare.stats import quantile
+from bench.place import PATIENCE_SECONDS, ROOT, Place
+from bench.report import quantile
 from bench.scale.app import Record
 from bench.scale.curves import Point
-from offsider import Client, Config
 from offsider.config.installation import Installation
 from offsider.storage import processes, queues
+from tests.waiting import wait_for
 
-ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_SECONDS = 300
 #: Jobs before and after the measured ones, as a share of those.
 MARGIN = 0.2
 #: A served queue is refilled by this number of jobs.
@@ -43,11 +38,11 @@ def measure(point: Point) -> dict[str, float]:
     """Return the figures of a point.
 
     Raises:
-        RuntimeError: the worker has ended, or makes no progress.
+        RuntimeError: the worker has ended.
+        AssertionError: it makes no progress.
     """
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="offsider-bench-")))
-        return _Run(point, folder, stack.enter_context(Server()), stack).figures()
+    with Place(persist=False) as place:
+        return _Run(point, place).figures()
 
 
 @dataclass(frozen=True)
@@ -73,16 +68,12 @@ def cpu_ns(pid: int) -> int:
 
 
 class _Run:
-    def __init__(self, point: Point, folder: Path, server: Server, stack: ExitStack) -> None:
-        self._point, self._folder, self._server, self._stack = point, folder, server, stack
-        self._config = Config()
-        self._config.redis.url = server.url
-        self._config.client.large_payloads = "off"  # no warning for each of them
-        self._client = Client(self._config)
-        self._redis = Installation.of(self._config).redis
-        untyped: Any = redis.Redis
-        self._raw: Any = stack.enter_context(untyped.from_url(server.url))
-        self._record = Record(folder / "record", point.pickups + point.dues)
+    def __init__(self, point: Point, place: Place) -> None:
+        self._point, self._place, self._raw = point, place, place.raw
+        self._client = place.client()
+        self._client.config.client.large_payloads = "off"  # no warning for each of them
+        self._redis = Installation.of(self._client.config).redis
+        self._record = Record(place.folder / "record", point.pickups + point.dues)
         self._names = [f"work{number}" for number in range(point.queues)]
         self._filling = "".join(random.choices(string.ascii_letters, k=point.payload_bytes))  # does not shrink
         self._pushed = 0
@@ -155,24 +146,22 @@ class _Run:
 
     def _reach(self, finished: int, worker: subprocess.Popen[bytes]) -> None:
         """Wait until the worker has finished this number of jobs; keep the length of the queue, if it has one."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while self._record.finished < finished:
-            if worker.poll() is not None or time.monotonic() > deadline:
-                log = (self._folder / "worker.log").read_text(errors="replace")[-2_000:]
-                raise RuntimeError(f"the worker makes no progress: {log}")
-            if self._point.waiting and queues.size(self._redis, "work0") <= self._point.waiting - REFILL:
+
+        def has_reached() -> bool:
+            if worker.poll() is not None:
+                log = (self._place.folder / "worker.log").read_text(errors="replace")[-2_000:]
+                raise RuntimeError(f"the worker has ended: {log}")
+            waiting = self._point.waiting
+            if waiting and (queues.lengths(self._redis, ["work0"])["work0"] or 0) <= waiting - REFILL:
                 self._fill(REFILL)
-            else:
-                time.sleep(0.002)
+            return self._record.finished >= finished
+
+        wait_for(has_reached, PATIENCE_SECONDS)
 
     def _await_end_and_beat(self, worker: subprocess.Popen[bytes]) -> None:
         self._reach(self._point.jobs + 2 * int(self._point.jobs * MARGIN) - 20, worker)
         ended = time.time()
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while self._beaten_at() < ended:
-            if time.monotonic() > deadline:
-                raise RuntimeError("the worker does not beat")
-            time.sleep(0.02)
+        wait_for(lambda: self._beaten_at() >= ended, PATIENCE_SECONDS)
         time.sleep(0.1)  # the metrics are written before the beat
 
     def _beaten_at(self) -> float:
@@ -181,50 +170,38 @@ class _Run:
 
     def _become_idle(self, worker: subprocess.Popen[bytes]) -> None:
         if self._point.waiting:
-            queues.pause(self._redis, *self._names)
+            self._redis.call("SADD", self._redis.keys.paused, *self._names)
         else:
             self._reach(self._point.jobs + 2 * int(self._point.jobs * MARGIN) - 20, worker)
         time.sleep(self._point.settle_seconds)
 
     def _published(self) -> float:
         """Return the bytes that a heartbeat writes to publish the declared jobs of a worker."""
-        keys = map(self._redis.keys.registered, processes.identities(self._redis))
-        return max((float(self._raw.strlen(key)) for key in keys), default=0.0)
+        keys = map(self._redis.keys.process, processes.identities(self._redis))
+        return max((float(self._raw.hstrlen(key, processes.JOBS)) for key in keys), default=0.0)
 
     # --- processes
 
-    @contextmanager
-    def _worker(self) -> Generator[subprocess.Popen[bytes]]:
+    def _worker(self) -> AbstractContextManager[subprocess.Popen[bytes]]:
         # The long queue is paused while jobs are picked up, and so needs another one beside it.
         served = [*self._names, PICKUP] if self._point.waiting else self._names
-        command = [sys.executable, "-m", "offsider", "worker", "-r", "bench.scale.app", "-c", "10", "-e", "production"]
-        environ = os.environ | {
-            "OFFSIDER_SCALE_RECORD": str(self._folder / "record"),
-            "OFFSIDER_SCALE_CLASSES": str(self._point.classes),
-            "OFFSIDER_REDIS_URL": self._server.url,
-            "OFFSIDER_LOG_LEVEL": "warn",
-            "PYTHONPATH": str(ROOT),
-        }
-        command += [word for name in served for word in ("-q", name)]
-        with (self._folder / "worker.log").open("wb") as log:
-            process = subprocess.Popen(command, env=environ, cwd=self._folder, stdout=log, stderr=subprocess.STDOUT)
-        try:
-            yield process
-        finally:
-            process.terminate()
-            process.wait(timeout=60)
+        return self._place.worker(
+            *(word for name in served for word in ("-q", name)),
+            app="bench.scale.app",
+            OFFSIDER_SCALE_RECORD=str(self._place.folder / "record"),
+            OFFSIDER_SCALE_CLASSES=str(self._point.classes),
+        )
 
     @contextmanager
     def _fleet(self, count: int) -> Generator[None]:
         if not count:
             yield
             return
-        (self._folder / "woken").touch()
-        words = [self._server.url, str(count), FLEET, str(self._folder / "woken")]
+        (self._place.folder / "woken").touch()
+        words = [self._place.url, str(count), FLEET, str(self._place.folder / "woken")]
         environ = os.environ | {"PYTHONPATH": str(ROOT)}
-        process = subprocess.Popen(
-            [sys.executable, "-m", "bench.scale.fleet", *words], cwd=self._folder, env=environ, stdout=subprocess.PIPE
-        )
+        command = [sys.executable, "-m", "bench.scale.fleet", *words]
+        process = subprocess.Popen(command, cwd=self._place.folder, env=environ, stdout=subprocess.PIPE)
         try:
             if process.stdout is None or not process.stdout.readline():
                 raise RuntimeError("the fleet did not start")
@@ -237,15 +214,15 @@ class _Run:
     # --- figures
 
     def _look(self, worker: subprocess.Popen[bytes]) -> _Look:
-        told = self._raw.info("commandstats")
-        scripts = (told.get(f"cmdstat_{name}", {"usec": 0})["usec"] for name in ("evalsha", "eval"))
+        commands = self._raw.info("commandstats")
+        scripts = (commands.get(f"cmdstat_{name}", {"usec": 0})["usec"] for name in ("evalsha", "eval"))
         return _Look(
             time.monotonic(),
             self._record.finished,
             sum(map(cpu_ns, tree(worker.pid))),
-            cpu_ns(self._server.pid),
+            cpu_ns(self._place.pid),
             float(sum(scripts)),
-            self._server.counters()["reads"],
+            float(self._raw.info()["total_reads_processed"]),
         )
 
     def _longest_ms(self) -> float:
@@ -285,24 +262,16 @@ class _Run:
         if delay_seconds:
             item["at"] = time.time() + delay_seconds
         self._client.push(item)
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not self._record.started(place):
-            if time.monotonic() > deadline:
-                raise RuntimeError("a job was not picked up")
-            time.sleep(0.001)
+        wait_for(lambda: self._record.started(place), PATIENCE_SECONDS)
         return (self._record.started(place) - pushed_ns) / 1e6 - delay_seconds * 1000
 
     def _woken(self) -> list[float]:
         """Wake simulated workers, and return the milliseconds that it took."""
-        log = self._folder / "woken"
+        log = self._place.folder / "woken"
         for number in range(self._point.pickups):
             item = {"class": "scale.picked", "queue": FLEET, "args": [time.monotonic_ns()]}
             self._client.push(item)
-            deadline = time.monotonic() + PATIENCE_SECONDS
-            while log.read_text().count("\n") <= number:
-                if time.monotonic() > deadline:
-                    raise RuntimeError("no simulated worker woke")
-                time.sleep(0.01)
+            wait_for(lambda: log.read_text().count("\n") > number, PATIENCE_SECONDS)  # noqa: B023 - called here only
         return [float(line) * 1000 for line in log.read_text().split()]
 
 

@@ -7,36 +7,35 @@ import json
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from bench.scoreboard import crash, shifted_clock, stuck, ticking
-from bench.scoreboard.effects import VARIABLE, Effects
-from bench.scoreboard.processes import name_of
+from bench.compare.machine import process_name
+from bench.scoreboard import clocks, crash, stuck
+from bench.scoreboard.ledger import VARIABLE, Ledger
 from offsider import Config, Discard, Reschedule, current_job, job
 from offsider.runtime.events import JobPoisoned
 
 ROLL_CALL_SECONDS = 30.0
 
-effects = Effects(os.environ[VARIABLE])
-_told: dict[str, int] = {}
+ledger = Ledger(os.environ[VARIABLE])
+_named: dict[str, int] = {}
 
 
 def configure(config: Config) -> None:
-    crash.install(effects)
+    crash.install(ledger)
     config.on("job_poisoned", _poisoned)
     config.death_handlers.append(_death)
-    ticking.install(config)
-    if offset := float(os.environ.get(shifted_clock.VARIABLE, "0")):
-        config.clock = shifted_clock.ShiftedClock(offset)
+    clocks.install(config)
 
 
 def _death(payload: Mapping[str, Any], _error: BaseException | None) -> None:
-    effects.count("deaths", payload.get("jid") or "none")
+    ledger.count("deaths", payload.get("jid") or "none")
 
 
 def _poisoned(news: JobPoisoned) -> None:
-    effects.count("poisoned", json.loads(news.raw)["jid"])
+    ledger.count("poisoned", json.loads(news.raw)["jid"])
 
 
 def is_first_run() -> bool:
@@ -47,7 +46,7 @@ def is_first_run() -> bool:
 def ran() -> None:
     """Count the effect of the running job."""
     context = current_job()
-    effects.ran(context.jid, context.interrupted_count)
+    ledger.ran(context.jid, context.interrupted_count)
 
 
 @job(name="scoreboard.Work")
@@ -56,15 +55,15 @@ def work(_number: int = 0, ms: float = 0, _rest: str = "") -> None:
     if ms:
         time.sleep(ms / 1000)
     ran()
-    if os.getpid() != _told.get("pid"):
-        _told["pid"] = os.getpid()
-        effects.count("processes", name_of(os.getpid()))
+    if os.getpid() != _named.get("pid"):
+        _named["pid"] = os.getpid()
+        ledger.count("processes", process_name(os.getpid()))
 
 
 @job(name="scoreboard.Timed")
 def timed(_number: int, ms: float) -> None:
     """Note the time since the push, in milliseconds, then sleep."""
-    effects.note("waits", int(time.time() * 1000 - current_job().payload.get("enqueued_at", 0)))
+    ledger.note("waits", int(time.time() * 1000 - current_job().payload.get("enqueued_at", 0)))
     time.sleep(ms / 1000)
     ran()
 
@@ -78,14 +77,14 @@ async def async_work(_number: int = 0) -> None:
 @job(name="scoreboard.Failing", retry=5)
 def failing(_number: int = 0) -> None:
     """Fail without an effect."""
-    effects.count("failed", current_job().jid)
+    ledger.count("failed", current_job().jid)
     raise RuntimeError("it fails")
 
 
 @job(name="scoreboard.Pill", retry=False)
 def pill(ms: float) -> None:
     """Kill the process, as the kernel does when memory is exhausted."""
-    effects.count("pill", current_job().jid)
+    ledger.count("pill", current_job().jid)
     time.sleep(ms / 1000)
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -93,9 +92,9 @@ def pill(ms: float) -> None:
 @job(name="scoreboard.RollCall", retry=False)
 def roll_call(roll: str) -> None:
     """Occupy the thread until the row has seen one such job in every thread."""
-    effects.count("present", roll)
+    ledger.count("present", roll)
     until = time.monotonic() + ROLL_CALL_SECONDS
-    while not effects.read("dismissed", roll) and time.monotonic() < until:
+    while not ledger.get("dismissed", roll) and time.monotonic() < until:
         time.sleep(0.05)
 
 
@@ -104,10 +103,10 @@ def hold(_number: int = 0, _ms: float = 0) -> None:
     """Block until the process dies; after an interruption, count the effect at once."""
     context = current_job()
     if context.interrupted_count == 0:
-        effects.count("held", context.jid)
+        ledger.count("held", context.jid)
         time.sleep(600)
     if context.interrupted_count > 1:
-        effects.count("again", context.jid)
+        ledger.count("again", context.jid)
     ran()
 
 
@@ -123,8 +122,8 @@ def flaky() -> None:
 def rescheduling() -> None:
     """Reschedule itself at the first run."""
     jid = current_job().jid
-    if not effects.read("put_off", jid):
-        effects.count("put_off", jid)
+    if not ledger.get("put_off", jid):
+        ledger.count("put_off", jid)
         raise Reschedule(0.01)
     ran()
 
@@ -161,34 +160,41 @@ def dying_after() -> None:
 @job(name="scoreboard.Due")
 def due(at: float) -> None:
     """Count a run that is more than a second early, by the clock of the ledger's server."""
-    if effects.server_time() < at - 1:
-        effects.count("early", current_job().jid)
+    if ledger.server_time() < at - 1:
+        ledger.count("early", current_job().jid)
     ran()
 
 
-@job(name=ticking.JOB)
+@job(name=clocks.JOB)
 def tick() -> None:
     """A periodic job."""
-    ticking.note(effects)
+    clocks.note_tick(ledger)
 
 
 @job(name="scoreboard.Marked")
 def marked(number: int) -> None:
     """Count its number as well, because its jid may be missing."""
-    effects.count("marked", str(int(number)))
+    ledger.count("marked", str(int(number)))
     ran()
+
+
+@contextmanager
+def noted(kind: str) -> Generator[None]:
+    """Note the start of a hanging job, and the exception that ends it."""
+    ledger.count("stuck", kind)
+    try:
+        yield
+    except BaseException:
+        ledger.count("interrupted", kind)
+        raise
 
 
 @job(name="scoreboard.Stuck")
 def hang(kind: str) -> None:
     """Hang at the first run, in the given way."""
     if is_first_run():
-        effects.count("stuck", kind)
-        try:
+        with noted(kind):
             stuck.WAYS[kind]()
-        except BaseException:
-            effects.count("landed", kind)
-            raise
     ran()
 
 
@@ -196,10 +202,6 @@ def hang(kind: str) -> None:
 async def hang_async() -> None:
     """Hang at the first run, in an await."""
     if is_first_run():
-        effects.count("stuck", "asyncio")
-        try:
+        with noted("asyncio"):
             await asyncio.sleep(stuck.SECONDS)
-        except BaseException:
-            effects.count("landed", "asyncio")
-            raise
     ran()

@@ -13,18 +13,15 @@ from typing import Any
 
 from bench.scoreboard import batches
 from bench.scoreboard.crash import VARIABLE, Point
-from bench.scoreboard.effects import Ledger
-from bench.scoreboard.fleet import declared_jobs
-from bench.scoreboard.ground import APPLICATION as PLAIN, Fleet, Ground
-from bench.scoreboard.holdings import Holdings
+from bench.scoreboard.environment import APPLICATION as PLAIN, Environment, Fleet, config_of
+from bench.scoreboard.ledger import Ledger
+from bench.scoreboard.locks_and_limits import APPLICATION, declared_jobs
 from bench.scoreboard.row import Report, row
-from bench.scoreboard.servers import Server
-from offsider import Client, Config
+from bench.scoreboard.stored_jobs import StoredJobs
+from bench.servers import Server
+from offsider import Client
 from offsider.core.job_id import JobId
 from offsider.core.payload import new_jid
-
-#: The jobs of R17.
-APPLICATION = "bench.scoreboard.crashing"
 
 #: A request that moves a due job: it contains a sorted set and a queue, and no private list.
 MOVE = r"\A(?!.*offsider:working:).*\r\n(?:retry|schedule)\r\n.*queue:"
@@ -55,23 +52,20 @@ DEADLY = ("DyingBefore", "DyingAfter")
     " request, and after the server has executed it",
     bar="lost 0; duplicates <= deaths",
 )
-def scheduler_dies(ground: Ground, report: Report) -> None:
-    deaths = ground.pick(smoke=10, full=1_000)
-    server = ground.server()
-    client = ground.client(server.url)
-    fleet = ground.workers(server.url, OFFSIDER_WORKER_MAX_STRIKES=NO_PILLS)
+def scheduler_dies(env: Environment, report: Report) -> None:
+    deaths = env.pick(smoke=6, full=1_000)
+    server = env.server()
+    client = env.client(server.url)
+    fleet = env.workers(server.url, OFFSIDER_WORKER_MAX_STRIKES=NO_PILLS)
     acked: list[str] = []
     for _ in range(deaths):
         acked += push_due_jobs(client, server)
         server.raw.delete(SCHEDULER_LEASE)  # of the process that died: waiting for its end would take most of the row
-        die_at(fleet, Point(MOVE, 1, after=ground.dice.random() < 0.5))
+        die_at(fleet, Point(MOVE, 1, after=env.dice.random() < 0.5))
     fleet.start("-c", "4")
-    ground.ledger.until(len(acked), quiet_seconds=20)
-    ground.settled(server)
-    report.tally = ground.tally(acked, server)
-    report.nothing_missing()
-    died = ground.ledger.counts("crashes").total()
-    report.count(f"duplicates <= deaths: {report.tally.duplicated} <= {died}", report.tally.duplicated <= died)
+    env.finish(report, acked, server)
+    died = env.ledger.counts("crashes").total()
+    report.at_most("duplicates <= deaths", report.tally.duplicated, died)
     report.count(f"deaths in a move >= {deaths // 2}, got {died}", died >= deaths // 2)
     report.figure("deaths in a move", died)
 
@@ -85,52 +79,51 @@ def scheduler_dies(ground: Ground, report: Report) -> None:
     "once, none early; no result is shown before its job is acknowledged; no job begins after it was reported as "
     "cancelled",
 )
-def dies_anywhere(ground: Ground, report: Report) -> None:
+def dies_anywhere(env: Environment, report: Report) -> None:
     kinds = [(ANY_STEP, 40), (WITH_A_JOB, 12), *((script, 4) for script in SCRIPTS.values())]
     points = [
         [Point(pattern, number, after) for number in range(1, most + 1) for after in (False, True)]
         for pattern, most in kinds
     ]
-    some = [point for each in points for point in ground.dice.sample(each[:20], max(1, len(each) // 16))]
-    server = ground.server()
-    declared, config = declared_jobs(ground, APPLICATION), Config()
-    config.redis.url = server.url
+    some = [point for each in points for point in env.dice.sample(each[:20], max(1, len(each) // 16))]
+    server = env.server()
+    declared, config = declared_jobs(env), config_of(server.url)
     declared.configure(config)
     client = Client(config)
-    fleet = ground.workers(server.url, OFFSIDER_WORKER_MAX_STRIKES=NO_PILLS)
+    fleet = env.workers(server.url, OFFSIDER_WORKER_MAX_STRIKES=NO_PILLS)
     acked: dict[str, str] = {}
     results = Results(client, server)
-    for point in ground.pick(smoke=some, full=[point for group in points for point in group]):
+    for point in env.pick(smoke=some, full=[point for group in points for point in group]):
         for kind in KINDS:
             acked[push(client, kind)] = kind
         acked[push(client, "Work", at=time.time() + 0.01)] = "Work"
         acked |= dict.fromkeys(results.push(), "Kept")
         for dies in (False, True):
-            declared.batch_jobs.push_batch(client, config, dies=dies)
+            declared.push_batch(client, config, dies=dies)
         die_at(fleet, point, app=APPLICATION)
         results.look()
     for kind in DEADLY:
         acked[push(client, kind)] = kind
-    finish(ground, fleet, server, acked)
+    finish(env, fleet, server, acked)
 
     mortal = {jid for jid, kind in acked.items() if kind == "Dying"}
-    report.tally = ground.tally([jid for jid in acked if jid not in mortal], server)
+    report.tally = env.tally([jid for jid in acked if jid not in mortal], server)
     report.nothing_missing()
     dead = Counter(json.loads(raw)["jid"] for raw in server.raw.zrange("dead", 0, -1))
     report.count(
         f"out of tries and in the dead set {len(mortal)}, got {len(mortal & dead.keys())}", mortal <= dead.keys()
     )
-    report.count(f"stored twice 0, got {dead.total() - len(dead)}", dead.total() == len(dead))
-    crashes = ground.ledger.counts("crashes")
+    report.nothing("stored twice", dead.total() - len(dead))
+    crashes = env.ledger.counts("crashes")
     died = crashes.total() + len(DEADLY)
-    report.count(f"duplicates <= deaths: {report.tally.duplicated} <= {died}", report.tally.duplicated <= died)
-    noted, found = batches.Noted.of(ground.ledger), batches.statuses(config, server)
+    report.at_most("duplicates <= deaths", report.tally.duplicated, died)
+    noted, found = batches.Noted.of(env.ledger), batches.statuses(config, server)
     batches.judge(report, noted, found, most_repeated=died)
-    results.judge(report, ground.ledger)
+    results.judge(report, env.ledger)
     report.figure("deaths", died)
     report.figure("points", ", ".join(f"{name} {times}" for name, times in sorted(crashes.items())))
     missed = [f"{when}:{name}" for name in SCRIPTS for when in ("before", "after") if not _played(crashes, when, name)]
-    report.count(f"scripts without a death 0, got {missed}", not ground.pick(smoke=[], full=missed))
+    report.nothing("scripts without a death", env.pick(smoke=[], full=missed))
 
 
 def _played(crashes: Iterable[str], when: str, name: str) -> bool:
@@ -166,12 +159,12 @@ class Results:
     def look(self) -> None:
         """Note results of jobs that are still stored. No worker runs meanwhile."""
         shown = {jid for jid in self._kept if jid.status() == "succeeded"}
-        self._early |= shown.intersection(Holdings.of(self._server.raw).unfinished)
+        self._early |= shown.intersection(StoredJobs.of(self._server.raw).unfinished)
 
     def judge(self, report: Report, ledger: Ledger) -> None:
         wrong = sum(jid.result(timeout=0) != number for number, jid in enumerate(self._kept))
-        report.count(f"results before their acknowledgement 0, got {len(self._early)}", not self._early)
-        report.count(f"wrong results 0, got {wrong}", wrong == 0)
+        report.nothing("results before their acknowledgement", len(self._early))
+        report.nothing("wrong results", wrong)
         for kind, jids in self._cancelled.items():
             # One that waits may begin before the job that cancels it.
             allowed = {"cancelled"} if kind == "running" else {"cancelled", "succeeded"}
@@ -180,7 +173,7 @@ class Results:
             report.count(f"{kind} jobs that are cancelled: {dict(states)}", good)
             report.figure(f"cancelled while {kind}", f"{states['cancelled']} of {len(jids)}")
         late = ran_although_cancelled(ledger.notes("cancelled"), ledger.notes("began"))
-        report.count(f"jobs that began after they were reported as cancelled 0, got {len(late)}", not late)
+        report.nothing("jobs that began after they were reported as cancelled", len(late))
         report.figure("results", len(self._kept))
 
 
@@ -215,16 +208,16 @@ def die_at(fleet: Fleet, point: Point, *, app: str = PLAIN) -> None:
         worker.kill()
 
 
-def finish(ground: Ground, fleet: Fleet, server: Server, acked: dict[str, str]) -> None:
+def finish(env: Environment, fleet: Fleet, server: Server, acked: dict[str, str]) -> None:
     """Run all remaining jobs with healthy workers, replace workers that a job kills, and make retries due at once."""
     wanted = sum(kind != "Dying" for kind in acked.values())
     worker = fleet.start("-c", "4", wait=False, app=APPLICATION)
     give_up = time.monotonic() + 120
-    while (ground.ledger.size() < wanted or Holdings.of(server.raw).unfinished) and time.monotonic() < give_up:
+    while (env.ledger.size() < wanted or StoredJobs.of(server.raw).unfinished) and time.monotonic() < give_up:
         if not worker.runs:
             worker = fleet.start("-c", "4", wait=False, app=APPLICATION)
         for member, score in server.raw.zrange("retry", 0, -1, withscores=True):
             if score > time.time():
                 server.raw.zadd("retry", {member: 1}, xx=True)
         time.sleep(0.1)
-    ground.settled(server)
+    env.settled(server)

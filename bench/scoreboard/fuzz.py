@@ -1,24 +1,30 @@
-"""Requests that no browser would send, to every page and every action."""
+"""Requests that no browser would send, to every page and every action: random ones, and extreme numbers and texts."""
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import json
+import os
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
 from datetime import UTC, datetime
+from functools import partial
+from itertools import islice
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from bench.scoreboard import web_parts
-from bench.scoreboard.furniture import Furniture, Words, dumped, furnish
-from bench.scoreboard.ground import Ground
+from bench.compare.machine import memory_mb
+from bench.scoreboard import web_pages
+from bench.scoreboard.environment import Environment
+from bench.scoreboard.http_clients import FORM, HOST, OURS, HttpRequest, HttpResponse
 from bench.scoreboard.payloads import ODD_VALUES
 from bench.scoreboard.row import Report, row
-from bench.scoreboard.visits import FORM, HOST, OURS, Asked, Reply, Visits
+from bench.scoreboard.stored_data import StoredData, Words, dumped, store_data
+from offsider.core.segments import segment
 from offsider.web.routing import Route
-from offsider.web.segments import segment
 from tests.hostile import STRINGS
 
 SLOWEST_SECONDS = 1.0
@@ -55,7 +61,7 @@ SCORES = (0, -1, 1e300, float("inf"), float("-inf"), 253_402_300_800, 4e9)
 HEADERS = {
     "accept": ("text/html", "application/json", "*/*", "x/y;q=NaN", ""),
     "accept-language": ("de", "ar,he;q=0.9", "xx;q=2,*", "a" * 5000, ";;;"),
-    "cookie": ('offsider_theme="<b>"', "a=b; =; ;", "x" * 5000),
+    "cookie": ('offsider_flash="<b>"', "a=b; =; ;", "x" * 5000),
     "origin": ("null", f"http://{HOST}", "https://evil.example", "http://["),
     "host": (HOST, "evil.example", "", "[::1", "localhost:99999999"),
     "authorization": ("Basic !!!", "Basic " + "A" * 3000, "Bearer x"),
@@ -64,6 +70,16 @@ HEADERS = {
     "range": ("bytes=0-1",),
     "if-none-match": ("*", '"x"'),
 }
+EXTREME_NUMBERS = (
+    *("-1", "0", "9999999", "1000000", "1000001", "9" * 15, "9" * 16, "9" * 5_000, "-" + "9" * 5_000, "1e308", "1e999"),
+    *("NaN", "inf", "1.5", "0x7fffffff", "1_000", "\u0663\u0664", "", " ", "+7", "--1", "null", "true", "[]", "1,2"),
+)
+MEGABYTE = "x" * 1_000_000
+#: The second is the maximum length of an address.
+LONG_TEXTS = (MEGABYTE, "x" * 7_900)
+ALLOWED_STATUSES = {200, 302, 303, 400, 404, 413, 414}
+MAX_SECONDS = 0.2
+MAX_GROWTH_MB = 10
 
 
 @row(
@@ -73,32 +89,46 @@ HEADERS = {
     bar="responses of 500 and above 0; without the Content-Security-Policy 0; that take > 1 s 0",
     heavy=True,
 )
-def fuzzed(ground: Ground, report: Report) -> None:
-    wanted = ground.pick(smoke=1_500, full=20_000)
-    server = ground.server(persist=False)
-    statuses, faults, slow = Counter[int](), list[str](), list[str]()
-    slowest = 0.0
-    with web_parts.overheard() as log, closing(web_parts.asgi_visits(server, insecure=True)) as through_asgi:
-        ways: Sequence[Visits] = (through_asgi, web_parts.wsgi_visits(server, insecure=True))
+def fuzzed(env: Environment, report: Report) -> None:
+    wanted = env.pick(smoke=1_500, full=20_000)
+    server = env.server(persist=False)
+    responses = Responses(SLOWEST_SECONDS)
+    with web_pages.overheard() as log, closing(web_pages.asgi_pages(server, insecure=True)) as through_asgi:
+        ways = (through_asgi, web_pages.wsgi_pages(server, insecure=True))
         fuzz: Fuzz | None = None
         for number in range(wanted):
             if fuzz is None or number % SPOILED == 0:
                 server.raw.flushall()
-                fuzz = Fuzz(ground.dice, furnish(server.raw, words_of(ground.dice)))
-                bend(server.raw, ground.dice)
-            asked = fuzz.request()
-            reply = ways[number % 2].send(asked)
-            statuses[reply.status] += 1
-            slowest = max(slowest, reply.seconds)
-            faults += [f"{what}: {asked}"[:700] for what in faults_of(reply)]
-            slow += [f"{reply.seconds:.1f} s: {asked}"[:700]] if reply.seconds > SLOWEST_SECONDS else []
-    report.count(f"faults 0, got {len(faults)}: {faults[:3]}" if faults else "faults 0", not faults)
-    report.count(f"errors in the log: {log.kinds}" if log.errors else "errors in the log 0", not log.errors)
-    report.count("many of the requests reach a page", statuses[200] > wanted / 20)
-    report.timed(f"none takes > {SLOWEST_SECONDS:g} s: {slow[:3]}" if slow else "none takes > 1 s", not slow)
-    report.figure("requests", f"{wanted:,}")
-    report.figure("statuses", ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items())))
-    report.figure("slowest", f"{slowest * 1000:.0f} ms")
+                fuzz = Fuzz(env.dice, store_data(server.raw, words_of(env.dice)))
+                bend(server.raw, env.dice)
+            request = fuzz.request()
+            reply = ways[number % 2].send(request)
+            responses.add(request, reply, faults_of(reply))
+    responses.judge(report, log)
+    report.count("many of the requests reach a page", responses.statuses[200] > wanted / 20)
+
+
+class Responses:
+    """Counts responses by status, and collects their faults and the slow ones."""
+
+    def __init__(self, max_seconds: float) -> None:
+        self.statuses: Counter[int] = Counter()
+        self._max_seconds = max_seconds
+        self._faults: list[str] = []
+        self._slow: list[str] = []
+
+    def add(self, request: HttpRequest, reply: HttpResponse, faults: Iterable[str]) -> None:
+        self.statuses[reply.status] += 1
+        self._faults += [f"{what}: {request}"[:700] for what in faults]
+        self._slow += [f"{reply.seconds:.1f} s: {request}"[:700]] if reply.seconds > self._max_seconds else []
+
+    def judge(self, report: Report, log: web_pages.Overheard) -> None:
+        report.nothing("faults", self._faults)
+        report.nothing("errors in the log", log.kinds)
+        report.timed(f"none takes > {self._max_seconds:g} s; slow: {self._slow[:3]}", not self._slow)
+        report.figure("requests", f"{self.statuses.total():,}")
+        statuses = sorted(self.statuses.items())
+        report.figure("statuses", ", ".join(f"{status}: {count:,}" for status, count in statuses))
 
 
 def bend(raw: Any, dice: random.Random) -> None:
@@ -124,7 +154,7 @@ def words_of(dice: random.Random) -> Words:
     return lambda field: dice.choice(STRINGS) if dice.random() < 0.2 else f"usual {field}"
 
 
-def faults_of(reply: Reply) -> Iterator[str]:
+def faults_of(reply: HttpResponse) -> Iterator[str]:
     """Return the faults of a response."""
     if reply.status >= 500:
         yield str(reply.status)
@@ -152,16 +182,16 @@ class Fuzz:
 
     Args:
         dice: the random generator.
-        furniture: the stored data, for requests that refer to it.
+        stored: the stored data, for requests that refer to it.
     """
 
-    def __init__(self, dice: random.Random, furniture: Furniture) -> None:
+    def __init__(self, dice: random.Random, stored: StoredData) -> None:
         self._dice = dice
-        self._furniture = furniture
-        self._routes = web_parts.routes()
-        self._names = web_parts.field_names()
+        self._stored = stored
+        self._routes = web_pages.routes()
+        self._names = web_pages.field_names()
 
-    def request(self) -> Asked:
+    def request(self) -> HttpRequest:
         """Return the next request."""
         dice = self._dice
         route = dice.choice(self._routes)
@@ -174,16 +204,16 @@ class Fuzz:
         if method == "POST":
             headers = FORM | (OURS if dice.random() < 0.8 else {}) | headers
             body = self._body()
-        return Asked(method, target, headers, body)
+        return HttpRequest(method, target, headers, body)
 
     def _path(self, route: Route) -> str:
         dice = self._dice
         if dice.random() < 0.05:
             return "/" + quote(dice.choice(STRINGS), errors="replace", safe=dice.choice(["", "/%?&#;"]))[:4000]
         if dice.random() < 0.6:
-            return dice.choice(web_parts.targets_of(route, self._furniture))
+            return dice.choice(web_pages.targets_of(route, self._stored))
         path = route.path
-        for part in web_parts.parts_of(route):
+        for part in web_pages.parts_of(route):
             path = path.replace(f"{{{part}}}", self._segment())
         return path + dice.choice(["/", "//", "/..", "%00", ";x=1"]) if dice.random() < 0.03 else path
 
@@ -208,7 +238,7 @@ class Fuzz:
         return [(dice.choice(self._names), self._value()) for _ in range(dice.randrange(1, 5))]
 
     def _value(self) -> str:
-        dice, furniture = self._dice, self._furniture
+        dice, stored = self._dice, self._stored
         kind = dice.randrange(5)
         if kind == 0:
             return dice.choice(STRINGS)
@@ -216,5 +246,63 @@ class Fuzz:
             return dice.choice(NUMBERS)
         if kind == 2:
             return dice.choice(CHOICES)
-        keys = [key for keys in furniture.keys.values() for key in keys]
-        return dice.choice([furniture.queue, furniture.name, furniture.identity, *furniture.jids[:5], *keys, "usual"])
+        keys = [key for keys in stored.keys.values() for key in keys]
+        return dice.choice([stored.queue, stored.name, stored.identity, *stored.jids[:5], *keys, "usual"])
+
+
+@row(
+    "R21",
+    "each number that a page parses as -1, 0, 10^15, 10^5000, 1e999, NaN and so on; each text as 1 MB; forms of 1 MB",
+    bar="each request is refused (400) or answered < 200 ms; RSS grows by < 10 MB",
+    heavy=True,
+)
+def hostile_numbers(env: Environment, report: Report) -> None:
+    server = env.server(persist=False)
+    stored = store_data(server.raw, lambda field: field)
+    targets, actions = (
+        [web_pages.targets_of(route, stored)[0] for route in web_pages.routes() if route.method == method]
+        for method in ("GET", "POST")
+    )
+    requests: list[Callable[[], HttpRequest]] = [
+        partial(_get, page, name, number)
+        for number in EXTREME_NUMBERS
+        for page in targets
+        for name in web_pages.number_names()
+    ]
+    requests += [
+        partial(_get, page, name, text) for text in LONG_TEXTS for page in targets for name in web_pages.field_names()
+    ]
+    requests += [partial(_post, action) for action in actions]
+    env.dice.shuffle(requests)
+    responses = Responses(MAX_SECONDS)
+    with web_pages.overheard() as log, closing(web_pages.asgi_pages(server, insecure=True)) as pages:
+        for page in targets * 2:  # warm up, because one-time loads and per-thread caches are no growth
+            pages.send(HttpRequest("GET", page))
+            pages.send(HttpRequest("GET", f"{page}?text={MEGABYTE}"))
+        before = resident_mb()
+        for make in islice(requests, env.pick(smoke=300, full=None)):
+            request = make()
+            reply = pages.send(request)
+            if reply.seconds > MAX_SECONDS:  # repeat: other load rarely delays it twice
+                reply = pages.send(request)
+            responses.add(request, reply, [] if reply.status in ALLOWED_STATUSES else [str(reply.status)])
+        growth = resident_mb() - before
+    responses.judge(report, log)
+    report.count(f"RSS grows by < {MAX_GROWTH_MB} MB: {growth:.1f}", growth < MAX_GROWTH_MB)
+    report.figure("RSS grew by", f"{growth:.1f} MB")
+
+
+def _get(page: str, name: str, value: str) -> HttpRequest:
+    return HttpRequest("GET", f"{page}?{name}={quote(value)}")
+
+
+def _post(action: str) -> HttpRequest:
+    return HttpRequest("POST", action, OURS | FORM, f"key={MEGABYTE}".encode())
+
+
+def resident_mb() -> float:
+    """Return the resident memory after the allocator has released free memory."""
+    gc.collect()
+    with suppress(OSError, AttributeError):  # a C library without malloc_trim
+        ctypes.CDLL(None).malloc_trim(0)
+    return memory_mb(os.getpid())[0]

@@ -6,17 +6,18 @@ import json
 import logging
 import random
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
-from bench.scoreboard.ground import Ground, until
-from bench.scoreboard.holdings import entries, jids
-from bench.scoreboard.processes import resident_mb
+from bench.compare.machine import memory_mb
+from bench.scoreboard.environment import Environment
 from bench.scoreboard.row import Report, row
-from bench.scoreboard.servers import Server
+from bench.scoreboard.stored_jobs import entries, jids, values
+from bench.scoreboard.web_pages import first_job
+from bench.servers import Server
 from offsider.core.payload import new_jid
+from offsider.core.segments import segment
 from offsider.inspector import JobRecord
-from offsider.web.segments import segment
+from tests.waiting import wait_for
 
 THREADS = 4
 MEGABYTE = 1_000_000
@@ -29,45 +30,43 @@ MEGABYTE = 1_000_000
     "small, and take < 500 ms",
     heavy=True,
 )
-def large_payloads(ground: Ground, report: Report) -> None:
-    jobs = ground.pick(smoke=40, full=1_000)
-    giant = ground.pick(smoke=10, full=50)
-    server = ground.server(persist=False)
-    client = ground.client(server.url)
+def large_payloads(env: Environment, report: Report) -> None:
+    jobs = env.pick(smoke=40, full=1_000)
+    giant = env.pick(smoke=10, full=50)
+    server = env.server(persist=False)
+    client = env.client(server.url)
     warnings = Warnings()
     logging.getLogger("offsider").addHandler(warnings)
-    worker = ground.workers(server.url).start("-c", str(THREADS))
+    worker = env.workers(server.url).start("-c", str(THREADS))
     acked: list[str] = []
     for number in range(jobs):
         jid = client.push({"class": "scoreboard.Work", "args": [number, 0, "x" * MEGABYTE]})
         acked += [jid] if jid else []
-        until(lambda: server.raw.llen("queue:default") < 100)  # queued jobs must fit into memory
+        wait_for(lambda: server.raw.llen("queue:default") < 100)  # queued jobs must fit into memory
     jid = client.push({"class": "scoreboard.Work", "args": [0, 0, "x" * giant * MEGABYTE]})
     acked += [jid] if jid else []
-    ground.ledger.until(jobs + 1, quiet_seconds=30)
-    ground.settled(server)
-    report.tally = ground.tally(acked, server)
-    report.nothing_missing()
+    env.finish(report, acked, server)
     report.count(f"warnings {jobs + 1}, got {warnings.count}", warnings.count == jobs + 1)
     report.count("the worker still runs", worker.runs)
-    report.figure("worker memory", f"{resident_mb(worker.pid):.0f} MB")
-    looked_at(ground, server, report, giant)
+    report.figure("worker memory", f"{memory_mb(worker.pid)[0]:.0f} MB")
+    looked_at(env, server, report, giant)
 
 
-def looked_at(ground: Ground, server: Server, report: Report, giant: int) -> None:
+def looked_at(env: Environment, server: Server, report: Report, giant: int) -> None:
     """Check pages of such jobs: queued ones, failed ones, and running ones."""
-    client, pages = ground.client(server.url), ground.pages(server)
+    client, pages = env.client(server.url), env.pages(server)
     for _ in range(25):
         client.push({"class": "scoreboard.Work", "args": ["x" * MEGABYTE], "queue": "large"})
     jid = client.push({"class": "scoreboard.Work", "args": [0, 0, "y" * giant * MEGABYTE], "queue": "giant"})
     raw = server.raw.lindex("queue:giant", 0)
     server.raw.zadd("retry", {raw: 4e9})
+    large = first_job(pages.data("/jobs?where=queue:large"))[1]
     for name, target in (
-        ("25 jobs of 1 MB", "/queues/large"),
-        ("a job of 1 MB", f"/job/queue:large/{segment(pages.data('/queues/large')['jobs'][0]['key'])}"),
-        ("all of it", f"/job/queue:large/{segment(pages.data('/queues/large')['jobs'][0]['key'])}?all=1"),
-        (f"a queue with a job of {giant} MB", "/queues/giant"),
-        (f"a retry of {giant} MB in the list", "/retries"),
+        ("25 jobs of 1 MB", "/jobs?where=queue:large"),
+        ("a job of 1 MB", large),
+        ("all of it", f"{large}?all=1"),
+        (f"a queue with a job of {giant} MB", "/jobs?where=queue:giant"),
+        (f"a retry of {giant} MB in the list", "/jobs?where=retry"),
         (f"a job of {giant} MB", f"/job/retry/{segment(f'4000000000.0|{jid}')}"),
         ("dashboard", "/"),
     ):
@@ -76,8 +75,7 @@ def looked_at(ground: Ground, server: Server, report: Report, giant: int) -> Non
         most = 2_500 if "all=1" in target else 500
         report.count(f"{name} is shown on {most} KB: {reply.status}, {kilobytes:.0f}", kilobytes < most)
         report.count(f"{name} is shown: {reply.status}", reply.status == 200)
-        report.timed(f"{name} < 500 ms: {ms:.0f}", ms < 500)
-        report.figure(name, f"{ms:.0f} ms, {kilobytes:.0f} KB")
+        report.within(name, ms, 500, "ms")
 
 
 class Warnings(logging.Handler):
@@ -96,33 +94,31 @@ class Warnings(logging.Handler):
     "10,000 different strings in a queue that are malformed payloads, or jobs with invalid values",
     bar="no worker exits; each string is in the dead set unchanged, waits for a retry or for a worker that knows its "
     "class, or ran; in private lists 0",
-    heavy=True,
 )
-def malformed_payloads(ground: Ground, report: Report) -> None:
-    wanted = ground.pick(smoke=1_000, full=10_000)
-    server = ground.server(persist=False)
+def malformed_payloads(env: Environment, report: Report) -> None:
+    wanted = env.pick(smoke=1_000, full=10_000)
+    server = env.server(persist=False)
     sent: dict[bytes, int] = {}
     while len(sent) < wanted:
-        sent.setdefault(malformed(ground.dice, len(sent)), len(sent))
+        sent.setdefault(malformed(env.dice, len(sent)), len(sent))
     raws = [*sent]
     server.raw.sadd("queues", "default")
     for start in range(0, wanted, 1000):
         server.raw.lpush("queue:default", *raws[start : start + 1000])
     # Raise the limit of the dead set, so that it keeps all of these.
-    fleet = ground.workers(server.url, OFFSIDER_WORKER_DEAD_MAX_JOBS="20000", OFFSIDER_LOG_LEVEL="critical")
+    fleet = env.workers(server.url, OFFSIDER_WORKER_DEAD_MAX_JOBS="20000", OFFSIDER_LOG_LEVEL="critical")
     worker = fleet.start("-c", str(THREADS), wait=False)
-    until(lambda: not server.raw.llen("queue:default") or not worker.runs, 240, "the queue is empty")
-    ground.settled(server)
+    wait_for(lambda: not server.raw.llen("queue:default") or not worker.runs, 240, "the queue is empty")
+    env.settled(server)
 
-    accounts = Accounts(ground, server.raw)
+    accounts = Accounts(env, server.raw)
     missing = [raw for raw, number in sent.items() if not accounts.know(raw, number)]
     report.tally.pushed = report.tally.acked = wanted
     report.tally.lost = len(missing)
     report.tally.ran = wanted - len(missing) - accounts.dead_as_it_was - accounts.retrying - accounts.stranded
-    report.count(f"lost 0, got {len(missing)}: {missing[:3]}", not missing)
+    report.nothing("lost", missing)
     report.count("no worker has ended", worker.runs)
-    stuck = len(entries(server.raw))
-    report.count(f"in private lists 0, got {stuck}", stuck == 0)
+    report.nothing("in private lists", len(entries(server.raw)))
     report.figure("in the dead set with their bytes", accounts.dead_as_it_was)
     report.figure("in the retry set", accounts.retrying)
     report.figure("stranded, since no worker knows their class", accounts.stranded)
@@ -131,11 +127,12 @@ def malformed_payloads(ground: Ground, report: Report) -> None:
 class Accounts:
     """The locations of the strings that were sent."""
 
-    def __init__(self, ground: Ground, raw: Any) -> None:
+    def __init__(self, env: Environment, raw: Any) -> None:
         dead, retry, stranded = (raw.zrange(key, 0, -1) for key in ("dead", "retry", "schedule"))
         self._dead = {JobRecord(member).unwrapped for member in dead}
-        self._jids = {*jids(dead), *jids(retry), *jids(stranded), *ground.ledger.counts()}
-        self._numbers = {*numbers(dead), *numbers(retry), *numbers(stranded), *map(int, ground.ledger.counts("marked"))}
+        self._jids = {*jids([*dead, *retry, *stranded]), *env.ledger.counts()}
+        #: from a separate field, which every move preserves
+        self._numbers = {*values("number", [*dead, *retry, *stranded]), *map(int, env.ledger.counts("marked"))}
         self.dead_as_it_was = 0
         self.retrying = len(retry)
         self.stranded = len(stranded)
@@ -144,19 +141,7 @@ class Accounts:
         if raw in self._dead:
             self.dead_as_it_was += 1
             return True
-        jid = None
-        with suppress(ValueError, KeyError, TypeError, RecursionError):
-            jid = json.loads(raw)["jid"]
-        return (isinstance(jid, str) and jid in self._jids) or number in self._numbers
-
-
-def numbers(payloads: list[bytes]) -> list[int]:
-    """Return the numbers of the payloads, from a separate field that every move preserves."""
-    found: list[int] = []
-    for payload in payloads:
-        with suppress(ValueError, KeyError, TypeError, RecursionError):
-            found.append(int(json.loads(payload)["number"]))
-    return found
+        return not self._jids.isdisjoint(jids([raw])) or number in self._numbers
 
 
 def malformed(dice: random.Random, number: int) -> bytes:

@@ -1,10 +1,9 @@
 """A row of the scoreboard, and its report.
 
     @row("R1", "one kill -9 a second", bar="lost 0; ...")
-    def killed_workers(ground: Ground, report: Report) -> None:
+    def killed_workers(env: Environment, report: Report) -> None:
         ...
-        report.tally = ground.tally(acked, server)
-        report.count("lost 0", report.tally.lost == 0)
+        env.finish(report, acked, server)
         report.timed("> 3,000 jobs/s", rate > 3000)
 
 A bar consists of checks. Checks with `count` apply in every tier. Checks with `timed` are meaningful only on an idle
@@ -13,12 +12,12 @@ machine: tier full judges them, tier smoke lists them as not judged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, astuple, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from bench.scoreboard.ground import Ground
+    from bench.scoreboard.environment import Environment
 
 TIERS = ("smoke", "full")
 
@@ -49,6 +48,9 @@ class Tally:
     stranded: int = 0
     left: int = 0
 
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+
 
 @dataclass
 class Check:
@@ -65,7 +67,6 @@ class Report:
 
     Attributes:
         figures: additional counts and times, by name.
-        partial: parts of the row that were not run, each with its reason.
         skipped: why the whole row was not run; empty if it was.
         broken: the traceback if the row itself failed.
     """
@@ -77,7 +78,6 @@ class Report:
     seconds: float = 0.0
     checks: list[Check] = field(default_factory=list[Check])
     figures: dict[str, str] = field(default_factory=dict[str, str])
-    partial: list[str] = field(default_factory=list[str])
     skipped: str = ""
     broken: str = ""
 
@@ -92,12 +92,26 @@ class Report:
     def figure(self, name: str, value: object) -> None:
         self.figures[name] = f"{value:,.2f}" if isinstance(value, float) else str(value)
 
+    def within(self, what: str, value: float, limit: float, unit: str = "s") -> None:
+        """Add a figure, and the timed check of its upper bound."""
+        self.figure(what, f"{value:.1f} {unit}")
+        self.timed(f"{what} < {limit:g} {unit}: {value:.1f}", value < limit)
+
+    def nothing(self, what: str, found: int | Iterable[object]) -> None:
+        """Add the check that something never happened; ``found`` has the occurrences, or their number."""
+        listed = [] if isinstance(found, int) else [*found]
+        number = found if isinstance(found, int) else len(listed)
+        got = f", got {number:,}" + (f": {listed[:5]}" if listed else "")
+        self.count(f"{what} 0{got if number else ''}", number == 0)
+
+    def at_most(self, what: str, found: int, most: int) -> None:
+        """Add the check of an upper bound."""
+        self.count(f"{what}: {found:,} <= {most:,}", found <= most)
+
     def nothing_missing(self) -> None:
         """Add the check of nearly every bar: each acked job has had its effect."""
-        tally = self.tally
         for what in ("lost", "buried", "stranded", "left"):
-            number = getattr(tally, what)
-            self.count(f"{what} 0" + (f", got {number:,}" if number else ""), number == 0)
+            self.nothing(what, getattr(self.tally, what))
 
     @property
     def missed(self) -> list[str]:
@@ -136,7 +150,7 @@ class Report:
         return cls(**fields)
 
 
-Play: TypeAlias = Callable[["Ground", Report], None]
+Play: TypeAlias = Callable[["Environment", Report], None]
 
 
 @dataclass(frozen=True)
@@ -148,7 +162,6 @@ class Row:
         bar: description of the checks.
         play: the function that runs it.
         heavy: it uses both cores, so no other heavy row runs at the same time.
-        tiers: tiers that include it.
     """
 
     name: str
@@ -156,11 +169,8 @@ class Row:
     bar: str
     play: Play
     heavy: bool = False
-    tiers: tuple[str, ...] = TIERS
 
 
-def row(
-    name: str, what: str, *, bar: str, heavy: bool = False, tiers: tuple[str, ...] = TIERS
-) -> Callable[[Play], Row]:
+def row(name: str, what: str, *, bar: str, heavy: bool = False) -> Callable[[Play], Row]:
     """Decorate a function as a row."""
-    return lambda play: Row(name, what, bar, play, heavy, tiers)
+    return lambda play: Row(name, what, bar, play, heavy)

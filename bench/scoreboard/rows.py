@@ -1,63 +1,20 @@
-"""Every row, in its order."""
+"""Every row, in its order: those of all modules of this package that declare some."""
 
 from __future__ import annotations
 
-from bench.scoreboard import (
-    clocks,
-    clusters,
-    crashes,
-    failover,
-    fleet,
-    forks,
-    fuzz,
-    gates,
-    hostile_numbers,
-    injections,
-    kills,
-    locks_and_limits,
-    memory_full,
-    network,
-    orphans,
-    payloads,
-    poison,
-    replies,
-    restarts,
-    sizes,
-    slow,
-    slow_disk,
-    soak,
-    stops,
-    upgrades,
-)
+import importlib
+import pkgutil
+from pathlib import Path
+
 from bench.scoreboard.row import Row
 
-_MODULES = (
-    kills,
-    restarts,
-    failover,
-    network,
-    replies,
-    memory_full,
-    poison,
-    clocks,
-    payloads,
-    crashes,
-    sizes,
-    slow,
-    slow_disk,
-    stops,
-    upgrades,
-    forks,
-    orphans,
-    fuzz,
-    injections,
-    gates,
-    hostile_numbers,
-    soak,
-    locks_and_limits,
-    fleet,
-    clusters,
-)
-_FOUND = [item for module in _MODULES for item in vars(module).values() if isinstance(item, Row)]
+#: Modules of workers, which need an environment of their own, and the command line.
+_OTHERS = ("__main__", "application", "extended", "rows", "tables")
+_MODULES = [
+    importlib.import_module(f"bench.scoreboard.{module.name}")
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)])
+    if module.name not in _OTHERS
+]
+_FOUND = {item.name: item for module in _MODULES for item in vars(module).values() if isinstance(item, Row)}
 
-ROWS: dict[str, Row] = {item.name: item for item in sorted(_FOUND, key=lambda item: int(item.name[1:]))}
+ROWS: dict[str, Row] = dict(sorted(_FOUND.items(), key=lambda item: int(item[0][1:])))

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 
 from offsider.worker.run.interrupt import OBSTACLE
@@ -32,15 +31,13 @@ def in_child() -> None:
 
 
 def in_recv_with_timeout() -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.settimeout(SECONDS)
-        ours.recv(1)
+    in_recv(SECONDS)
 
 
-def in_recv() -> None:
+def in_recv(timeout_seconds: float | None = None) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
+        ours.settimeout(timeout_seconds)
         ours.recv(1)
 
 
@@ -72,20 +69,9 @@ def in_finally() -> None:
         time.sleep(0.5)
 
 
-WAYS: dict[str, Callable[[], None]] = {
-    "python": in_python,
-    "sleep": in_sleep,
-    "child": in_child,
-    "recv_with_timeout": in_recv_with_timeout,
-    "recv": in_recv,
-    "queue": in_queue,
-    "lock": in_lock,
-    "c_code": in_c_code,
-    "bare_except": in_bare_except,
-    "finally": in_finally,
-    "long": in_python,
-}
-ALL_KINDS = ("asyncio", *(kind for kind in WAYS if kind != "long"))
+_WAYS = (in_python, in_sleep, in_child, in_recv_with_timeout, in_recv, in_queue, in_lock, in_c_code, in_bare_except)
+WAYS = {way.__name__.removeprefix("in_"): way for way in (*_WAYS, in_finally)}
+ALL_KINDS = ("asyncio", *WAYS)
 SOME_KINDS = ("asyncio", "python", "recv", "bare_except")
 #: Ways in which an exception can interrupt the job: in an await, and between bytecodes of Python if this CPython can.
 REACHED = {"asyncio"} if OBSTACLE else {"python", "finally", "asyncio"}

@@ -16,21 +16,17 @@ def main() -> int:
     )
     parser.add_argument("--minutes", type=float, default=1.0, help="duration of the faults; default 1")
     parser.add_argument("--seed", type=int, help="default: a new one")
-    parser.add_argument("--processes", type=int, default=Plan.processes, help=f"default {Plan.processes}")
-    parser.add_argument(
-        "--lines", type=int, default=Plan.lines, help="pause at one of this number of lines; default %(default)s"
-    )
     options = parser.parse_args()
     seed = random.randrange(1_000_000) if options.seed is None else options.seed
     print(f"stress: seed {seed}, {options.minutes:g} min", flush=True)
-    plan = Plan(seed, options.minutes * 60, options.processes, options.lines)
-    result = play(plan, lambda line: print(f"stress: {line}", flush=True))
-    print("faults:", ", ".join(f"{fault} {count}" for fault, count in sorted(result.faults.items())))
-    if result.logs:
-        print(f"logs of the workers: {result.logs}")
+    plan = Plan(seed, options.minutes * 60)
+    report = play(plan, lambda line: print(f"stress: {line}", flush=True))
+    for name, value in report.figures.items():
+        print(f"{name}: {value}")
     print(f"replay: python3 dev.py bench stress --seed {seed} --minutes {options.minutes:g}")
-    print(f"stress: {result.line}")
-    return 1 if result.violations else 0
+    verdict = f"FAILED: {'; '.join(report.missed)}" if report.missed else "passed"
+    print(f"stress: {report.tally.acked} jobs, lost {report.tally.lost}: {verdict}")
+    return 1 if report.missed else 0
 
 
 if __name__ == "__main__":

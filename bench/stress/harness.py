@@ -1,4 +1,4 @@
-"""One run of `bench stress`: a fleet, its faults, and the final counts."""
+"""One run of `bench stress`: workers, their faults, and the final counts."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from bench.compare.delay import DelayProxy
-from bench.scoreboard.ground import Fleet, Ground
-from bench.scoreboard.holdings import Holdings, entries
-from bench.scoreboard.row import Tally
-from bench.stress.pauses import ERRORS, LINES, SEED, THREADS
-from offsider import Client
+from bench.scoreboard.environment import Environment, Fleet
+from bench.scoreboard.row import Report
+from bench.scoreboard.stored_jobs import StoredJobs, entries
+from bench.stall import Stall
+from bench.stress.jobs import ERRORS, LINES, SEED, THREADS
+from offsider import Client, RedisUnavailable
 from offsider.storage import working
-from tests.faults import FaultProxy
 from tests.process.workers import Worker
 
 QUEUES = ("high", "default", "low")
-SCRIPTS = (working.ACK_AND_CLAIM, working.POSTPONE, working.PUT_BACK)
+SCRIPTS = (working.ACK_AND_CLAIM, working.SETTLE, working.REQUEUE)
 CONCURRENCY = 4
 FAR_MS = 5.0
 #: Maximum number of waiting jobs: low, so that queues are often empty.
 MAX_WAITING = 300
 #: Duration of a job in ms, the end of its first attempt, and its share in percent.
 MIX = ((0, "done", 60), (2, "done", 14), (20, "done", 10), (0, "fail", 6), (3, "fail", 3), (0, "again", 7))
-#: A killed process repeats at most one longer job per thread. Up to MAX_MERGED shorter ones are acknowledged together.
-MERGED_BELOW_MS, MAX_MERGED = 1, 500
+#: A killed process repeats at most one job per thread, and the jobs that it finishes in 20 ms: of no-ops, up to this
+#: number.
+SHORT_MS, MAX_SHORT, MIN_LONG_MS = 1, 500, 2
 STOP_SECONDS = 40.0
 FAULTS = {
     "lost reply": 8,
@@ -48,8 +48,9 @@ FAULTS = {
     "declared dead": 1,
     "suspended": 1,
 }
-#: After these, a process may have run jobs that run again elsewhere.
+#: After these, a process may have run jobs that run again elsewhere; after the last one, all processes.
 REPEATING = ("killed process", "killed machine", "declared dead", "suspended")
+KILLED_SERVER = "killed server"
 ON_PROCESSES = (*REPEATING, "stopped")
 
 
@@ -60,9 +61,11 @@ class Plan:
     Attributes:
         seconds: duration of the faults; the start and the end of a run take about 15 s more.
         processes: number of concurrent worker processes.
-        lines: a thread pauses at one of this number of lines of the engine, on average.
+        lines: a thread pauses at one of this number of lines of the engine, on average; 0: no pauses.
         quiet_seconds: after this time without progress, the run stops waiting for jobs that have not run.
         app: the module of the jobs.
+        faults: the faults by name, with their weights.
+        mix: the jobs, see `MIX`.
     """
 
     seed: int
@@ -71,64 +74,37 @@ class Plan:
     lines: int = 300
     quiet_seconds: float = 40.0
     app: str = "bench.stress.jobs"
-
-
-@dataclass
-class Result:
-    """The counts of a run."""
-
-    plan: Plan
-    tally: Tally
-    faults: Counter[str]
-    repeated: dict[str, tuple[int, int]]
-    violations: list[str] = field(default_factory=list[str])
-    logs: Path | None = None
-
-    @property
-    def line(self) -> str:
-        """The result in one line."""
-        repeats = ", ".join(f"{kind} {count} <= {most}" for kind, (count, most) in self.repeated.items())
-        verdict = "FAILED: " + "; ".join(self.violations) if self.violations else "passed"
-        return (
-            f"seed {self.plan.seed}, {self.plan.seconds:g} s: {self.tally.acked} jobs, {self.faults.total()} faults, "
-            f"lost {self.tally.lost}, duplicates: {repeats}: {verdict}"
-        )
+    faults: Mapping[str, int] = field(default_factory=lambda: FAULTS)
+    mix: Sequence[tuple[int, str, int]] = MIX
 
 
 class Stress:
-    """A run, as a context manager that ends everything it started."""
+    """A run; its environment ends everything that it starts."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, env: Environment) -> None:
         self.plan = plan
         self.faults: Counter[str] = Counter()
         # The number of calls for load depends on the speed of the machine; the sequence of faults must not.
         self._dice, self._load_dice = random.Random(plan.seed), random.Random(plan.seed + 1)
-        self._stack = ExitStack()
         self._kinds: dict[str, int] = {}
         self._violations: list[str] = []
         self._workers: list[Worker] = []
         self._leaving: list[Worker] = []
         self._started = 0
-
-    def __enter__(self) -> Self:
-        ground = self._ground = self._stack.enter_context(Ground("full", self.plan.seed))
-        self._server = ground.server()
+        self._env = env
+        self._server = env.server()
         self._raw: Any = self._server.raw
         for script in SCRIPTS:
             self._raw.script_load(script.text)
-        self._client: Client = ground.client(self._server.url)
-        far = self._stack.enter_context(DelayProxy(self._server.url, rtt_ms=FAR_MS))
-        self._proxies = [self._stack.enter_context(FaultProxy(url)) for url in (self._server.url, far.url)]
+        self._client: Client = env.client(self._server.url)
+        far_url = env.delayed_url(self._server.url, rtt_ms=FAR_MS)
+        self._proxies = [env.proxy(url) for url in (self._server.url, far_url)]
         # Otherwise a job that is running at several kills would move to the dead set.
         self._environ = {"OFFSIDER_WORKER_MAX_STRIKES": "0", LINES: str(self.plan.lines)}
-        self._fleets: list[Fleet] = [ground.workers(proxy.url) for proxy in self._proxies]
-        return self
+        self._fleets: list[Fleet] = [env.workers(proxy.url) for proxy in self._proxies]
 
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def run(self, say: Callable[[str], None] = lambda _line: None) -> Result:
-        """Inject the faults, wait until the fleet is idle, and count."""
+    def run(self, report: Report, say: Callable[[str], None] = lambda _line: None) -> None:
+        """Inject the faults, wait until all jobs have ended, and count."""
         self._workers = [self._start(place) for place in range(self.plan.processes)]
         for worker in self._workers:
             worker.until_running()
@@ -136,11 +112,12 @@ class Stress:
         while (now := time.monotonic()) < began + self.plan.seconds:
             self._feed_for(self._dice.uniform(0.05, 0.4))
             self._replace_ended()
-            self._play(self._dice.choices([*FAULTS], [*FAULTS.values()])[0])
+            self._play(self._dice.choices([*self.plan.faults], [*self.plan.faults.values()])[0])
             if now - spoke > 30:
                 spoke = now
                 say(f"{now - began:.0f} s: {len(self._kinds)} jobs pushed, {self.faults.total()} faults")
-        return self._reckon()
+        self._end()
+        self._judge(report)
 
     # --- the load ---------------------------------------------------------------------------------
 
@@ -154,9 +131,10 @@ class Stress:
 
     def _push(self, count: int) -> None:
         dice = self._load_dice
-        ((ms, ending, _),) = dice.choices(MIX, [weight for _, _, weight in MIX])
+        ((ms, ending, _),) = dice.choices(self.plan.mix, [weight for _, _, weight in self.plan.mix])
         item = {"class": "stress.Work", "args": [[ms, ending]] * count, "queue": dice.choice(QUEUES)}
-        self._kinds |= {jid: ms for jid in self._client.push_bulk(item) if jid}
+        with suppress(RedisUnavailable):  # after a death of the server: unacknowledged pushes may be lost
+            self._kinds |= {jid: ms for jid in self._client.push_bulk(item) if jid}
 
     def _make_due(self) -> None:
         """Make retries due at once; otherwise they would wait for seconds."""
@@ -166,7 +144,7 @@ class Stress:
 
     # --- faults -----------------------------------------------------------------------------------
 
-    def _play(self, fault: str) -> None:  # noqa: C901, PLR0912 - one case for each fault
+    def _play(self, fault: str) -> None:  # noqa: C901, PLR0912, PLR0915 - one case for each fault
         dice, proxy, place = self._dice, self._dice.choice(self._proxies), self._dice.randrange(len(self._workers))
         worker, seconds = self._workers[place], self._dice.uniform(0.05, 0.8)
         if fault in ON_PROCESSES and not runs_jobs(worker):
@@ -206,6 +184,13 @@ class Stress:
                 worker.send("TERM")
                 self._leaving.append(worker)
                 self._workers[place] = self._start(place)
+            case "frozen server":
+                self._server.freeze()
+                time.sleep(seconds)
+                self._server.thaw()
+            case "killed server":
+                self._server.kill()
+                self._server.start_again()
             case "declared dead":
                 for identity in self._identities(worker):
                     self._raw.set(f"offsider:fenced:{identity}", "0 0")
@@ -237,37 +222,14 @@ class Stress:
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def _reckon(self) -> Result:
+    def _end(self) -> None:
         for proxy in self._proxies:
             proxy.accept()
             proxy.release()
         self._come_to_rest()
         for worker in self._workers:
             worker.send("TERM")
-        self._await_ends(self._leaving + self._workers)
-        tally = self._ground.tally([*self._kinds], self._server)
-        repeated = self._repeated()
-        self._judge(tally, repeated)
-        return Result(self.plan, tally, self.faults, repeated, self._violations, self._kept_logs())
-
-    def _come_to_rest(self) -> None:
-        """Wait until every job has run and none is stored; give up after `quiet_seconds` without progress."""
-        before, since = (-1, -1), time.monotonic()
-        while True:
-            self._replace_ended()
-            self._make_due()
-            held = Holdings.of(self._raw)
-            now = self._ground.ledger.size(), len(held.waiting) + len(held.private)
-            if now == (len(self._kinds), 0):
-                return
-            if now != before:
-                before, since = now, time.monotonic()
-            elif time.monotonic() - since > self.plan.quiet_seconds:
-                return
-            time.sleep(0.05)
-
-    def _await_ends(self, workers: list[Worker]) -> None:
-        for worker in workers:
+        for worker in self._leaving + self._workers:
             try:
                 code = worker.ended(STOP_SECONDS)
             except AssertionError:
@@ -276,45 +238,44 @@ class Stress:
             if code and runs_jobs(worker):
                 self._violations.append(f"a worker stopped with code {code}")
 
+    def _come_to_rest(self) -> None:
+        """Wait until every job has run and none is stored; give up after `quiet_seconds` without progress."""
+        stall, now = Stall(self.plan.quiet_seconds), (-1, -1)
+        while now != (len(self._kinds), 0) and not stall.lasts(now):
+            time.sleep(0.05)
+            self._replace_ended()
+            self._make_due()
+            now = self._env.ledger.size(), len(StoredJobs.of(self._raw).unfinished)
+
+    def _judge(self, report: Report) -> None:
+        ledger = self._env.ledger
+        report.tally = self._env.tally([*self._kinds], self._server)
+        report.nothing_missing()
+        for kind, (count, most) in self._repeated().items():
+            report.at_most(f"duplicates of {kind} jobs <= faults x threads that each affects", count, most)
+        report.nothing("entries in private lists", len(entries(self._raw)))
+        report.nothing("jobs that were not pushed", ledger.counts().keys() - self._kinds.keys())
+        report.nothing("errors", ledger.counts(ERRORS))
+        report.nothing("threads left", ledger.counts(THREADS))
+        report.nothing("wrong ends of workers", self._violations)
+        report.figure("faults", ", ".join(f"{name} {times}" for name, times in sorted(self.faults.items())))
+        if report.missed:
+            kept = Path(tempfile.mkdtemp(prefix="stress-"))
+            for number, worker in enumerate(one for fleet in self._fleets for one in fleet.all):
+                shutil.copy(worker.file, kept / f"worker-{number}-{worker.pid}.log")
+            report.figure("logs of the workers", kept)
+
     def _repeated(self) -> dict[str, tuple[int, int]]:
         """Return for each kind of job the number of repeated runs and its upper bound."""
-        runs = self._ground.ledger.counts()
-        hit = sum(self.faults[fault] for fault in REPEATING)
+        runs = self._env.ledger.counts()
+        hit = sum(self.faults[fault] for fault in REPEATING) + self.faults[KILLED_SERVER] * self.plan.processes
         repeats: Counter[bool] = Counter()
         for jid, ms in self._kinds.items():
-            repeats[ms >= MERGED_BELOW_MS] += max(0, runs[jid] - 1)
+            repeats[ms >= SHORT_MS] += max(0, runs[jid] - 1)
         return {
-            "long": (repeats[True], hit * CONCURRENCY),
-            "short": (repeats[False], hit * (CONCURRENCY + MAX_MERGED)),
+            "long": (repeats[True], hit * (CONCURRENCY + CONCURRENCY * 20 // MIN_LONG_MS)),
+            "short": (repeats[False], hit * (CONCURRENCY + MAX_SHORT)),
         }
-
-    def _judge(self, tally: Tally, repeated: dict[str, tuple[int, int]]) -> None:
-        ledger, say = self._ground.ledger, self._violations.append
-        if tally.lost:
-            say(f"lost {tally.lost} jobs")
-        for what, count in (("dead", tally.buried), ("stuck in private lists", tally.stranded), ("left", tally.left)):
-            if count:
-                say(f"{count} jobs are {what}")
-        for kind, (count, most) in repeated.items():
-            if count > most:
-                say(f"{count} duplicates of {kind} jobs, more than {most}")
-        if entries(self._raw):
-            say(f"{len(entries(self._raw))} entries in private lists")
-        if unknown := ledger.counts().keys() - self._kinds.keys():
-            say(f"{len(unknown)} jobs ran that were never pushed")
-        if errors := ledger.counts(ERRORS):
-            say(f"errors: {dict(errors)}")
-        if threads := ledger.counts(THREADS):
-            say(f"threads left: {dict(threads)}")
-
-    def _kept_logs(self) -> Path | None:
-        """Copy the logs of the workers if there are violations; return the folder."""
-        if not self._violations:
-            return None
-        kept = Path(tempfile.mkdtemp(prefix="stress-"))
-        for number, worker in enumerate(one for fleet in self._fleets for one in fleet.all):
-            shutil.copy(worker.file, kept / f"worker-{number}-{worker.pid}.log")
-        return kept
 
 
 def runs_jobs(worker: Worker) -> bool:
@@ -322,7 +283,9 @@ def runs_jobs(worker: Worker) -> bool:
     return "running <Capsule" in worker.output
 
 
-def play(plan: Plan, say: Callable[[str], None] = lambda _line: None) -> Result:
+def play(plan: Plan, say: Callable[[str], None] = lambda _line: None) -> Report:
     """Run a plan on its own servers."""
-    with Stress(plan) as stress:
-        return stress.run(say)
+    report = Report("stress", "full", plan.seed)
+    with Environment("full", plan.seed) as env:
+        Stress(plan, env).run(report, say)
+    return report

@@ -7,13 +7,13 @@
 
     welcome.enqueue(42)
 
-The public names are found at first use (PEP 562): web processes and command lines that only import
-their jobs shall not pay for redis-py, nor for anything else they do not touch.
+The public names are imported at first use (PEP 562), so that web processes and command lines that only import their
+jobs do not load redis-py, or any other module that they do not use.
 """
 
-TYPE_CHECKING = False  # checkers know this name; importing typing would be most of what `import offsider` costs
+TYPE_CHECKING = False  # checkers know this name; importing typing would take most of the time of `import offsider`
 if TYPE_CHECKING:
-    from offsider.client import AsyncClient, Client
+    from offsider.client import Client
     from offsider.config.config import Config, Extension
     from offsider.config.default import configure_client
     from offsider.config.installation import Installation
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         BatchFinished,
         BatchSpansServers,
         ConfigurationError,
+        DecryptionFailed,
         Discard,
         HardTimeout,
         InvalidArguments,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         OffsiderError,
         PayloadTooLarge,
         PoisonPill,
+        ProcessCrashed,
         PushCanceled,
         QueueFull,
         RedisFailure,
@@ -45,7 +47,10 @@ if TYPE_CHECKING:
         RedisUnavailable,
         Reschedule,
         ResultTimeout,
+        Retry,
+        RunInterrupted,
         Shutdown,
+        SignalTimeout,
         Skip,
         SoftTimeout,
         TooManyReschedules,
@@ -57,17 +62,19 @@ if TYPE_CHECKING:
     from offsider.core.options import JobDeclaration, JobOptions
     from offsider.core.payload import JobPayload
     from offsider.jobs.base import Job
+    from offsider.jobs.enqueuer import lookup
     from offsider.jobs.function import AsyncJobFunction, JobFunction, job
-    from offsider.jobs.lookup import lookup
+    from offsider.jobs.iterable import IterableJob
+    from offsider.jobs.iteration import Resumable, resumable
+    from offsider.jobs.steps import Step, asignal, astep, await_for, signal, sleep_until, step, wait_for
     from offsider.runtime.context import JobContext, current_job
-    from offsider.runtime.middleware import ClientMiddleware, Middleware, Push, ServerMiddleware
+    from offsider.runtime.middleware import ClientMiddleware, Middleware, Push, ServerMiddleware, sets_context
     from offsider.runtime.propagation import bind_context, context
     from offsider.worker.embed import EmbeddedWorker
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "AsyncClient",
     "AsyncJobFunction",
     "BatchFinished",
     "BatchSpansServers",
@@ -75,6 +82,7 @@ __all__ = [
     "ClientMiddleware",
     "Config",
     "ConfigurationError",
+    "DecryptionFailed",
     "Discard",
     "EmbeddedWorker",
     "Extension",
@@ -85,6 +93,7 @@ __all__ = [
     "InvalidJob",
     "InvalidOptions",
     "InvalidQuery",
+    "IterableJob",
     "Job",
     "JobCancelled",
     "JobContext",
@@ -105,6 +114,7 @@ __all__ = [
     "OffsiderError",
     "PayloadTooLarge",
     "PoisonPill",
+    "ProcessCrashed",
     "Progress",
     "Push",
     "PushCanceled",
@@ -114,51 +124,57 @@ __all__ = [
     "RedisUnavailable",
     "Reschedule",
     "ResultTimeout",
+    "Resumable",
+    "Retry",
+    "RunInterrupted",
     "ServerMiddleware",
     "Shutdown",
+    "SignalTimeout",
     "Skip",
     "SoftTimeout",
+    "Step",
     "TooManyReschedules",
     "UnknownBatch",
     "UnknownJob",
     "UnsupportedServer",
+    "asignal",
+    "astep",
+    "await_for",
     "bind_context",
     "configure_client",
     "context",
     "current_job",
     "job",
     "lookup",
+    "resumable",
+    "sets_context",
+    "signal",
+    "sleep_until",
+    "step",
+    "wait_for",
 ]
 
-_ELSEWHERE = {
-    "AsyncClient": "client",
-    "AsyncJobFunction": "jobs.function",
-    "Client": "client",
-    "ClientMiddleware": "runtime.middleware",
-    "Config": "config.config",
-    "EmbeddedWorker": "worker.embed",
-    "Extension": "config.config",
-    "FailedRun": "core.job_id",
-    "Installation": "config.installation",
-    "Job": "jobs.base",
-    "JobContext": "runtime.context",
-    "JobDeclaration": "core.options",
-    "JobFunction": "jobs.function",
-    "JobId": "core.job_id",
-    "JobInfo": "core.job_id",
-    "JobOptions": "core.options",
-    "JobPayload": "core.payload",
-    "Middleware": "runtime.middleware",
-    "Progress": "core.job_id",
-    "Push": "runtime.middleware",
-    "ServerMiddleware": "runtime.middleware",
-    "bind_context": "runtime.propagation",
-    "configure_client": "config.default",
-    "context": "runtime.propagation",
-    "current_job": "runtime.context",
-    "job": "jobs.function",
-    "lookup": "jobs.lookup",
+#: The public names by their modules; all others are in `core.errors`.
+_MODULES = {
+    "client": ("Client",),
+    "jobs.function": ("AsyncJobFunction", "JobFunction", "job"),
+    "runtime.middleware": ("ClientMiddleware", "Middleware", "Push", "ServerMiddleware", "sets_context"),
+    "config.config": ("Config", "Extension"),
+    "worker.embed": ("EmbeddedWorker",),
+    "core.job_id": ("FailedRun", "JobId", "JobInfo", "Progress"),
+    "config.installation": ("Installation",),
+    "jobs.base": ("Job",),
+    "jobs.iterable": ("IterableJob",),
+    "jobs.iteration": ("Resumable", "resumable"),
+    "jobs.steps": ("Step", "asignal", "astep", "await_for", "signal", "sleep_until", "step", "wait_for"),
+    "runtime.context": ("JobContext", "current_job"),
+    "core.options": ("JobDeclaration", "JobOptions"),
+    "core.payload": ("JobPayload",),
+    "runtime.propagation": ("bind_context", "context"),
+    "config.default": ("configure_client",),
+    "jobs.enqueuer": ("lookup",),
 }
+_ELSEWHERE = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:

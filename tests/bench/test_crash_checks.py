@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,7 +11,6 @@ from bench.scoreboard import batches
 from bench.scoreboard.batches import Call, Noted, Run
 from bench.scoreboard.crash import label
 from bench.scoreboard.crashes import Results, ran_although_cancelled
-from bench.scoreboard.ground import Ground
 from bench.scoreboard.row import Report
 from offsider import Client, Config
 from offsider.config.installation import Installation
@@ -21,7 +19,6 @@ from offsider.ext.batches.status import make_status
 from offsider.ext.batches.store import ADVANCE
 from offsider.storage import working
 from offsider.storage.effects import Effect, EffectCalls, joined
-from tests.waiting import wait_for
 
 #: A batch with two members and a child that fails once, and a batch with a child whose job dies.
 RUNS = [
@@ -103,7 +100,7 @@ def test_a_callback_that_is_pushed_twice_or_without_reason_is_missed(more):
 
 
 def test_a_callback_that_runs_more_often_than_workers_died_is_missed():
-    assert missed(calls=[*CALLS, Call("good", "complete", 20, 1, 30)]) == ["repeated runs of callbacks <= 1, got 2"]
+    assert missed(calls=[*CALLS, Call("good", "complete", 20, 1, 30)]) == ["repeated runs of callbacks: 2 <= 1"]
 
 
 def test_a_member_that_did_not_run_is_missed():
@@ -164,20 +161,6 @@ def test_a_result_that_is_shown_while_its_job_is_stored_is_missed(pushed, raw_re
     assert judged(made) == ["results before their acknowledgement 0, got 1"]
     end(raw_redis, kept, "succeeded", result="1")
     assert "wrong results 0, got 1" in judged(made)
-
-
-def test_a_cancelled_job_whose_state_does_not_change_is_missed(pushed, raw_redis):
-    made, kept = pushed
-    end(raw_redis, kept, "succeeded", result="0")
-    assert [what.partition(" ")[0] for what in judged(made)] == ["retrying", "queued", "running"]
-
-
-def test_a_note_has_its_words_and_the_time():
-    with Ground("smoke", 1) as ground:
-        ground.effects().note("began", "some", 7)
-        ((*words, at),) = wait_for(lambda: ground.ledger.notes("began"))
-    assert words == ["some", "7"]
-    assert abs(int(at) - time.time() * 1000) < 10_000
 
 
 def test_the_name_of_a_crash_point_has_the_effects_of_the_outcome():

@@ -2,8 +2,7 @@
 
 import pytest
 
-from bench.compare.contestant import APPS
-from bench.compare.rivals import CONTESTANTS
+from bench.compare.rivals import APPS, CONTESTANTS
 
 
 @pytest.mark.parametrize("contestant", CONTESTANTS, ids=lambda one: one.name)
@@ -12,7 +11,3 @@ def test_a_contestant_is_pinned_and_described(contestant):
     assert contestant.settings
     assert contestant.safety
     assert any((APPS / f"{contestant.app}{ending}").is_file() for ending in (".py", ".rb"))
-
-
-def test_names_differ():
-    assert len({one.name for one in CONTESTANTS}) == len(CONTESTANTS)

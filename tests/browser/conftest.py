@@ -5,7 +5,7 @@ Fixtures
     stored    a plain redis-py client of it
     workers   starts worker processes; ledger is what their jobs noted
     web       `offsider web` over that server: .url, .output
-    open_     open_(path, width=1300, dark=False, script=True) opens a page of `web` and answers it
+    open_     open_(path, width=1300, dark=False) opens a page of `web` and answers it
 
 Whatever the browser complains about while a test looks at pages (an error in a script, a report of the Content Security
 Policy, a file that is missing, a response of 500 and above) fails that test.
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Response, sync_playwright
@@ -29,7 +28,7 @@ LISTENER = """document.addEventListener("securitypolicyviolation", (event) =>
     console.error(`CSP ${event.violatedDirective}: ${event.blockedURI} ${event.sample}`));"""
 
 
-url, stored, workers, ledger = process.url, process.stored, process.workers, process.ledger
+url, stored, workers, ledger, web = process.url, process.stored, process.workers, process.ledger, process.web
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +39,6 @@ def chromium() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         yield browser
         browser.close()
-
-
-@pytest.fixture
-def web(url: str, tmp_path: Path) -> Iterator[WebProcess]:
-    pages = WebProcess(tmp_path, url)
-    try:
-        yield pages
-    finally:
-        pages.close()
 
 
 class Complaints:
@@ -93,14 +83,13 @@ def open_(chromium: Browser, web: WebProcess, complaints: Complaints) -> Iterato
         *,
         width: int = 1300,
         dark: bool = False,
-        script: bool = True,
-        height: int = 900,
+        javascript: bool = True,
     ) -> Page:
         context = chromium.new_context(
             viewport={"width": width, "height": 900},
             color_scheme="dark" if dark else "light",
-            java_script_enabled=script,
             locale="en-GB",
+            java_script_enabled=javascript,
             reduced_motion="reduce",
         )
         context.add_init_script(LISTENER)

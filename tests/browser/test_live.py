@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 
@@ -32,9 +31,7 @@ def dead_job(number: int) -> bytes:
 
 
 def watch(page: Page) -> None:
-    """Have the page ask every second."""
-    page.evaluate("localStorage.setItem('offsider-interval', '1')")
-    page.reload()
+    """Wait for the first update."""
     page.wait_for_selector(".live-button.beat")
 
 
@@ -45,10 +42,6 @@ def outage(tmp_path, make_server):
     web = WebProcess(tmp_path, server.url)
     ways = {
         "redis gone": (server.stop, server.start),
-        "redis hangs": (
-            lambda: os.kill(server.pid, signal.SIGSTOP),
-            lambda: os.kill(server.pid, signal.SIGCONT),
-        ),
         "pages hang": (
             lambda: web.process.send_signal(signal.SIGSTOP),
             lambda: web.process.send_signal(signal.SIGCONT),
@@ -61,7 +54,7 @@ def outage(tmp_path, make_server):
         web.close()
 
 
-@pytest.mark.parametrize("how", ["redis gone", "redis hangs", "pages hang"])
+@pytest.mark.parametrize("how", ["redis gone", "pages hang"])
 def test_an_unreachable_server_is_reported_and_the_old_values_are_dimmed(open_, complaints, outage, how):
     complaints.expected_statuses = {503}
     web, ways = outage
@@ -69,7 +62,7 @@ def test_an_unreachable_server_is_reported_and_the_old_values_are_dimmed(open_, 
     page = open_("/")
     page.goto(web.url)
     watch(page)
-    assert page.locator("#strip").evaluate(OPACITY) == 1
+    assert page.locator("#summary").evaluate(OPACITY) == 1
     now = page.evaluate(CLOCKS)
     break_it()
     banner, button = page.locator("[data-not-live]"), page.locator("[data-live-button]")
@@ -78,18 +71,18 @@ def test_an_unreachable_server_is_reported_and_the_old_values_are_dimmed(open_, 
     assert reported is not None
     assert reported[1] in now
     expect(button).to_have_text("Stale")
-    assert page.locator("#strip").evaluate(OPACITY) < 0.6
-    assert page.locator("#now-counters").evaluate(OPACITY) < 0.6
+    assert page.locator("#summary").evaluate(OPACITY) < 0.6
+    assert page.locator("#runs").evaluate(OPACITY) < 0.6
     mend_it()
     expect(button).to_have_text("Live")
     expect(banner).to_be_hidden()
-    assert page.locator("#strip").evaluate(OPACITY) == 1
+    assert page.locator("#summary").evaluate(OPACITY) == 1
     page.close()  # before its pages end
 
 
 def test_a_refreshed_list_keeps_selection_scroll_position_and_focus(stored, open_):
     stored.zadd("dead", {dead_job(n): n for n in range(20)})
-    page = open_("/dead")
+    page = open_("/jobs?where=dead")
     page.set_viewport_size({"width": 650, "height": 500})
     watch(page)
     # Larger than the window with any fonts, so that both can scroll.
@@ -100,10 +93,10 @@ def test_a_refreshed_list_keeps_selection_scroll_position_and_focus(stored, open
     page.mouse.move(1, 1)
     page.locator("[data-check]").nth(7).focus()
     page.evaluate("document.querySelector('.table-wrap').scrollLeft = 30; scrollTo(0, 400)")
-    page.evaluate("getSelection().selectAllChildren(document.querySelectorAll('.job-name')[5])")
+    page.evaluate("getSelection().selectAllChildren(document.querySelectorAll('tbody td:nth-child(3) a')[5])")
     kept = """() => ({
-        chosen: [...document.querySelectorAll('tr:has(:checked) .job-name')].map(name => name.textContent),
-        focused: document.activeElement.closest('tr').querySelector('.job-name').textContent,
+        chosen: [...document.querySelectorAll('tbody tr:has(:checked) td:nth-child(3)')].map(name => name.innerText),
+        focused: document.activeElement.closest('tr').querySelector('td:nth-child(3) a').textContent,
         selected: getSelection().toString(),
         left: document.querySelector('.table-wrap').scrollLeft,
         count: document.querySelector('[data-chosen-count]').textContent,
@@ -113,9 +106,9 @@ def test_a_refreshed_list_keeps_selection_scroll_position_and_focus(stored, open
     assert (before["left"], page.evaluate("scrollY")) == (30, 400)
     stored.zadd("dead", {dead_job(n): n for n in (20, 21)})
     stored.zrem("dead", dead_job(18))
-    expect(page.locator(".job-name", has_text="Class021")).to_have_count(1)
-    expect(page.locator(".job-name", has_text="Class018")).to_have_count(0)
-    assert page.locator("#tools").inner_text().startswith("21 jobs")
+    expect(page.locator("tbody td:nth-child(3) a", has_text="Class021")).to_have_count(1)
+    expect(page.locator("tbody td:nth-child(3) a", has_text="Class018")).to_have_count(0)
+    expect(page.locator(".pager-place")).to_have_count(0)
     assert page.evaluate(kept) == before
     assert page.evaluate("scrollY") >= 400  # the browser follows what it shows: two rows came above it, one left
     assert page.get_by_role("button", name="Delete", exact=True).first.is_enabled()
@@ -123,7 +116,7 @@ def test_a_refreshed_list_keeps_selection_scroll_position_and_focus(stored, open
 
 def test_no_row_moves_away_from_under_the_pointer(stored, open_):
     stored.zadd("dead", {dead_job(n): n for n in range(10)})
-    page = open_("/dead")
+    page = open_("/jobs?where=dead")
     watch(page)
     page.locator("tbody tr").nth(4).hover()
     stored.zrem("dead", dead_job(7))
@@ -134,16 +127,16 @@ def test_no_row_moves_away_from_under_the_pointer(stored, open_):
     page.mouse.move(1, 1)
     expect(page.locator("tbody tr").first).to_contain_text("Class011")
     expect(page.locator("tr.gone")).to_have_count(0)
-    expect(page.locator(".job-name", has_text="Class007")).to_have_count(0)
+    expect(page.locator("tbody td:nth-child(3) a", has_text="Class007")).to_have_count(0)
 
 
 def test_a_list_that_becomes_empty_and_one_that_fills_are_seen(stored, open_):
     stored.zadd("dead", {dead_job(1): 1})
-    page = open_("/dead")
+    page = open_("/jobs?where=dead")
     watch(page)
     stored.delete("dead")
-    expect(page.get_by_text("No dead jobs found.")).to_be_visible()
+    expect(page.get_by_text("No jobs.")).to_be_visible()
     stored.zadd("dead", {dead_job(2): 2})
-    expect(page.locator(".job-name", has_text="Class002")).to_be_visible()
+    expect(page.locator("tbody td:nth-child(3) a", has_text="Class002")).to_be_visible()
     page.locator("[data-check]").check()
     expect(page.locator("[data-chosen-count]")).to_have_text("1")

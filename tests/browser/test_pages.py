@@ -6,19 +6,42 @@ import re
 
 import pytest
 
-from bench.scoreboard.furniture import furnish
-from tests.browser.sight import crawl, offences, too_wide
+from bench.scoreboard.stored_data import store_data
+from tests.browser.page_checks import crawl, offences, too_wide
 from tests.hostile import STRINGS
+from tests.process.every_feature_used import push_from_a_process, settled
 from tests.process.stored import push
+from tests.process.web_process import WebProcess
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.needs("chromium")
 
+APPLICATION = "tests.process.every_feature"
 #: Pages that have to be reached by links alone.
 WANTED = {
-    *("/", "/busy", "/queues", "/queues/*", "/retries", "/scheduled", "/dead", "/metrics", "/metrics/*", "/errors"),
-    *("/slos", "/errors/*", "/callers/*", "/quarantine", "/controls"),
+    *(
+        "/",
+        "/fleet",
+        "/fleet/queues",
+        "/fleet/queues/*",
+        "/fleet/processes",
+        "/fleet/processes/running",
+        "/jobs",
+        *(f"/jobs {where}" for where in ("queue", "retry", "schedule", "dead", "quarantine", "held", "running")),
+        "/class",
+        "/class/*",
+        "/error",
+    ),
+    *("/error/*", "/now/findings/*", "/controls", "/log"),
+    *("/periodic", "/periodic/*", "/batches", "/batches/*", "/limiters", "/limiters/*", "/locks"),
+    *("/finished", "/finished/classes/*", "/finished/jobs/*"),
     *("/job/retry/*", "/job/queue/*", "/job/schedule/*", "/job/dead/*", "/job/busy/*"),
 }
+#: Pages with links to pages of one subject.
+DETAILS = (
+    *(("/fleet", "/fleet/queues/"), ("/fleet", "/fleet/processes/"), ("/class", "/class/"), ("/error", "/error/")),
+    *(("/jobs?where=retry", "/job/"), ("/", "/now/findings/")),
+)
 
 
 def words(field):
@@ -37,16 +60,29 @@ def words(field):
 
 
 @pytest.fixture
-def furnished(stored, workers):
+def web(url, tmp_path):
+    pages = WebProcess(tmp_path, url, "-r", APPLICATION)
+    try:
+        yield pages
+    finally:
+        pages.close()
+
+
+@pytest.fixture
+def furnished(url, stored, workers):
     """Something of everything, and a real worker that runs a job."""
-    furnish(stored, words)
+    store_data(stored, words)
+    push_from_a_process(url)
+    worker = workers.start("-c", "3", "-t", "1", app=APPLICATION)
+    wait_for(lambda: settled(stored) and stored.exists("offsider:periodic:history:often"), 60)
+    worker.stopped()
     push(stored, "Long", 60.0)
     worker = workers.start("-c", "2")
     stored.sadd("queues", "empty")
     return worker
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_every_page_is_reached_fits_and_has_no_serious_fault_in_light_and_dark(furnished, web, open_):
     page = open_("/")
     faults, seen = [], []
@@ -64,62 +100,22 @@ def test_every_page_is_reached_fits_and_has_no_serious_fault_in_light_and_dark(f
     assert WANTED - {*seen} == set()
 
 
-@pytest.fixture
-def shards(stored, workers, url):
-    """Shards of two servers, one of which has gone; the pages find their configuration beside them."""
-    workers.write(
-        f"""
-        redis.url = "{url}"
-        servers.gone.url = "redis://127.0.0.1:1/0"
-        shards.urgent.queues = ["urgent-invoices", "urgent-mails", "password-resets", "payments-of-customers"]
-        shards.nobody.queues = ["invoices"]
-        shards.bulk = {{ queues = ["bulk"], server = "gone" }}
-        """,
-        "offsider.toml",
-    )
-    furnish(stored, words)
-    return workers.start("--shard", "urgent", "-c", "2", environ={"REDIS_URL": None})
-
-
-def test_the_page_of_shards_fits_and_has_no_serious_fault(shards, web, open_):
-    page = open_("/shards")
-    page.wait_for_function("document.querySelector('#shards tbody tr td:nth-of-type(2)').textContent.includes('1')")
-    assert page.get_by_role("link", name="payments-of-customers").count() == 1
-    assert "Redis is not responding" in page.text_content("#shards")
-    assert offences(page) == []
-    page.emulate_media(color_scheme="dark")
-    assert offences(page, "color-contrast") == []
-    page.set_viewport_size({"width": 390, "height": 844})
-    assert too_wide(page) == []
-
-
-def test_pages_from_right_to_left_fit_and_have_no_serious_fault(furnished, web, open_):
-    page = open_("/")
-    faults = []
-    for path in ("/", "/busy", "/queues", "/retries", "/metrics", "/slos", "/errors", "/queues/invoices"):
-        page.goto(web.url + path)
-        page.evaluate("document.documentElement.dir = 'rtl'")
-        faults += [f"{path}: {what}" for what in offences(page)]
-        page.set_viewport_size({"width": 390, "height": 844})
-        faults += [f"{path}, phone: {what}" for what in too_wide(page)]
-        page.set_viewport_size({"width": 1300, "height": 900})
-    assert faults == []
-
-
 def test_hostile_words_run_nowhere(stored, web, open_):
     for number, text in enumerate([text for text in STRINGS if "xss" in text and len(text) < 200][::4]):
-        furnish(stored, lambda _field, text=text: text, seed=number)
+        store_data(stored, lambda _field, text=text: text, seed=number)
     page = open_("/")
     run = []
     page.expose_function("xss", lambda *_: run.append(page.url))
-    for path in ("/", "/busy", "/queues", "/retries", "/scheduled", "/dead", "/metrics", "/slos", "/errors"):
+    for path in ("/", "/fleet", "/jobs", "/jobs?where=all", "/jobs/count?where=all", "/class", "/error"):
         page.goto(web.url + path)
         # Whoever looks closer opens, hovers and focuses things.
         page.eval_on_selector_all("details", "all => all.forEach(each => each.open = true)")
         page.eval_on_selector_all("a, button, input", "all => all.forEach(each => each.focus())")
-    for where in ("queues", "metrics", "errors", "job"):
-        page.goto(web.url + {"job": "/retries"}.get(where, f"/{where}"))
-        for link in page.eval_on_selector_all(f"a[href^='/{where}/']", "links => links.slice(0, 6).map(l => l.href)"):
+    for path, below in DETAILS:
+        page.goto(web.url + path)
+        links = page.eval_on_selector_all(f"a[href^='{below}']", "links => links.slice(0, 6).map(l => l.href)")
+        assert links, path
+        for link in links:
             page.goto(link)
     assert run == []
     assert re.match(r"http://127\.0\.0\.1", page.url)

@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from offsider.cli.health import response
-from offsider.cli.systemd import SHORTEST_SECONDS
+from offsider.cli.status import MIN_WATCHDOG_SECONDS
 from offsider.config.config import Config
-from offsider.worker.alive.rescue import Rescuer
+from offsider.worker.health_state import HealthState
 from tests.docs.commands import check
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -105,7 +105,7 @@ def test_the_probes_request_existing_paths():
     assert container["ports"] == [{"name": "health", "containerPort": port}]
     for probe, path in (("livenessProbe", "/live"), ("readinessProbe", "/ready")):
         assert container[probe]["httpGet"] == {"path": path, "port": "health"}
-        answer = response(f"GET {path} HTTP/1.1\r\n\r\n".encode(), Rescuer(Config()))
+        answer = response(f"GET {path} HTTP/1.1\r\n\r\n".encode(), HealthState())
         assert b" 404 " not in answer.splitlines()[0]
 
 
@@ -153,7 +153,7 @@ def test_the_server_of_compose_keeps_jobs():
 def test_systemd_is_notified_by_the_worker_and_watches_it():
     service = unit()["Service"]
     assert (service["Type"], service["KillSignal"], service["KillMode"]) == ("notify", "SIGTERM", "mixed")
-    assert float(service["WatchdogSec"]) >= SHORTEST_SECONDS
+    assert float(service["WatchdogSec"]) >= MIN_WATCHDOG_SECONDS
     assert service["ExecReload"] == "/bin/kill -TSTP $MAINPID"
     assert service["NoNewPrivileges"] == "true"
 

@@ -17,7 +17,7 @@ from offsider.cli.web import PORT
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.fleet.metrics import read_families
-from offsider.fleet.shard_load import ZONE
+from offsider.fleet.shards import ZONE
 from offsider.prometheus.text import text_of
 from tests.redis.inspector.fleets import seed
 
@@ -65,39 +65,11 @@ def reported(scrape) -> set[str]:
     return {re.split(r"[{ ]", line)[0] for line in scrape.splitlines() if not line.startswith("#")}
 
 
-def test_each_dashboard_keeps_its_address():
-    addresses = {name: dashboard["uid"] for name, dashboard in DASHBOARDS.items()}
-    assert addresses == {name: f"offsider-{name}" for name in ("overview", "shards", "queues", "job")}
-
-
-@DASHBOARD_NAMES
-def test_a_dashboard_has_nothing_of_the_grafana_that_exported_it(name):
-    dashboard = DASHBOARDS[name]
-    assert not {"id", "iteration", "__inputs", "__requires", "__elements"} & set(dashboard)
-    everything = {"text": ["All"], "value": ["$__all"]}
-    assert all(variable["current"] in ({}, everything) for variable in variables(name).values())
-    reading = [*panels(name), *(target for panel in panels(name) for target in panel["targets"])]
-    reading += [variable for variable in variables(name).values() if variable["type"] == "query"]
-    assert all(each["datasource"] == {"type": "prometheus", "uid": "${datasource}"} for each in reading)
-
-
 @DASHBOARD_NAMES
 def test_every_query_reads_one_scrape(name):
     for text in expressions(name):  # a server may be scraped twice: through the web UI and through its workers
         selectors = METRIC_AND_SELECTOR.findall(text)
         assert [metric for metric, selector in selectors if 'job="$job"' not in selector] == [], text
-
-
-@DASHBOARD_NAMES
-def test_all_rows_are_open_and_their_panels_described(name):
-    for panel in DASHBOARDS[name]["panels"]:
-        assert panel["title"]
-        if panel["type"] == "row":  # the panels of a closed row are inside of it, where no other test looks
-            assert not panel["collapsed"]
-            assert panel["panels"] == []
-        else:
-            assert panel["targets"]
-            assert panel["fieldConfig"]["defaults"]["unit"]
 
 
 @DASHBOARD_NAMES
@@ -149,46 +121,6 @@ def test_a_click_leads_from_the_overview_to_a_queue_and_from_there_to_a_job():
                 lead.add((name, there))
     assert {("overview", "queues"), ("queues", "job"), ("overview", "job"), ("job", "queues")} <= lead
     assert {("overview", "shards"), ("shards", "job")} <= lead
-
-
-@DASHBOARD_NAMES
-def test_no_panel_covers_another(name):
-    taken = set()
-    for panel in DASHBOARDS[name]["panels"]:
-        place = panel["gridPos"]
-        cells = {
-            (x, y)
-            for x in range(place["x"], place["x"] + place["w"])
-            for y in range(place["y"], place["y"] + place["h"])
-        }
-        assert not cells & taken, panel["title"]
-        assert place["x"] + place["w"] <= 24
-        taken |= cells
-
-
-@DASHBOARD_NAMES
-def test_every_panel_has_an_id_of_its_own(name):
-    ids = [panel["id"] for panel in DASHBOARDS[name]["panels"]]
-    assert len(set(ids)) == len(ids)
-    assert all(type(number) is int and number > 0 for number in ids)
-
-
-def test_each_dashboard_begins_with_what_an_operator_asks_first():
-    """What is wrong, where do jobs wait, and which shard and attributes does a job have."""
-    first = {name: panels(name)[0]["title"] for name in DASHBOARDS}
-    assert (first["overview"], first["shards"], first["job"]) == ("Apdex", "Apdex", "Shard")
-    titles = {name: [panel["title"] for panel in panels(name)] for name in DASHBOARDS}
-    assert {"Jobs waiting by queue", "Jobs waiting by shard", "Jobs waiting by class"} <= set(titles["overview"])
-    assert {"Jobs waiting", "Jobs waiting by class", "Running now"} <= set(titles["shards"])
-    assert titles["job"][:4] == ["Shard", "Urgency", "Resource boundary", "Feature category"]
-    for panel in panels("job")[:4]:  # the box shows the value of the label, not the count
-        assert panel["options"]["textMode"] == "name"
-        assert panel["targets"][0]["legendFormat"].strip("{}") in panel["targets"][0]["expr"]
-
-
-def test_total_execution_time_is_on_all_of_them():
-    for name in DASHBOARDS:
-        assert any("completion_seconds_sum" in expression for expression in expressions(name))
 
 
 def test_every_alert_has_a_severity_and_a_next_step():

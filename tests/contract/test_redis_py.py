@@ -3,8 +3,6 @@
 redis-py calls some of them internal. A new release that changes one fails here, by name, and not in a worker.
 """
 
-import asyncio
-import inspect
 import re
 import socket
 import threading
@@ -12,16 +10,15 @@ import tomllib
 from contextlib import suppress
 from pathlib import Path
 
+import hiredis
 import pytest
 import redis
 from redis._parsers import _HiredisParser, _RESP2Parser
-from redis.asyncio.connection import AbstractConnection as AsyncConnection
 from redis.backoff import NoBackoff
-from redis.connection import AbstractConnection, Connection
+from redis.connection import Connection
 from redis.retry import Retry
 
-from offsider.storage.async_redis import AsyncRedis
-from offsider.storage.redis import Redis, RedisSettings
+from offsider.storage.redis import LARGE_BYTES, Redis, RedisSettings, packer
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -93,12 +90,18 @@ def test_the_pinned_versions_are_those_of_this_contract():
 
 def test_commands_are_packed_together_and_sent_without_a_health_check(talk):
     server, connection = talk
-    connection.send_packed_command(connection.pack_commands([("PING",), ("SET", "k", b"\xff", 1)]), check_health=False)
+    connection._sock.sendall(b"".join(connection.pack_commands([("PING",), ("SET", "k", b"\xff", 1)])))
     expected = b"*1\r\n$4\r\nPING\r\n*4\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\n\xff\r\n$1\r\n1\r\n"
     wait_for(lambda: len(server.received) >= len(expected))
     assert bytes(server.received) == expected
     server.say(b"+PONG\r\n+OK\r\n")
-    assert [connection.read_response(), connection.read_response()] == [b"PONG", b"OK"]
+    assert [connection._parser.read_response(), connection._parser.read_response()] == [b"PONG", b"OK"]
+
+
+@pytest.mark.parametrize("size_bytes", [1, LARGE_BYTES])
+def test_large_arguments_are_packed_as_hiredis_packs_small_ones(size_bytes):
+    command = ("SET", "größe", b"\xff" * size_bytes, 1, 2.5, "")
+    assert packer(None)([command, ("PING",)]) == hiredis.pack_command(command) + b"*1\r\n$4\r\nPING\r\n"
 
 
 def test_can_read_returns_false_immediately(talk):
@@ -112,9 +115,9 @@ def test_a_second_reply_in_the_buffer_can_be_read_though_the_socket_is_silent(ta
     server, connection = talk
     server.say(b"+one\r\n+two\r\n")
     assert connection.can_read(10)
-    assert connection.read_response() == b"one"
+    assert connection._parser.read_response() == b"one"
     assert connection.can_read(0)
-    assert connection.read_response() == b"two"
+    assert connection._parser.read_response() == b"two"
     assert not connection.can_read(0)
 
 
@@ -129,19 +132,18 @@ def test_a_closed_socket_is_noticed_before_anything_is_sent(talk):
     assert noticed
 
 
-def test_an_error_reply_is_raised_and_leaves_the_connection_open(talk):
+def test_an_error_reply_is_returned_and_leaves_the_connection_open(talk):
     server, connection = talk
     server.say(b"-WRONGTYPE no list\r\n+fine\r\n")
-    with pytest.raises(redis.ResponseError):
-        connection.read_response()
+    assert isinstance(connection._parser.read_response(), redis.ResponseError)
     assert connection.is_connected
-    assert connection.read_response() == b"fine"
+    assert connection._parser.read_response() == b"fine"
 
 
 def test_an_error_inside_an_array_is_an_element_of_it(talk):
     server, connection = talk
     server.say(b"*2\r\n+OK\r\n-WRONGTYPE no list\r\n")
-    ok, error = connection.read_response()
+    ok, error = connection._parser.read_response()
     assert ok == b"OK"
     assert isinstance(error, redis.ResponseError)
 
@@ -153,24 +155,10 @@ def test_a_disconnected_connection_is_reported_and_can_reconnect(talk):
     connection.disconnect()
 
 
-@pytest.mark.parametrize("kind", [AbstractConnection, AsyncConnection])
-def test_both_kinds_of_connections_have_the_required_methods(kind):
-    for name in ("connect", "disconnect", "can_read", "read_response", "pack_commands", "send_packed_command"):
-        assert callable(getattr(kind, name)), name
-    assert "check_health" in inspect.signature(kind.send_packed_command).parameters
-    assert "push_request" in inspect.signature(kind.read_response).parameters
-    assert hasattr(kind, "is_connected")
-
-
-def made_connection(pool: Redis):
-    with pool.wire() as wire:
-        return wire._connection
-
-
 def test_our_connections_never_retry_check_health_or_listen_to_maintenance():
     """Eight is redis-py's first version that does all three by default."""
     pool = Redis(RedisSettings(url="redis://localhost:1"), size=1)
-    connection = made_connection(pool)
+    connection = pool.own_wire()._connection
     assert connection.retry.get_retries() == 0
     assert connection.health_check_interval == 0
     assert connection.protocol == 2
@@ -181,36 +169,9 @@ def test_our_connections_never_retry_check_health_or_listen_to_maintenance():
     pool.close()
 
 
-def test_asynchronous_connections_are_created_alike():
-    asynchronous = AsyncRedis(RedisSettings(url="redis://localhost:1"), size=1)
-    connection = asynchronous._factory().make_connection()
-    assert connection.retry.get_retries() == 0
-    assert connection.health_check_interval == 0
-    assert connection.socket_timeout is None, "asyncio.timeout is ours"
-
-
-def test_a_protocol_may_take_the_place_of_the_asynchronous_stream(embedded_url):
-    """``storage/async_wire.py`` does, after redis-py has connected; redis-py's ``disconnect`` waits for the former."""
-
-    async def take():
-        connection = AsyncRedis(RedisSettings(url=embedded_url), size=1)._factory().make_connection()
-        await connection.connect()
-        transport = connection._writer.transport
-        former = transport.get_protocol()
-        transport.set_protocol(asyncio.Protocol())
-        assert not connection._reader.at_eof()
-        assert isinstance(connection._parser.parse_error("WRONGTYPE no"), redis.ResponseError)
-        ended = asyncio.ensure_future(connection.disconnect())
-        await asyncio.sleep(0)
-        former.connection_lost(None)
-        await ended
-
-    asyncio.run(take())
-
-
 def test_sending_on_a_dropped_connection_would_connect_silently(embedded_url):
     """Why `Wire` looks first: redis-py opens a new connection, under a new client id, without a word."""
-    connection = made_connection(Redis(RedisSettings(url=embedded_url), size=1))
+    connection = Redis(RedisSettings(url=embedded_url), size=1).own_wire()._connection
     assert not connection.is_connected
     connection.send_packed_command(connection.pack_command("PING"), check_health=False)
     assert connection.is_connected

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from offsider.cli.main import COMMANDS
+from offsider.config import loading
 from offsider.config.settings import every_setting
 from offsider.core.options import JobDeclaration
 
@@ -30,6 +31,13 @@ def test_the_pages_are_current(writer):
 def test_every_setting_is_on_the_page():
     page = (ROOT / "docs" / "configuration.md").read_text()
     assert [setting.path for setting in every_setting() if f"| `{setting.key}` |" not in page] == []
+
+
+def test_every_variable_of_a_default_option_is_on_the_page():
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    [named] = re.findall(r"Default options of jobs are read from (.*?)\. ", page, re.DOTALL)
+    listed = {f"OFFSIDER_JOBS{end}" for end in re.findall(r"`(?:OFFSIDER_JOBS)?(_\w+)`", named)}
+    assert sorted(loading._OPTION_VARIABLES) == sorted(listed)
 
 
 def test_the_settings_shown_first_exist_with_these_defaults():

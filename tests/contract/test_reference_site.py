@@ -34,9 +34,9 @@ INNER = {
     "offsider.django.task_backend.destinations",
     "offsider.django.task_backend.find_task",
     "offsider.django.task_backend.run_task",
-    "offsider.django.transactions.is_open",
+    "offsider.django.database.is_open",
 }
-CENTRAL = ("offsider.Config", "offsider.JobContext", "offsider.Client", "offsider.AsyncClient")
+CENTRAL = ("offsider.Config", "offsider.JobContext", "offsider.Client")
 # Django reads these and describes them.
 OF_DJANGO = {
     "offsider.django.middleware.CallerId.async_capable",

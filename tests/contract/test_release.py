@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import tomllib
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -46,23 +45,3 @@ def test_the_readme_names_every_extra():
 
 def test_a_missing_file_is_a_problem(check, wheel):
     assert list(check.problems(wheel, {"offsider/nothing.lua"})) == ["the wheel lacks offsider/nothing.lua"]
-
-
-def test_a_relative_link_is_a_problem(check, wheel, tmp_path):
-    linked = tmp_path / "linked.whl"
-    with zipfile.ZipFile(wheel) as before, zipfile.ZipFile(linked, "w") as after:
-        for name in before.namelist():
-            more = b"See [Jobs](docs/jobs.md).\n" if name.endswith("/METADATA") else b""
-            after.writestr(name, before.read(name) + more)
-    assert list(check.problems(linked, set())) == [
-        "the README has a relative link, which a package index cannot resolve: docs/jobs.md"
-    ]
-
-
-def test_missing_metadata_is_a_problem(check, wheel, tmp_path):
-    poor = tmp_path / "poor.whl"
-    with zipfile.ZipFile(wheel) as before, zipfile.ZipFile(poor, "w") as after:
-        for name in before.namelist():
-            text = before.read(name)
-            after.writestr(name, text.replace(b"Summary: ", b"Nothing: ") if name.endswith("/METADATA") else text)
-    assert list(check.problems(poor, set())) == ["the metadata lacks Summary"]

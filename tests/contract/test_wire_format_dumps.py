@@ -20,7 +20,7 @@ import pytest
 from offsider import Client, Config, Job
 from offsider.config import test_mode
 from offsider.core.active_job import read, read_pairs, write
-from offsider.core.backtrace import inflate
+from offsider.core.compression import expand_backtrace
 from offsider.core.errors import MalformedPayload
 from offsider.core.normalize import ignored, normalize
 from offsider.core.payload import decode, encode, read_stamp
@@ -149,7 +149,7 @@ def test_a_job_in_a_set_moves_to_its_queue_otherwise_unchanged(name):
 )
 def test_a_failure_is_read_with_its_backtrace_and_counts(name, lines, counts):
     failed = normalize(payload_of(name))
-    assert inflate(failed["error_backtrace"]) == lines
+    assert expand_backtrace(failed["error_backtrace"]) == lines
     assert (failed["retry_count"], failed["retry"]) == counts
     assert (failed["error_class"], failed["error_message"]) == ("RuntimeError", "boom é <b>x</b>")
     assert read_stamp(failed["failed_at"]) == DUMPS["now"]

@@ -12,15 +12,17 @@ import pytest
 from offsider import Config
 from offsider.config.installation import Installation
 from offsider.core.clock import Clock
+from offsider.core.series import SIDEKIQ_SECONDS
 from offsider.inspector import Deploys, JobMetrics
 from offsider.storage import run_counts
-from offsider.storage.execution_metrics import JobCounts
+from tests.runs import counts
 from tests.snapshot import snapshot
 
 AT = datetime(2026, 11, 20, 23, 21, 27, tzinfo=UTC)
 HOURS_8, DAYS_3, DAYS_90 = 8 * 3600, 3 * 86400, 90 * 86400
-ECHO = JobCounts("EchoJob", processed=1, failed=0, milliseconds=3, histogram=[1] + [0] * 25)
-FAIL = JobCounts("FailJob", processed=1, failed=1, milliseconds=0, histogram=[0] * 26)
+ECHO = counts("EchoJob", ms=3, seconds=[0.003])
+FAIL = counts("FailJob", failed=1, ms=0)
+HISTOGRAM = [1] + [0] * 25
 ONE_IN_BUCKET_0 = b"\x00\x01"
 COUNTED = {b"EchoJob|ms": b"3", b"EchoJob|p": b"1", b"FailJob|f": b"1", b"FailJob|p": b"1"}
 
@@ -72,7 +74,7 @@ def kept(raw_redis) -> dict[str, int]:
 
 @pytest.mark.parametrize("version", [7, 8])
 def test_runs_are_written_to_the_keys_of_this_version(config, raw_redis, version):
-    run_counts.add(Installation.of(config).redis, [ECHO, FAIL], [], AT.timestamp(), wire_version=version)
+    run_counts.add(Installation.of(config).redis, [ECHO, FAIL], AT.timestamp(), wire_version=version)
 
     written = sidekiqs(raw_redis)
     for key, (value, kept_seconds) in DUMPS[version].items():
@@ -93,9 +95,9 @@ def test_runs_that_ruby_counted_are_read(config, raw_redis, version):
         ("FailJob", 1, 1, 0.0),
     ]
     minute = AT.replace(second=0).timestamp()
-    assert top.jobs[0].series == {minute: 0.003}
-    assert (echo.totals.processed, echo.histogram) == (1, ECHO.histogram)
-    assert echo.buckets == {minute: ECHO.histogram}
+    assert top.jobs[0].counts == {minute: (1, 0, 3)}
+    assert (echo.totals.processed, echo.histogram) == (1, HISTOGRAM)
+    assert echo.buckets == {minute: HISTOGRAM}
 
 
 def test_ten_minutes_that_ruby_counted_are_read(config, raw_redis):
@@ -104,7 +106,7 @@ def test_ten_minutes_that_ruby_counted_are_read(config, raw_redis):
     top = JobMetrics.top("72h", config=config)
 
     assert [(job.name, job.processed) for job in top.jobs] == [("EchoJob", 1), ("FailJob", 1)]
-    assert top.jobs[0].series == {AT.replace(minute=20, second=0).timestamp(): 0.003}
+    assert top.jobs[0].counts == {AT.replace(minute=20, second=0).timestamp(): (1, 0, 3)}
 
 
 def test_a_class_that_both_versions_ran_is_one(config, raw_redis):
@@ -119,17 +121,17 @@ def test_a_class_that_both_versions_ran_is_one(config, raw_redis):
 
 
 def test_histograms_have_26_counters_of_16_bits_that_stay_at_their_highest(config, raw_redis):
-    every = JobCounts("EchoJob", 26, 0, 1, [1] * 26)
-    many = JobCounts("EchoJob", 70_000, 0, 1, [70_000] + [0] * 25)
+    every = counts("EchoJob", 26, seconds=[*SIDEKIQ_SECONDS, 400.0])
+    many = counts("EchoJob", 70_000, seconds=[0.0] * 70_000)
     for counted in (every, many):
-        run_counts.add(Installation.of(config).redis, [counted], [], AT.timestamp(), wire_version=8)
+        run_counts.add(Installation.of(config).redis, [counted], AT.timestamp(), wire_version=8)
 
     assert raw_redis.get("h|EchoJob-20-23:21") == b"\xff\xff" + b"\x00\x01" * 25
 
 
 def test_a_minute_before_ten_in_the_morning_is_written_without_zeros(config, raw_redis):
     at = datetime(2026, 3, 4, 5, 6, tzinfo=UTC)
-    run_counts.add(Installation.of(config).redis, [ECHO], [], at.timestamp(), wire_version=8)
+    run_counts.add(Installation.of(config).redis, [ECHO], at.timestamp(), wire_version=8)
 
     assert set(sidekiqs(raw_redis)) == {"j|260304|5:06", "j|260304|5:0", "h|EchoJob-4-5:6"}
 

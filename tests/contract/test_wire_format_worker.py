@@ -12,14 +12,14 @@ import pytest
 
 from offsider import Config, JobContext, __version__
 from offsider.config.installation import Installation
-from offsider.core.backtrace import inflate
 from offsider.core.clock import Clock
+from offsider.core.compression import expand_backtrace
 from offsider.core.payload import decode
 from offsider.worker.disposition import Dead, Later
-from offsider.worker.heartbeat import Heartbeat
+from offsider.worker.heartbeat import Heartbeat, describe
 from offsider.worker.settle.retrier import Retrier
 from offsider.worker.work_state import WorkState
-from tests.begun import begun
+from tests.started_unit import started_unit
 
 IDENTITY = "vm:23358:216a39b58d02"
 SLEEPING = (
@@ -66,7 +66,7 @@ def make_heartbeat(monkeypatch):
 
     def make(config: Config, redis=None) -> Heartbeat:
         state = WorkState()
-        state.begin("iee", *begun("low", SLEEPING, 1795216887.9))
+        state.begin("iee", *started_unit("low", SLEEPING, 1795216887.9))
         return Heartbeat(
             config,
             redis,
@@ -80,9 +80,11 @@ def make_heartbeat(monkeypatch):
 
 
 @pytest.mark.parametrize("version", [6, 7, 8])
-def test_a_process_describes_itself_as_sidekiq_does(make_heartbeat, version):
-    heartbeat = make_heartbeat(make_config(version, 1795216887.1052415))
-    assert json.dumps(heartbeat.info.describe(IDENTITY), separators=(",", ":")) == INFO[version]
+def test_a_process_describes_itself_as_sidekiq_does(monkeypatch, version):
+    monkeypatch.setattr("os.getpid", lambda: 23358)
+    started_at = 1795216887.1052415
+    info = describe(make_config(version, started_at), IDENTITY, started_at, embedded=False)
+    assert json.dumps(info, separators=(",", ":")) == INFO[version]
 
 
 def test_the_process_registry_has_the_same_data_as_in_sidekiq_8(make_heartbeat, redis_url, raw_redis):
@@ -94,7 +96,8 @@ def test_the_process_registry_has_the_same_data_as_in_sidekiq_8(make_heartbeat, 
 
     assert raw_redis.smembers("processes") == {IDENTITY.encode()}
     process = raw_redis.hgetall(IDENTITY)
-    assert set(process) == {b"info", b"concurrency", b"busy", b"beat", b"rtt_us", b"quiet", b"rss"}
+    ours = {b"jobs", b"activity"}  # Ruby reads the fields by their names
+    assert set(process) - ours == {b"info", b"concurrency", b"busy", b"beat", b"rtt_us", b"quiet", b"rss"}
     assert process[b"info"].decode() == INFO[8].replace("1795216887.1052415", "1795216887.111747")
     assert (process[b"concurrency"], process[b"busy"]) == (b"5", b"1")
     assert (process[b"beat"], process[b"quiet"]) == (b"1795216887.111747", b"false")
@@ -126,15 +129,18 @@ FIRST = (
 FAILED = ',"error_message":"boom é <b>x</b>","error_class":"ValueError","failed_at":1795216887108,"retry_count":'
 
 
+FRAME = '"error_frame":"tests/contract/test_wire_format_worker.py:raised"'
+
+
 def test_the_first_failure_is_written_as_sidekiq_8_does():
     decision = fail(FIRST + "}", raised(ValueError("boom é <b>x</b>")), 8, 1795216887.1085)
 
     assert isinstance(decision, Later)
     backtrace = decode(decision.payload)["error_backtrace"]
-    assert decision.payload.decode() == f'{FIRST}{FAILED}0,"error_backtrace":"{backtrace}"}}'
+    assert decision.payload.decode() == f'{FIRST}{FAILED}0,"error_backtrace":"{backtrace}",{FRAME}}}', "and our frame"
     assert backtrace.startswith("eJ")
     assert "\n" not in backtrace
-    assert "test_wire_format_worker.py" in inflate(backtrace)[0]
+    assert "test_wire_format_worker.py" in expand_backtrace(backtrace)[0]
     assert 15 <= decision.delay_seconds < 25
 
 
@@ -144,7 +150,7 @@ def test_later_failures_keep_the_place_of_each_key_and_add_retried_at_last():
     decision = fail(stored, raised(ValueError("boom é <b>x</b>")), 8, 1795216900.5545)
 
     backtrace = decode(decision.payload)["error_backtrace"]
-    expected = f'{FIRST}{FAILED}1,"error_backtrace":"{backtrace}","retried_at":1795216900554}}'
+    expected = f'{FIRST}{FAILED}1,"error_backtrace":"{backtrace}","retried_at":1795216900554,{FRAME}}}'
     assert decision.payload.decode() == expected
 
 

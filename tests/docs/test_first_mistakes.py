@@ -19,14 +19,14 @@ import pytest
 from click.testing import CliRunner
 
 from offsider import Config, Job, current_job, job
-from offsider.cli.boot import check, load
 from offsider.cli.main import main
 from offsider.cli.options import WorkerOptions
+from offsider.cli.run_worker import check, load
 from offsider.config import test_mode
 from offsider.config.default import default_config, set_default_config
-from offsider.inspector.doctor.server_checks import BOOT_CHECKS
+from offsider.inspector.findings.server_checks import BOOT_CHECKS
+from offsider.inspector.server_info import ServerInfo
 from offsider.jobs import registry
-from offsider.storage.server_info import ServerFacts
 from offsider.web.serving import listening
 from offsider.worker.boot_checks import check_boot
 from tests.docs.test_troubleshooting import PAGE
@@ -306,7 +306,9 @@ def _(monkeypatch, make_server):
 
 @mistake(27)
 def _():
-    for info in (ServerFacts("redis", (6, 2, 0)), ServerFacts("redis", (7, 2, 0), policy="allkeys-lru")):
+    old = ServerInfo(store="redis", version_info=(6, 2, 0))
+    evicting = ServerInfo(store="redis", version_info=(7, 2, 0), policy="allkeys-lru")
+    for info in (old, evicting):
         yield from (found.sentence for check_one in BOOT_CHECKS for found in check_one(info))
 
 

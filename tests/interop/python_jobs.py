@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator
 from contextvars import ContextVar
 
 import redis
 
-from offsider import Config, JobContext, Middleware, current_job, job
+from offsider import Config, IterableJob, JobContext, Middleware, current_job, job
 from offsider.ext.current_attributes import CurrentAttributes
+from offsider.ext.profiles import Profiles
 
 
 class Current:
@@ -29,6 +31,7 @@ store = redis.Redis.from_url(os.environ["REDIS_URL"])
 
 def configure(config: Config) -> None:
     config.use(CurrentAttributes(Current))
+    config.use(Profiles())
     config.server_middleware.add(recorded)
 
 
@@ -75,3 +78,14 @@ def python_tells_current() -> None:
     }
     store.set(f"current:{current_job().jid}", json.dumps(attributes))
     ruby_tells_current.enqueue(current_job().jid)
+
+
+class Elements(IterableJob, name="Elements", queue="elements"):
+    """Declared in both languages: each continues at the cursor where the other has stopped."""
+
+    def build_enumerator(self, count: int, pause: float, *, cursor: int | None) -> Iterator[tuple[int, int]]:
+        return ((number, number) for number in range(cursor or 0, count))
+
+    def each_iteration(self, number: int, count: int, pause: float) -> None:
+        store.rpush(f"elements:{self.jid}", f"python {number}")
+        time.sleep(pause)

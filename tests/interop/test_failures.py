@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from offsider.core.backtrace import inflate
-from offsider.core.malformed import unwrap
+from offsider.core.compression import expand_backtrace
 from offsider.core.payload import decode, encode, read_stamp
 from tests.interop.waiting import eventually
 
@@ -73,20 +72,6 @@ def test_our_failure_is_in_rubys_retry_set_with_class_message_and_readable_backt
     assert all(isinstance(line, str) for line in entry["backtrace"])
 
 
-def test_rubys_failure_is_readable_here(ruby, stored) -> None:
-    jid = ruby("FailsEverywhere.perform_async('a')")
-
-    payload = decode(stored(jid))
-
-    assert payload["error_class"] == "ArgumentError"
-    assert payload["error_message"] == "boom é <b>x</b> from Ruby"
-    assert payload["retry_count"] == 0
-    failed_at = read_stamp(payload["failed_at"])
-    assert failed_at is not None
-    assert abs(failed_at - time.time()) < 60
-    assert "app.rb:" in inflate(payload["error_backtrace"])[0]
-
-
 def test_a_job_that_failed_in_ruby_keeps_its_counts_when_retried_here(ruby, make_due, stored, seen) -> None:
     jid = ruby("FailsEverywhere.set(retry_queue: 'python').perform_async('a')")
     first = make_due(jid)
@@ -95,12 +80,14 @@ def test_a_job_that_failed_in_ruby_keeps_its_counts_when_retried_here(ruby, make
     second = eventually(lambda: (now := decode(stored(jid)))["retry_count"] == 1 and now, "the second failure")
 
     assert seen(jid) == [["ruby", ["a"], None], ["python", ["a"], 0]]
+    assert (first["error_class"], first["error_message"]) == ("ArgumentError", "boom é <b>x</b> from Ruby")
+    assert "app.rb:" in expand_backtrace(first["error_backtrace"])[0]
     assert second["error_class"] == "KeyError"
     assert second["failed_at"] == first["failed_at"]
     assert read_stamp(second["retried_at"]) > read_stamp(first["failed_at"])
     assert second["jid"] == first["jid"]
     assert second["created_at"] == first["created_at"]
-    assert "python_jobs.py:" in inflate(second["error_backtrace"])[0]
+    assert "python_jobs.py:" in expand_backtrace(second["error_backtrace"])[0]
 
 
 def test_a_job_that_failed_here_keeps_its_counts_when_ruby_tries_it_again(client, make_due, shown, seen) -> None:
@@ -123,43 +110,6 @@ def test_a_job_that_used_up_its_last_try_here_after_failing_in_ruby_is_dead(ruby
 
     assert (dead["count"], dead["error_class"]) == (1, "KeyError")
     assert [run[0] for run in seen(jid)] == ["ruby", "python"]
-
-
-def test_options_that_ruby_set_to_nil_count_as_not_set(ruby, shown) -> None:
-    unset = "'retry' => nil, 'retry_for' => nil, 'retry_queue' => nil, 'dead' => nil, 'backtrace' => nil, 'tags' => nil"
-    jid = ruby(f"Sidekiq::Client.push('class' => 'PythonFail', 'args' => [], 'queue' => 'python', {unset})")
-
-    entry = shown(jid)
-
-    assert (entry["queue"], entry["count"], entry["backtrace"]) == ("python", 0, None)
-
-
-def test_a_job_that_died_here_can_be_retried_from_rubys_dead_set(client, ruby, shown, seen) -> None:
-    jid = client.push({"class": "PythonFail", "args": [], "queue": "python", "retry": 0})
-    dead = shown(jid, "DeadSet")
-    assert (dead["count"], dead["error_class"]) == (0, "LookupError")
-
-    assert ruby("!!Sidekiq::DeadSet.new.find_job(jid).retry", jid=jid)
-
-    eventually(lambda: len(seen(jid)) == 2, "the second run")
-    again = shown(jid, "DeadSet")
-    assert again["count"] == 0
-    assert again["failed_at"] == dead["failed_at"]
-
-
-def test_ruby_lists_invalid_bytes_in_the_dead_set(ruby, raw_redis) -> None:
-    malformed = ["not json{", '{"class":"HardJob","args":{}}', '{"args":[]}', "[1,2]", "5", "null"]
-    for text in malformed:
-        ruby("Sidekiq.redis { |c| c.lpush('queue:python', text) }", text=text)
-
-    def dead() -> list[bytes | None]:
-        return [unwrap(member) for member in raw_redis.zrange("dead", 0, -1)]
-
-    eventually(lambda: {text.encode() for text in malformed} <= set(dead()), "all of them in the dead set")
-    listed = ruby("Sidekiq::DeadSet.new.map { |job| [job.display_class, job.display_args, job.queue] }")
-    ours = [(args, queue) for name, args, queue in listed if name == "offsider.MalformedPayload"]
-    assert {queue for _, queue in ours} == {"python"}
-    assert {args[0] for args, _ in ours} == set(malformed)
 
 
 def test_the_count_of_reschedules_survives_a_failure_in_ruby(raw_redis, stored) -> None:

@@ -1,10 +1,12 @@
-"""What one language pushes, a worker of the other runs."""
+"""A worker of one language runs the jobs that the other pushes, and both logs name their callers."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from offsider import job
+from offsider import context, job
 from tests.interop.waiting import eventually
 
 pytestmark = pytest.mark.needs("redis-server")
@@ -25,7 +27,7 @@ ARGUMENTS = [
 
 @pytest.fixture(scope="module", autouse=True)
 def workers(processes) -> None:
-    processes.offsider("-q", "python")
+    processes.offsider("-q", "python", OFFSIDER_LOG_FORMAT="json")
     processes.sidekiq("-q", "ruby")
 
 
@@ -42,19 +44,6 @@ def test_our_worker_runs_jobs_pushed_with_perform_async(in_python, seen) -> None
     assert eventually(lambda: seen(jid), "a run") == [["python", ARGUMENTS, None]]
 
 
-def test_our_worker_runs_jobs_pushed_with_perform_in(in_python, seen) -> None:
-    jid = in_python("HardJob.perform_in(0.2, 'later')")
-
-    assert eventually(lambda: seen(jid), "a run") == [["python", ["later"], None]]
-
-
-def test_our_worker_runs_jobs_pushed_with_push_bulk(in_python, seen) -> None:
-    jids = in_python("Sidekiq::Client.push_bulk('class' => HardJob, 'args' => [[1], [2], [3]])")
-
-    for number, jid in enumerate(jids, start=1):
-        assert eventually(lambda jid=jid: seen(jid), f"run {number}") == [["python", [number], None]]
-
-
 def test_our_worker_runs_jobs_pushed_by_ruby_by_class_name(ruby, seen) -> None:
     jid = ruby("Sidekiq::Client.push('class' => 'HardJob', 'args' => [1], 'queue' => 'python', 'custom' => {'x' => 1})")
 
@@ -65,13 +54,6 @@ def test_ruby_runs_jobs_pushed_by_class_name(client, seen) -> None:
     jid = client.push({"class": "RubyEcho", "args": ARGUMENTS, "queue": "ruby"})
 
     assert eventually(lambda: seen(jid), "a run") == [["ruby", ARGUMENTS, None]]
-
-
-def test_ruby_runs_jobs_pushed_in_bulk(client, seen) -> None:
-    jids = client.push_bulk({"class": "RubyEcho", "args": [[1], [2], [3]], "queue": "ruby"})
-
-    for number, jid in enumerate(jids, start=1):
-        assert eventually(lambda jid=jid: seen(jid), f"run {number}") == [["ruby", [number], None]]
 
 
 @pytest.mark.parametrize("level", ["warning", "critical", "ERROR"])
@@ -96,3 +78,28 @@ def test_ruby_counts_the_jobs_of_both_sides(client, ruby, seen) -> None:
     eventually(lambda: seen(jid), "a run")
 
     eventually(lambda: ruby("Sidekiq::Stats.new.processed") > before, "the next heartbeat")
+
+
+def test_ruby_keeps_our_context_when_the_job_fails_there(client, raw_redis) -> None:
+    with context(user="ann", correlation_id="c1"):
+        jid = client.push({"class": "FailsEverywhere", "args": [], "queue": "ruby"})
+
+    def failed():
+        entries = [json.loads(raw) for raw in raw_redis.zrange("retry", 0, -1)]
+        return [entry for entry in entries if entry["jid"] == jid]
+
+    [entry] = eventually(failed, "a failure in Ruby")
+    assert (entry["meta.user"], entry["correlation_id"], entry["error_class"]) == ("ann", "c1", "ArgumentError")
+
+
+def test_our_worker_logs_the_context_stamped_by_ruby(ruby, processes) -> None:
+    stamps = "'meta.caller_id' => 'OrdersController#create', 'correlation_id' => 'c2'"
+    jid = ruby(f"Sidekiq::Client.push('class' => 'HardJob', 'args' => [1], 'queue' => 'python', {stamps})")
+
+    def reported():
+        lines = [json.loads(line) for line in processes.logs().splitlines() if line.startswith("{")]
+        return [line for line in lines if line.get("jid") == jid and line.get("job_status") == "done"]
+
+    [line] = eventually(reported, "a line of the log")
+    assert (line["meta.caller_id"], line["correlation_id"]) == ("OrdersController#create", "c2")
+    assert 0 <= line["scheduling_latency_s"] < 120

@@ -3,21 +3,28 @@
 Fixtures
     url       of the server
     tag       the beginning of every key there: the hash tag of a Cluster, else empty
-    other_url URL of another empty server
     stored    a plain redis-py client of it
     workers   starts worker processes; all are gone after the test
     ledger    what their jobs noted
+    config    a configuration for the server
+    web       `offsider web` over it
+    as_pid_1  the beginning of a command that runs as PID 1 of a namespace of its own
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import shutil
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import redis
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
 from tests.process.ledger import Ledger
+from tests.process.web_process import WebProcess
 from tests.process.workers import Workers
 from tests.tagged import client_of, prefix_of
 
@@ -31,11 +38,6 @@ def url(embedded_url: str) -> str:
 def stored(url: str) -> Iterator[redis.Redis]:
     with client_of(url) as client:
         yield client
-
-
-@pytest.fixture
-def other_url(url: str, other_url_of: Callable[[str], str]) -> str:
-    return other_url_of(url)
 
 
 @pytest.fixture
@@ -55,3 +57,27 @@ def workers(url: str, tmp_path: Path) -> Iterator[Workers]:
 @pytest.fixture
 def ledger(workers: Workers) -> Ledger:
     return workers.ledger
+
+
+@pytest.fixture
+def config(url: str) -> Iterator[Config]:
+    config = Config()
+    config.redis.url = url
+    yield config
+    Installation.of(config).close()
+
+
+@pytest.fixture
+def as_pid_1() -> tuple[str, ...]:
+    namespace = ("unshare", "--pid", "--fork", "--mount-proc")
+    tried = shutil.which("unshare") and subprocess.run([*namespace, "true"], capture_output=True, check=False)
+    if not tried or tried.returncode:
+        pytest.skip("needs the right to make a PID namespace: run as root")
+    return (*namespace, "--kill-child")
+
+
+@pytest.fixture
+def web(url: str, tmp_path: Path) -> Iterator[WebProcess]:
+    process = WebProcess(tmp_path, url)
+    yield process
+    process.close()

@@ -17,17 +17,11 @@ from contextlib import suppress
 from offsider import Config, current_job, job
 from tests.process.ledger import note
 
-FIRST_RUN = "first"
-
 
 def configure(config: Config) -> None:
     config.on("job_reclaimed", lambda news: note("reclaimed", word=f"{news.identity} {news.interrupted_count}"))
     config.on("lost_ownership", lambda news: note("lost ownership", news.job.jid, news.outcome))
     config.death_handlers.append(lambda payload, error: note("death", payload.get("jid", ""), error))
-
-
-class RunAgain(Exception):
-    """The job was interrupted before: nothing is left to wait for."""
 
 
 def begin() -> str:
@@ -161,16 +155,6 @@ async def stubborn_asynchronous(seconds: float) -> None:
     while not again() and time.monotonic() < until:
         with suppress(asyncio.CancelledError):
             await asyncio.sleep(0.02)
-    note("end", jid)
-
-
-@job(name="Polite")
-def polite(seconds: float) -> None:
-    """Asks whether the worker wants to stop, and ends early then."""
-    jid = begin()
-    until = time.monotonic() + seconds
-    while time.monotonic() < until and not current_job().stopping:
-        time.sleep(0.02)
     note("end", jid)
 
 

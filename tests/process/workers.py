@@ -75,7 +75,7 @@ class Worker:
     def until_running(self) -> None:
         self.until_says("running <Capsule", START_SECONDS)
 
-    def until_says(self, text: str, seconds: float = 20.0, *, times: int = 1) -> str:
+    def until_says(self, text: str, seconds: float = 60.0, *, times: int = 1) -> str:
         """Wait for words in the output; returns the output."""
         try:
             wait_for(lambda: self.output.count(text) >= times or not self.runs, seconds)
@@ -102,14 +102,14 @@ class Worker:
         os.kill(pid, signal.SIGKILL)
         wait_for(lambda: not exists(pid))
 
-    def ended(self, seconds: float = 20.0) -> int:
+    def ended(self, seconds: float = 60.0) -> int:
         """Wait for the end; returns the exit code."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.process.args} still runs after {seconds:g} s:\n{self.output}") from None
 
-    def stopped(self, seconds: float = 20.0) -> str:
+    def stopped(self, seconds: float = 60.0) -> str:
         """Send TERM, expect a clean end, return the output."""
         self.send("TERM")
         assert self.ended(seconds) == 0, self.output

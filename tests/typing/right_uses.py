@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
 from fastapi import Depends
 
 from offsider import (
-    AsyncClient,
     AsyncJobFunction,
     Client,
     Config,
     Discard,
     FailedRun,
+    IterableJob,
     Job,
     JobContext,
     JobFunction,
@@ -30,6 +31,7 @@ from offsider import (
     current_job,
     job,
     lookup,
+    resumable,
 )
 from offsider.ext.batches import RESULT, Chain, Workflow, chain, chord, group
 from offsider.ext.limiters import Limiter
@@ -120,13 +122,13 @@ assert_type(
 )
 
 
-async def asynchronously(client: AsyncClient) -> None:
+async def asynchronously(client: Client) -> None:
     assert_type(await resize("a.png"), int)
     assert_type(await resize.aenqueue("a.png", width=5), JobId[int])
     assert_type(await resize.aenqueue_in(5, "a.png"), JobId[int])
     assert_type(await resize.aenqueue_at(datetime.now(UTC), "a.png"), JobId[int])
     assert_type(await resize.via(client).aenqueue_many([resize.call("a.png")]), list[JobId[int]])
-    assert_type(await client.push({"class": "HardJob", "args": [1]}), JobId[Any])
+    assert_type(await client.apush({"class": "HardJob", "args": [1]}), JobId[Any])
     assert_type(await Report.aenqueue("x", pages=2), JobId[int])
     assert_type(await Report.aenqueue_many([Report.call("x")]), list[JobId[int]])
     assert_type(await Report.aenqueue_many([("x",), ("y", 2)]), list[JobId[int]])
@@ -298,3 +300,34 @@ with Limiter.points("shop", 1000, 50).within_limit(estimate=10) as use:
 async def limited() -> None:
     async with Limiter.concurrent("erp", 3, lock_timeout=60).within_limit():
         pass
+
+
+# Iterations
+
+
+@job
+def reindex(tenant: int) -> None:
+    for number in resumable([1, 2]):
+        assert_type(number, int)
+    for user in resumable(lambda start: ["ann", "kim"], cursor=lambda user: user.upper()):
+        assert_type(user, str)
+
+
+class Import(IterableJob, queue="low"):
+    def build_enumerator(self, path: str, *, cursor: int | None) -> Iterator[tuple[str, int]]:
+        yield from ((line, number) for number, line in enumerate(path.splitlines()) if number >= (cursor or 0))
+
+    def each_iteration(self, line: str, path: str) -> None: ...
+
+
+class AsyncImport(IterableJob):
+    def build_enumerator(self, path: str, *, cursor: int | None) -> Iterator[tuple[str, int]]:
+        yield path, 0
+
+    async def each_iteration(self, line: str, path: str) -> None: ...
+
+
+assert_type(Import.enqueue("a.csv"), JobId[None])
+Import.enqueue_in(60, "a.csv")
+Import.enqueue_many([("a.csv",)])
+AsyncImport.perform_async("a.csv")

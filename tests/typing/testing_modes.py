@@ -51,10 +51,6 @@ with testing.inline(config=Config(), server_middleware=[around]), testing.disabl
 with testing.real() as real:
     assert_type(real, RunningWorker)
 
-assert_type(testing.use_fake(), Recorder)
-testing.use_inline(server_middleware=[around])
-testing.use_redis()
-
 clock = FakeClock(datetime(2030, 1, 1, tzinfo=UTC))
 clock.advance(timedelta(hours=1))
 with clock.installed() as installed, RunningWorker(Config()) as worker:

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 
 from fastapi import Depends
 
-from offsider import Client, Config, Job, JobId, Reschedule, bind_context, context, current_job, job
+from offsider import (
+    Client,
+    Config,
+    IterableJob,
+    Job,
+    JobId,
+    Reschedule,
+    bind_context,
+    context,
+    current_job,
+    job,
+    resumable,
+)
 from offsider.ext.batches import RESULT, Workflow, chain, chord, group
 from offsider.ext.limiters import Limiter
 from offsider.fastapi import inject
@@ -123,6 +136,16 @@ class Misspelt(Job, que="low"):  # error
     def perform(self) -> None: ...
 
 
+class Import(IterableJob):
+    def build_enumerator(self, path: str, *, cursor: int | None) -> Iterator[tuple[str, int]]:
+        yield path, 0
+
+    def each_iteration(self, line: str, path: str) -> None: ...
+
+
+Import.enqueue(5)  # error
+Import.enqueue_in(60)  # error
+resumable(lambda start: [1])  # error
 client.push(5)  # error
 client.push({"class": "X", "args": []}, wait_replicas="1")  # error
 client.push_bulk({"class": "X", "args": []}, batch_size="5")  # error

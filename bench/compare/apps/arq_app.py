@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -29,14 +28,11 @@ class WorkerSettings:
     keep_result = 0
 
 
-def push(numbers: Iterator[int]) -> None:
-    async def all_of_them() -> None:
-        pool = await create_pool(SERVER)
-        for number in numbers:
-            await pool.enqueue_job("noop", number, "two", 3)
-        await pool.aclose()
-
-    asyncio.run(all_of_them())
+async def push(numbers: Iterator[int]) -> None:
+    pool = await create_pool(SERVER)
+    for number in numbers:
+        await pool.enqueue_job("noop", number, "two", 3)
+    await pool.aclose()
 
 
 if __name__ == "__main__":

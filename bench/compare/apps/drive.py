@@ -9,7 +9,9 @@ python drive.py APP latency N GAP_MS   with a gap before each; the last one afte
 
 from __future__ import annotations
 
+import asyncio
 import importlib
+import inspect
 import json
 import sys
 import time
@@ -47,7 +49,7 @@ def paced(count: int, gap_seconds: float) -> Iterator[int]:
     """Yield 0 and wait until job 0 has run; then yield ``count`` numbers, and one after a pause."""
     yield from _after(0, 0)
     deadline = time.monotonic() + FIRST_SECONDS
-    while not probe.SLOT.unpack_from(probe.slots, 0)[2]:
+    while not probe.slots.done_from_the_start():
         if time.monotonic() > deadline:
             sys.exit("the first job did not run")
         time.sleep(0.01)
@@ -59,27 +61,33 @@ def paced(count: int, gap_seconds: float) -> Iterator[int]:
 
 def _after(seconds: float, number: int) -> Iterator[int]:
     time.sleep(seconds)
-    probe.pushed(number)
+    probe.slots.pushed(number)
     yield number
+
+
+def done(pushed: object) -> None:
+    """Await the pushes of an app whose push is a coroutine function."""
+    if inspect.iscoroutine(pushed):
+        asyncio.run(pushed)
 
 
 def main() -> None:
     app, word, count = importlib.import_module(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    push: Callable[[Iterator[int]], None] = app.push
-    push_bulk: Callable[[Iterator[int]], None] = getattr(app, "push_bulk", push)
+    push: Callable[[Iterator[int]], object] = app.push
+    push_bulk: Callable[[Iterator[int]], object] = getattr(app, "push_bulk", push)
     figures: dict[str, float] = {}
     if word == "fill":
-        push_bulk(iter(range(count)))
+        done(push_bulk(iter(range(count))))
     elif word == "latency":
-        push(paced(count, float(sys.argv[4]) / 1000))
+        done(push(paced(count, float(sys.argv[4]) / 1000)))
     else:
         timer = Timer(count)
         if word in {"push", "apush"}:
-            getattr(app, word)(iter(timer))
+            done(getattr(app, word)(iter(timer)))
         else:
-            push_bulk(iter(range(WARM)))
+            done(push_bulk(iter(range(WARM))))
             timer.start()
-            push_bulk(iter(range(count)))
+            done(push_bulk(iter(range(count))))
         figures = timer.figures()
     print(json.dumps(figures))
 

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 from collections.abc import Iterator
 
 import probe
 
-from offsider import Client, Config, job
-
-config = Config()
-config.redis.url = os.environ["REDIS_URL"]
-client = Client(config)
+from offsider import job
 
 
-@job(name="noop", client=client)
+@job(name="noop")
 def noop(number: int, *rest: object) -> None:
     probe.run(number, *rest)
 
@@ -25,12 +19,9 @@ def push(numbers: Iterator[int]) -> None:
         noop.enqueue(number, "two", 3)
 
 
-def apush(numbers: Iterator[int]) -> None:
-    async def push_all() -> None:
-        for number in numbers:
-            await noop.aenqueue(number, "two", 3)
-
-    asyncio.run(push_all())
+async def apush(numbers: Iterator[int]) -> None:
+    for number in numbers:
+        await noop.aenqueue(number, "two", 3)
 
 
 def push_bulk(numbers: Iterator[int]) -> None:

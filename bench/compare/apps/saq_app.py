@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -20,11 +19,8 @@ async def noop(_context: dict[str, Any], *, number: int, word: str, last: int) -
 settings = {"queue": queue, "functions": [noop], "concurrency": int(os.environ.get("BENCH_CONCURRENCY", "10"))}
 
 
-def push(numbers: Iterator[int]) -> None:
-    async def all_of_them() -> None:
-        await queue.connect()
-        for number in numbers:
-            await queue.enqueue("noop", number=number, word="two", last=3, ttl=-1)
-        await queue.disconnect()
-
-    asyncio.run(all_of_them())
+async def push(numbers: Iterator[int]) -> None:
+    await queue.connect()
+    for number in numbers:
+        await queue.enqueue("noop", number=number, word="two", last=3, ttl=-1)
+    await queue.disconnect()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterator
 
@@ -17,11 +16,8 @@ async def noop(number: int, *rest: object) -> None:
     await probe.arun(number, *rest)
 
 
-def push(numbers: Iterator[int]) -> None:
-    async def all_of_them() -> None:
-        await broker.startup()
-        for number in numbers:
-            await noop.kiq(number, "two", 3)
-        await broker.shutdown()
-
-    asyncio.run(all_of_them())
+async def push(numbers: Iterator[int]) -> None:
+    await broker.startup()
+    for number in numbers:
+        await noop.kiq(number, "two", 3)
+    await broker.shutdown()

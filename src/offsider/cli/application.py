@@ -84,28 +84,6 @@ def load_application(targets: Iterable[str], config: Config) -> list[ModuleType]
     return modules
 
 
-def load_extensions(named: Sequence[str], config: Config) -> BrokenApplication | None:
-    """Load the application for its extensions, which for example release the locks of deleted jobs.
-
-    Args:
-        named: the targets from the command line; if empty, the targets of ``worker.require``.
-        config: the configuration to which the extensions are added.
-
-    Returns:
-        The error if ``worker.require`` cannot be loaded, since it may exist on other machines only; else None.
-
-    Raises:
-        BrokenApplication: a target from the command line cannot be loaded.
-    """
-    try:
-        load_application(named or config.worker.require, config)
-    except BrokenApplication as error:
-        if named:
-            raise
-        return error
-    return None
-
-
 def _import_target(target: str) -> list[ModuleType]:
     path = Path(target)
     if path.is_dir():

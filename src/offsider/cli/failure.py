@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import linecache
 import os
 import re
 import site
@@ -12,7 +11,6 @@ import threading
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import NoReturn
 
 from offsider.cli.text import CannotPrint, say
@@ -58,16 +56,11 @@ def user_line(error: BaseException) -> str | None:
     """Return ``file:line: source`` of the innermost line outside Python and installed packages, or None."""
     if isinstance(error, SyntaxError) and error.filename:
         return _shown(error.filename, error.lineno or 0, (error.text or "").strip())
-    found: TracebackType | None = None
-    trace = error.__traceback__
-    while trace is not None:
-        if _is_the_users(trace.tb_frame.f_code.co_filename):
-            found = trace
-        trace = trace.tb_next
-    if found is None:
-        return None
-    file = found.tb_frame.f_code.co_filename
-    return _shown(file, found.tb_lineno, linecache.getline(file, found.tb_lineno).strip())
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        # A virtual environment may be inside the project, and the project inside a folder of the interpreter.
+        if not frame.filename.startswith(_NOT_THE_USERS) and "site-packages" not in frame.filename:
+            return _shown(frame.filename, frame.lineno or 0, frame.line or "")
+    return None
 
 
 def _first_line(error: BaseException) -> str:
@@ -77,11 +70,6 @@ def _first_line(error: BaseException) -> str:
         code = "" if error.code is None else repr(error.code)
         return f"the application called sys.exit({code})"
     return describe(error).partition("\n")[0]
-
-
-def _is_the_users(file: str) -> bool:
-    # A virtual environment may be inside the project, and the project inside a folder of the interpreter.
-    return not file.startswith(_NOT_THE_USERS) and "site-packages" not in file
 
 
 def _shown(file: str, line: int, source: str) -> str:

@@ -3,43 +3,29 @@
 1. The address is bound before anything else starts, so that a port in use ends the start.
 2. The parent serves it for all its workers, without a thread, because no job can block the parent.
 3. ``/metrics`` returns the counters of these workers in Prometheus' text format.
-4. ``/live`` and ``/ready`` return 200 ``ok``, or 503 with one reason per line; JSON for clients that accept JSON.
+4. ``/live`` and ``/ready`` return 200 ``ok``, or 503 with one reason per line.
    A request is limited to 8 KB and 2 s. When all connections are in use, a new connection replaces the oldest.
 """
 
 from __future__ import annotations
 
-import json
 import socket
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Protocol
 
 from offsider.core.error_text import describe
 from offsider.core.errors import ConfigurationError
 from offsider.logs.setup import logger
-from offsider.prometheus.family import concurrency_family, running_family, series_families
+from offsider.prometheus import concurrency_family, running_family, series_families
 from offsider.worker.health_state import HealthState
-from offsider.worker.totals import Totals
 
 REQUEST_BYTES = 8192
 REQUEST_SECONDS = 2.0
 MAX_CONNECTIONS = 16
 #: Pause after a failed accept: perhaps the process is out of file descriptors.
-ACCEPT_AGAIN_SECONDS = 0.1
-
-
-class HealthSource(Protocol):
-    """The health and the counters of the workers."""
-
-    @property
-    def health(self) -> HealthState: ...
-
-    @property
-    def totals(self) -> Totals: ...
+ACCEPT_PAUSE_SECONDS = 0.1
 
 
 @dataclass
@@ -57,16 +43,14 @@ class HealthServer:
 
     Args:
         address: ``host:port``, as in the setting ``worker.health``.
-        source: what it reports.
-        shard: shard of the workers, included in JSON responses; empty for none.
+        health: state and counters of the workers.
 
     Raises:
         ConfigurationError: cannot listen on the address.
     """
 
-    def __init__(self, address: str, source: HealthSource, *, shard: str = "") -> None:
-        self._source = source
-        self._shard = shard
+    def __init__(self, address: str, health: HealthState) -> None:
+        self._health = health
         self._socket = _listening(address)
         self._accept_at = 0.0
         self._open: list[_HealthConnection] = []
@@ -94,14 +78,12 @@ class HealthServer:
         """Accept connections, read requests, and write responses, as far as possible without waiting."""
         now = time.monotonic()
         for each in [*self._open]:
-            with suppress(BlockingIOError):
-                try:
-                    self._serve(each)
-                except OSError as error:
-                    if isinstance(error, BlockingIOError):
-                        raise
-                    self._end(each)
-                    continue
+            try:
+                self._serve(each)
+            except BlockingIOError:
+                pass
+            except OSError:
+                each.give_up_at = now
             if now >= each.give_up_at:
                 self._end(each)
         if now >= self._accept_at:
@@ -121,7 +103,7 @@ class HealthServer:
                 return
             except OSError as error:
                 logger.warning("the health endpoint cannot accept a connection: %s", describe(error))
-                self._accept_at = now + ACCEPT_AGAIN_SECONDS
+                self._accept_at = now + ACCEPT_PAUSE_SECONDS
                 return
             end.setblocking(False)
             if len(self._open) >= MAX_CONNECTIONS:  # silent connections must not block new ones
@@ -135,7 +117,7 @@ class HealthServer:
             each.request += data
             ended = b"\r\n\r\n" in each.request or b"\n\n" in each.request
             if not data or ended or len(each.request) > REQUEST_BYTES:
-                each.response = response(each.request, self._source, self._shard)
+                each.response = response(each.request, self._health)
                 each.give_up_at = time.monotonic() + REQUEST_SECONDS
         while each.response:
             each.response = each.response[each.end.send(each.response) :]
@@ -161,12 +143,11 @@ def _listening(address: str) -> socket.socket:
     return made
 
 
-def response(request: bytes, source: HealthSource, shard: str = "") -> bytes:
+def response(request: bytes, health: HealthState) -> bytes:
     """Return the response to a request of arbitrary bytes."""
     if len(request) > REQUEST_BYTES:
         return _written(431, "the request is too large\n")
-    line, _, headers = request.decode("latin-1").partition("\n")
-    words = line.split()
+    words = request.decode("latin-1").partition("\n")[0].split()
     if len(words) != 3 or not words[2].startswith("HTTP/"):
         return _written(400, "not an HTTP request\n")
     method, target, _ = words
@@ -176,40 +157,23 @@ def response(request: bytes, source: HealthSource, shard: str = "") -> bytes:
     if method not in ("GET", "HEAD"):
         return _written(405, "GET and HEAD only\n", extra="Allow: GET, HEAD\r\n")
     if path == "/metrics":
-        return _metrics(source.totals, body=method == "GET")
-    return _probe(path, _reasons(path, source), shard, as_json=_wants_json(headers), body=method == "GET")
+        return _metrics(health, body=method == "GET")
+    reasons = health.live() if path == "/live" else health.ready()
+    text = "".join(f"{reason}\n" for reason in reasons) or "ok\n"
+    return _written(503 if reasons else 200, text, body=method == "GET")
 
 
-def _probe(path: str, reasons: Sequence[str], shard: str, *, as_json: bool, body: bool) -> bytes:
-    status = 503 if reasons else 200
-    if as_json:
-        state = {path[1:]: not reasons, "reasons": list(reasons)} | ({"shard": shard} if shard else {})
-        return _written(status, json.dumps(state) + "\n", content_type="application/json; charset=utf-8", body=body)
-    return _written(status, "".join(f"{reason}\n" for reason in reasons) or "ok\n", body=body)
-
-
-def _metrics(totals: Totals, *, body: bool) -> bytes:
+def _metrics(health: HealthState, *, body: bool) -> bytes:
     try:  # at the first scrape: the library is slow to import, and optional
         from offsider.prometheus.text import CONTENT_TYPE, text_of
     except ConfigurationError as error:
         return _written(501, f"{error}\n", body=body)
 
-    families = series_families(totals.series())
-    families += [running_family({(): totals.busy}), concurrency_family(totals.concurrency)]
+    workers = health.workers.values()
+    families = series_families(list(health.series.values()))
+    families += [running_family({(): sum(worker.busy for worker in workers)})]
+    families += [concurrency_family(sum(worker.concurrency for worker in workers))]
     return _written(200, text_of(families), content_type=CONTENT_TYPE, body=body)
-
-
-def _reasons(path: str, source: HealthSource) -> Sequence[str]:
-    try:
-        health = source.health
-        return health.live() if path == "/live" else health.ready()
-    except Exception as error:  # noqa: BLE001  # a probe gets a response, whatever the error is
-        return [f"the health check failed: {describe(error)}"]
-
-
-def _wants_json(headers: str) -> bool:
-    accepted = [line.partition(":")[2] for line in headers.splitlines() if line.lower().startswith("accept:")]
-    return any("application/json" in kinds.lower() for kinds in accepted)
 
 
 def _written(

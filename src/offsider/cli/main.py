@@ -11,38 +11,57 @@ from typing import Any
 import click
 
 from offsider import __version__
-from offsider.cli import boot_signals
 from offsider.cli.failure import give_up
-from offsider.cli.start_folder import leave_removed_folder
-from offsider.cli.streams import finish_streams, prepare_streams
-from offsider.cli.text import say
+from offsider.cli.start import (
+    finish_streams,
+    install_boot_signals,
+    leave_removed_folder,
+    prepare_streams,
+    uninstall_boot_signals,
+)
 from offsider.core.errors import OffsiderError
 from offsider.core.removed import message
 from offsider.core.suggestions import suggest
 
-# subcommand -> module in offsider.cli that defines the click command of the same name
-COMMANDS = {
-    "worker": "worker",
-    "quiet": "remote",
-    "stop": "remote",
-    "dump": "remote",
-    "top": "top",
-    "stats": "stats",
-    "queues": "queues",
-    "search": "search",
-    "controls": "controls",
-    "limiters": "limiters",
-    "locks": "locks",
-    "jobs": "jobs",
-    "routes": "routes",
-    "shards": "routes",
-    "doctor": "doctor",
-    "mark": "mark",
-    "periodic": "periodic",
-    "web": "web",
-    "demo": "demo",
-    "version": "main",
+#: Heading -> subcommand -> module in offsider.cli that defines the click command of the same name.
+GROUPS = {
+    "Run": {
+        "worker": "worker",
+        "web": "web",
+        "demo": "demo",
+    },
+    "Look": {
+        "now": "now",
+        "why": "why",
+        "log": "log",
+        "top": "top",
+        "show": "show",
+        "stats": "stats",
+        "doctor": "doctor",
+    },
+    "Act": {
+        "do": "show",
+        "jobs": "jobs",
+        "enqueue": "enqueue",
+        "cancel": "why",
+        "queues": "queues",
+        "processes": "show",
+        "quiet": "remote",
+        "stop": "remote",
+        "dump": "remote",
+        "controls": "controls",
+        "batches": "show",
+        "limiters": "show",
+        "locks": "show",
+        "periodic": "periodic",
+    },
+    "Deploy": {
+        "mark": "mark",
+        "routes": "routes",
+        "alerts": "alerts",
+    },
 }
+COMMANDS = {name: module for commands in GROUPS.values() for name, module in commands.items()}
 
 # What users of other systems write, and what to write here.
 APPLICATION = "name the module of your jobs with -r (offsider worker -r app.jobs)"
@@ -81,6 +100,14 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
         return list(COMMANDS)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the subcommands below their headings."""
+        limit = formatter.width - 6 - max(map(len, COMMANDS))
+        for heading, names in GROUPS.items():
+            found = [(name, self.get_command(ctx, name)) for name in names]
+            with formatter.section(heading):
+                formatter.write_dl([(name, command.get_short_help_str(limit)) for name, command in found if command])
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's
         module = COMMANDS.get(cmd_name)
         if module is None:
@@ -97,8 +124,8 @@ class LazyGroup(click.Group):
             ctx.fail(f"no such command {name!r}{hint}")
         if name == "worker":
             # Before its imports, which take most of the boot.
-            boot_signals.install()
-            ctx.call_on_close(boot_signals.uninstall)
+            install_boot_signals()
+            ctx.call_on_close(uninstall_boot_signals)
         return super().resolve_command(ctx, args)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
@@ -123,12 +150,8 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, "-V", "--version", message="offsider %(version)s")
+@click.version_option(
+    __version__, "-V", "--version", message=f"offsider %(version)s (Python {platform.python_version()})"
+)
 def main() -> None:
     """Background jobs for Python on Redis or Valkey, compatible with Sidekiq's data."""
-
-
-@click.command
-def version() -> None:
-    """Show the versions of offsider and of Python."""
-    say(f"offsider {__version__} (Python {platform.python_version()})")

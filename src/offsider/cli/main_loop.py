@@ -10,18 +10,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from offsider.cli.title import title, title_setter
+from offsider.cli.status import title, title_setter
 from offsider.core.error_text import describe
-from offsider.core.errors import MalformedPayload
-from offsider.core.payload import decode
+from offsider.core.payload import decode_or_none
 from offsider.logs.setup import base36, logger
 from offsider.worker.launcher import start_thread
 
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
     from offsider.cli.signals import SignalQueue
     from offsider.worker.alive.parent_link import ParentLink
     from offsider.worker.launcher import Launcher
+    from offsider.worker.run.coroutine_run import CoroutineRun
 
 TITLE_SECONDS = 1.0
 # From the deadline of running jobs to the exit of the process.
@@ -168,20 +167,17 @@ class MainLoop:
             logger.info("running now: %s", ", ".join(jobs))
 
     def _dump(self) -> None:
-        dump(self._launcher.parts.async_tasks())
+        dump(self._launcher.parts.async_jobs())
 
 
 def _named(raw: bytes) -> str:
-    try:
-        payload = decode(raw)
-    except MalformedPayload:
-        return "malformed payload"
-    return f"{payload.get('class')} jid={payload.get('jid')}"
+    payload = decode_or_none(raw)
+    return "malformed payload" if payload is None else f"{payload['class']} jid={payload.get('jid')}"
 
 
-def dump(tasks: Iterable[asyncio.Task[Any]] = ()) -> None:
+def dump(jobs: Iterable[tuple[str, bytes, CoroutineRun]] = ()) -> None:
     """Write all stacks to the log."""
-    for text in (*thread_stacks(), *task_stacks(tasks)):
+    for text in (*thread_stacks(), *task_stacks(jobs)):
         logger.warning(text)  # without arguments: their line breaks would be escaped
 
 
@@ -195,12 +191,12 @@ def thread_stacks() -> Iterator[str]:
         yield f"thread tid={number} {name}\n{''.join(traceback.format_stack(frame)).rstrip()}"
 
 
-def task_stacks(tasks: Iterable[asyncio.Task[Any]]) -> Iterator[str]:
-    """Yield one text per asyncio task: its name and its stack."""
-    for task in tasks:
+def task_stacks(jobs: Iterable[tuple[str, bytes, CoroutineRun]]) -> Iterator[str]:
+    """Yield one text per async job: its ID as in the busy table, its name, its stack."""
+    for tid, raw, coroutine in jobs:
+        title = f"asyncio task tid={tid} {_named(raw)}"
         try:
-            frames = task.get_stack()
-            lines = [line for frame in frames for line in traceback.format_stack(frame, limit=1)]
-            yield f"asyncio task {task.get_name()}\n{''.join(lines).rstrip()}"
+            lines = [line for frame in coroutine.frames() for line in traceback.format_stack(frame, limit=1)]
+            yield f"{title}\n{''.join(lines).rstrip()}"
         except Exception as error:  # noqa: BLE001  # the task runs in another thread and may change during the read
-            yield f"asyncio task {task.get_name()}: its stack cannot be shown: {describe(error)}"
+            yield f"{title}: its stack cannot be shown: {describe(error)}"

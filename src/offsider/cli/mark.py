@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from offsider.cli.command import SETTINGS, ConnectionOptions, connected
+from offsider.cli.command import CONNECTION, ConnectionOptions, command, myself
 from offsider.cli.text import say
 from offsider.config.installation import Installation
 from offsider.inspector import Deploys
@@ -14,9 +14,7 @@ from offsider.inspector.job_metrics import label_of_commit
 MARK_LOCK_SECONDS = 60
 
 
-@click.command(context_settings=SETTINGS)
-@click.argument("label", default="")
-@connected()
+@command(click.argument("label", default=""), *CONNECTION)
 def mark(connection: ConnectionOptions, label: str) -> None:
     """Record a deploy. Run it from your deploy script.
 
@@ -27,7 +25,7 @@ def mark(connection: ConnectionOptions, label: str) -> None:
     config = connection.load()
     deploys = [Deploys(Installation.of(config, server)) for server in config.servers]
     # Many hosts deploy at the same time, and only the first records the deploy: the others have not failed.
-    noted = [server.mark(named) for server in deploys]
+    noted = [deploy.mark(named, by=myself()) for deploy in deploys]
     if any(noted):
         say(f"marked: {named}")
     elif any(_has(server, named, config.clock.now()) for server in deploys):

@@ -10,13 +10,12 @@ from typing import Any, TypeVar
 
 import click
 
-from offsider import __version__
 from offsider.cli.application import folder_beside, has_application
 from offsider.config.config import Config
 from offsider.config.default import set_worker_config
 from offsider.config.settings import by_name
+from offsider.core.characteristics import Query
 from offsider.core.errors import ConfigurationError, InvalidQuery
-from offsider.core.routing_grammar import Query
 
 EMBEDDED_FOLDER = ".offsider"
 
@@ -47,23 +46,12 @@ class WorkerOptions:
 
     def overrides(self) -> dict[str, object]:
         """Return the settings by name. `Config.load` validates their values."""
-        texts = {
-            "concurrency": self.concurrency,
-            "environment": self.environment,
-            "tag": self.tag,
-            "timeout_seconds": self.timeout,
-            "health": self.health,
-            "processes": self.processes,
-            "shard": self.shard,
-        }
+        texts = {name: getattr(self, name) for name in ("concurrency", "environment", "tag", "health", "processes")}
+        texts |= {"shard": self.shard, "timeout_seconds": self.timeout}
         settings: dict[str, object] = {
             name: by_name()[name].kind.parse(text) for name, text in texts.items() if text is not None
         }
-        given: Mapping[str, object] = {
-            "require": self.require,
-            "queues": self.queue,
-            "reload": self.reload,
-        }
+        given: Mapping[str, object] = {"require": self.require, "queues": self.queue, "reload": self.reload}
         settings |= {name: value for name, value in given.items() if value}
         # The queues that --select chooses replace the queues of all other settings.
         settings |= {"queues": ()} if self.select else {}
@@ -164,7 +152,7 @@ OPTIONS = (
     click.option(
         "--embedded", is_flag=True, help="Start a Valkey server for development, with data in .offsider."
     ),
-    click.option("--reload", is_flag=True, help="Restart when a source file changes, for development."),
+    click.option("--reload", is_flag=True, help="Restart when source or configuration files change, for development."),
     click.option(
         "--health", metavar="HOST:PORT",
         help="Serve /live, /ready and /metrics over HTTP on this address. Default: off.",
@@ -175,5 +163,4 @@ OPTIONS = (
         "not connect to Redis.",
     ),
     click.option("--list-queues", is_flag=True, help="Show the queues of this worker, one per line, then exit."),
-    click.version_option(__version__, "-V", "--version", message="offsider %(version)s"),
 )  # fmt: skip

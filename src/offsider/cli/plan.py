@@ -12,8 +12,8 @@ from offsider.cli.text import plain, say
 from offsider.config.capsule import Capsule
 from offsider.core.wording import counted
 from offsider.jobs import registry
-from offsider.jobs.query_queues import serve_selected
-from offsider.worker.green_threads import refuse_green_threads
+from offsider.jobs.routes import serve_selected
+from offsider.worker.boot_checks import refuse_green_threads
 
 if TYPE_CHECKING:
     from offsider.config.config import Config

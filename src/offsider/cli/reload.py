@@ -1,27 +1,16 @@
-"""``--reload``: a parent process that restarts the worker when a source file has changed. For development.
+"""``--reload``: which source and configuration files have changed. For development.
 
-1. The child has the same command line without ``--reload``.
-2. Twice a second, compare the modification times of all source files below the current folder and the application's.
-3. After a change, send TERM to the child, so that its jobs have the normal stop. Then start the next child.
-4. If a child failed, for example with a syntax error, start it again after the next change. If it exited with code 0,
-   it was stopped, and the parent exits too.
+Twice a second, compare the modification times of all of them below the current folder and the application's.
 """
 
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offsider.cli.application import folder_beside
-from offsider.cli.options import configured
-from offsider.cli.signals import STOPS, SignalQueue
-from offsider.config.application import application
-from offsider.logs.setup import logger, setup_logging
 
 if TYPE_CHECKING:
     from offsider.cli.options import WorkerOptions
@@ -33,87 +22,25 @@ SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
 Times = Mapping[str, int]
 
 
-class Reloader:
-    """Runs and restarts a worker.
+class SourceWatch:
+    """Notices changes since the last look.
 
-    Args:
-        options: the command line.
-        words: the words of the command line after ``worker``.
-        command: the command to which the options of the worker are added; default: the web application's command.
+    Attributes:
+        due_at: time of the next look, by the monotonic clock.
     """
 
-    def __init__(self, options: WorkerOptions, words: Sequence[str], command: tuple[str, ...] = ()) -> None:
-        self._options = options
-        self._words = words
-        app = application()
-        self._command = command or ((sys.executable, "-m", "offsider") if app is None else app.command)
-        self._child: subprocess.Popen[bytes] | None = None
-        self._stopping = False
+    def __init__(self, options: WorkerOptions) -> None:
+        self._folders = watched_folders(options)
+        self._times = times(self._folders)
+        self.due_at = 0.0
 
-    def run(self) -> int:
-        """Run until a stop is requested, and return the exit code."""
-        setup_logging(configured(self._options).log)
-        signals = SignalQueue()
-        signals.install()
-        try:
-            return self._watch(signals)
-        finally:
-            signals.close()
-            self._stop_child()
-
-    def _watch(self, signals: SignalQueue) -> int:
-        folders = watched_folders(self._options)
-        before = times(folders)
-        self._start_child()
-        while True:
-            for name in signals.wait(PAUSE_SECONDS):
-                self._forward(name)
-            code = self._child.poll() if self._child else None
-            reap_orphans(self._child)
-            if code is not None and (code == 0 or self._stopping):
-                return max(0, code)
-            now = times(folders)
-            if now != before and not self._stopping:
-                self._restart(changed(before, now))
-                before = now
-
-    def _restart(self, names: list[str]) -> None:
-        logger.info("reloading: %s", ", ".join(names[:3]) + (", …" if len(names) > 3 else ""))  # a few
-        self._stop_child()
-        self._start_child()
-
-    def _start_child(self) -> None:
-        environ = os.environ | {"OFFSIDER_WORKER_RELOAD": "false"}
-        self._child = subprocess.Popen([*self._command, *arguments(self._words)], env=environ)  # noqa: S603  # ours
-
-    def _stop_child(self) -> None:
-        if self._child is not None:
-            self._child.terminate()
-            self._child.wait()
-
-    def _forward(self, name: str) -> None:
-        first = not self._stopping
-        self._stopping = self._stopping or name in STOPS
-        if self._child is not None and self._child.poll() is None:
-            # A terminal sends INT to the child too: a forwarded one would be the second, which stops it at once.
-            self._child.send_signal(getattr(signal, f"SIG{'TERM' if first and name == 'INT' else name}"))
-
-
-def reap_orphans(child: subprocess.Popen[bytes] | None) -> None:
-    """As PID 1, reap the processes whose parents have exited, but not the worker."""
-    while os.getpid() == 1:
-        try:
-            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
-            return
-        if ended is None or (child is not None and ended.si_pid == child.pid):
-            return
-        os.waitpid(ended.si_pid, 0)
-
-
-def arguments(words: Sequence[str]) -> list[str]:
-    """Return the command line of the child: the same without ``--reload``."""
-    return ["worker", *(word for word in words if word != "--reload")]
+    def changes(self, now: float) -> list[str]:
+        """Return the names of the files that have changed, if a look is due."""
+        if now < self.due_at:
+            return []
+        self.due_at = now + PAUSE_SECONDS
+        before, self._times = self._times, times(self._folders)
+        return changed(before, self._times)
 
 
 def watched_folders(options: WorkerOptions) -> list[Path]:

@@ -3,58 +3,41 @@
 1. Read the configuration, which contains the Redis URL.
 2. Select registered processes: by identity or a part of it, by host, or all.
 3. Store the signal for each, as Sidekiq's web UI does; Sidekiq processes obey too.
-4. Print the selected processes. The exit code is 1 if none was selected, or if a server is unreachable.
+4. Print what each process does. The exit code is 1 if none was selected, or if a server is unreachable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import click
 
-from offsider.cli.command import SETTINGS, ConnectionOptions, connected, report_failed_servers
+from offsider.cli.command import CONNECTION, ConnectionOptions, command, myself, report_failed_servers, server
 from offsider.cli.failure import give_up
-from offsider.cli.text import aligned, say
-from offsider.core.errors import EmbeddedProcess, OffsiderError, RedisFailure
+from offsider.cli.text import say
+from offsider.core.errors import EmbeddedProcess, OffsiderError
 from offsider.core.suggestions import suggest
-from offsider.inspector.all_servers import query_all, split
 from offsider.inspector.process import SIGNAL_SECONDS, SIGNAL_SECONDS_OF_RUBY, Process, ProcessSet
+from offsider.screens import audit
+
+SIGNALS = {"quiet": "TSTP", "stop": "TERM", "dump": "TTIN"}
 
 
 class NoTarget(OffsiderError):
     """The command line matches no registered process, or IDENTITY matches several."""
 
 
-@dataclass(frozen=True)
-class SignalTarget:
-    """The processes to signal, by identity, host or all; click.UsageError unless exactly one of them is given."""
+def choose(processes: Sequence[Process], identity: str, host: str) -> list[Process]:
+    """Return the processes of an identity or of a host; all without either.
 
-    identity: str = ""
-    host: str = ""
-    all: bool = False
-
-    def __post_init__(self) -> None:
-        if sum(map(bool, (self.identity, self.host, self.all))) != 1:
-            raise click.UsageError("Specify the workers: one of IDENTITY, --host H, --all.")
-
-    def choose(self, processes: Sequence[Process]) -> list[Process]:
-        """Return the selected processes.
-
-        Raises:
-            NoTarget: none or several match; the message suggests similar names or lists the matches.
-        """
-        if not processes:
-            raise NoTarget("no worker is registered")
-        if self.all:
-            return list(processes)
-        if self.host:
-            return _of_host(self.host, processes)
-        return [_of_identity(self.identity, processes)]
-
-
-def _of_host(host: str, processes: Sequence[Process]) -> list[Process]:
-    found = [process for process in processes if process.hostname == host]
+    Raises:
+        NoTarget: none or several match; the message suggests similar names or lists the matches.
+    """
+    if not processes:
+        raise NoTarget("no worker is registered")
+    if identity:
+        return [_of_identity(identity, processes)]
+    found = [process for process in processes if host in ("", process.hostname)]
     if not found:
         known = sorted({process.hostname for process in processes})
         raise NoTarget(f"no worker is registered on the host {host}{suggest(host, known) or _list(known)}")
@@ -77,90 +60,60 @@ def _list(names: Sequence[str], most: int = 5) -> str:
     return f": {', '.join(names[:most])}{', …' if len(names) > most else ''}"
 
 
-def signal_all(processes: Sequence[Process], name: str) -> dict[str, str]:
-    """Send a signal to each; return the reasons, by identity, of the processes that cannot be signaled.
-
-    Raises:
-        RedisFailure: the server is unreachable.
-    """
-    refused: dict[str, str] = {}
-    for process in processes:
-        try:
-            process.signal(name)
-        except EmbeddedProcess as error:
-            refused[process.identity] = str(error)
-    return refused
-
-
-def show(processes: Sequence[Process], effect: str, refused: dict[str, str]) -> None:
-    """Print a table of the selected processes."""
-    rows = [("PROCESS", "TAG", "BUSY", "QUEUES", "")]
-    for process in processes:
-        what = "embedded in another program: not signaled" if process.identity in refused else effect
-        busy = f"{process.busy} of {process.concurrency}"
-        rows.append((process.identity, process.tag, busy, ", ".join(process.queues), what))
-    say(*aligned(rows))
-
-
-def run(name: str, effect: str, target: SignalTarget, connection: ConnectionOptions) -> int:
+def run(connection: ConnectionOptions, name: str, effect: str, identity: str, host: str) -> int:
     """Run one of the commands, and return the exit code."""
-    registered, away = _registered(connection)
+    found, away = connection.each_server(
+        connection.installation(), lambda server: [(process, server) for process in ProcessSet(server)]
+    )
+    registered = [pair for pairs in found.values() for pair in pairs]
     report_failed_servers(away, "cannot reach the workers of")
-    processes = target.choose(registered)
-    refused = signal_all(processes, name)
-    if target.identity and refused:
-        return give_up(refused[processes[0].identity])
-    show(processes, effect, refused)
-    signaled = len(processes) - len(refused)
+    signaled = 0
+    servers = {process.identity: server for process, server in registered}
+    for process in choose([process for process, _ in registered], identity, host):
+        try:
+            process.signal(SIGNALS[name])
+        except EmbeddedProcess as error:
+            if identity:
+                return give_up(str(error))
+            say(f"{process.identity} is embedded in another program: not signaled")
+        else:
+            signaled += 1
+            audit.done(servers[process.identity], f"processes.{name}", effect, who=myself(), subject=process.identity)
+            say(f"{process.identity} {effect}")
     if not signaled:
         return give_up("no worker was signaled")
-    say(
-        f"{signaled} signaled: workers act within {SIGNAL_SECONDS} s, "
-        f"Sidekiq processes within {SIGNAL_SECONDS_OF_RUBY} s"
-    )
+    limits = f"workers act within {SIGNAL_SECONDS} s, Sidekiq processes within {SIGNAL_SECONDS_OF_RUBY} s"
+    say(f"{signaled} signaled: {limits}")
     return 1 if away else 0
 
 
-def _registered(connection: ConnectionOptions) -> tuple[list[Process], Mapping[str, RedisFailure]]:
-    """Return the processes, and the unreachable servers with the error. Raises RedisFailure if all are unreachable."""
-    here = connection.installation()
-    if connection.server:
-        return list(ProcessSet(here)), {}
-    found, away = split(query_all(here, lambda there: list(ProcessSet(there))))
-    return [process for there in found.values() for process in there], away
-
-
-def _command(name: str, signal: str, effect: str, what: str) -> click.Command:
+def _command(name: str, effect: str, what: str) -> click.Command:
     """Make a command that sends a signal; ``what`` is its help."""
 
-    @click.command(name, context_settings=SETTINGS, help=f"{what}\n\n{IDENTITY}")
-    @click.argument("identity", required=False, default="")
-    @click.option("--host", metavar="H", default="", help="Every worker on this host.")
-    @click.option("--all", "everyone", is_flag=True, help="Every registered worker.")
-    @connected("Only workers of this server of the configuration.")
-    def command(connection: ConnectionOptions, identity: str, host: str, *, everyone: bool) -> int:
-        return run(signal, effect, SignalTarget(identity, host, everyone), connection)
+    @command(
+        click.argument("identity", required=False, default=""),
+        click.option("--host", metavar="H", default="", help="Every worker on this host."),
+        click.option("--all", "everyone", is_flag=True, help="Every registered worker."),
+        *CONNECTION,
+        server("Only workers of this server of the configuration."),
+        name=name,
+        what=f"{what}\n\n{IDENTITY}",
+    )
+    def send(connection: ConnectionOptions, identity: str, host: str, *, everyone: bool) -> int:
+        if sum(map(bool, (identity, host, everyone))) != 1:
+            raise click.UsageError("Specify the workers: one of IDENTITY, --host H, --all.")
+        return run(connection, name, effect, identity, host)
 
-    return command
+    return send
 
 
 IDENTITY = "IDENTITY is host:pid:nonce, as in the worker's log and the web UI, or a unique part of it."
 
 quiet = _command(
-    "quiet",
-    "TSTP",
-    "stops claiming jobs",
+    "quiet", "stops claiming jobs",
     "Stop workers from claiming jobs. Running jobs continue, and the processes stay.",
-)
-stop = _command(
-    "stop",
-    "TERM",
-    "stops",
-    "Stop workers. Running jobs have until the timeout to finish, then they are requeued.",
-)
+)  # fmt: skip
+stop = _command("stop", "stops", "Stop workers. Running jobs have until the timeout to finish, then they are requeued.")
 dump = _command(
-    "dump",
-    "TTIN",
-    "logs the stacks of its threads",
-    "Let workers write the stacks of all threads to their own log.",
+    "dump", "logs the stacks of its threads", "Let workers write the stacks of all threads to their own log."
 )

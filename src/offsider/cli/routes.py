@@ -1,39 +1,33 @@
-"""``offsider routes`` and ``offsider shards``: explain the queues of jobs and shards, and check them."""
+"""``offsider routes``: explain the queues of jobs, and check rules and shards."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 import click
 
-from offsider.cli.command import APPLICATION, JSON, MAX_LETTERS, SETTINGS, ConnectionOptions, connected, print_json
-from offsider.cli.queues import served_queues
+from offsider.cli.command import APPLICATION, CONNECTION, MAX_LETTERS, ConnectionOptions, command
 from offsider.cli.text import plain, say
 from offsider.config.config import DEFAULT, Config
 from offsider.config.installation import Installation
-from offsider.config.queue_spec import parse_all
-from offsider.config.routing import route
-from offsider.config.shards import RoutedQueue, routes_of
-from offsider.core.errors import ConfigurationError, UnknownJob
+from offsider.config.routing import parse_all, route
+from offsider.core.errors import UnknownJob
 from offsider.core.suggestions import suggest
 from offsider.core.wording import counted
 from offsider.fleet.rules import check_rules, rules_in_use
 from offsider.fleet.shards import ShardPlan, plan_shards, served_by, worth_knowing, wrong_with
+from offsider.inspector import ServerLook
 from offsider.jobs import registry
 from offsider.jobs.declared import Declared
-from offsider.jobs.query_queues import serve_selected
+from offsider.jobs.routes import RoutedQueue, routes_of, serve_selected
 
 
-@click.group(context_settings=SETTINGS)
+@click.group
 def routes() -> None:
     """Show where routing rules send jobs, and check the rules."""
 
 
-@routes.command(context_settings=SETTINGS)
-@click.argument("name")
-@APPLICATION
-@connected()
+@command(click.argument("name"), APPLICATION, *CONNECTION, within=routes)
 def explain(connection: ConnectionOptions, name: str) -> None:
     """Show the queue of the job NAME, and the rule that chose it."""
     config = connection.load_declarations()
@@ -65,21 +59,19 @@ def _reason(job: Declared, config: Config, number: int) -> str:
     return f"{without}: the queue with the job's name" if rules else f"{without}: the default queue"
 
 
-@routes.command(context_settings=SETTINGS)
-@APPLICATION
-@connected()
-@click.option(
-    "-q",
-    "--queue",
-    multiple=True,
-    metavar="NAME",
-    help="Queue that workers serve, instead of the queues of the configuration. Repeatable.",
-)
-@click.option(
-    "--live",
-    is_flag=True,
-    help="Read from the servers which queues running workers serve, and which rules programs use.",
-)
+@command(
+    APPLICATION,
+    *CONNECTION,
+    click.option(
+        "-q", "--queue", multiple=True, metavar="NAME",
+        help="Queue that workers serve, instead of the queues of the configuration. Repeatable.",
+    ),
+    click.option(
+        "--live", is_flag=True,
+        help="Read from the servers which queues running workers serve, and which rules programs use.",
+    ),
+    within=routes,
+)  # fmt: skip
 def check(connection: ConnectionOptions, queue: tuple[str, ...], *, live: bool) -> int:
     """Find rules that never match first, values that no job has, and queues that no worker serves.
 
@@ -113,7 +105,7 @@ def _served(
 ) -> Mapping[str, Collection[str]]:
     """Return the served queues by server."""
     if live:
-        return {server: served_queues(Installation.of(config, server)) for server in config.servers}
+        return {server: ServerLook.read(Installation.of(config, server)).served for server in config.servers}
     if given:
         names = {spec.name for name in given for spec in parse_all([name])}
         return dict.fromkeys(config.servers, names)
@@ -132,58 +124,6 @@ def _find(name: str) -> Declared:
         raise UnknownJob(name, f"unknown job {name!r}{suggest(name, known)}") from None
 
 
-NO_SHARDS = "the configuration has no shards: each is a table [shards.NAME] with queues or select"
-
-
-@click.command(context_settings=SETTINGS)
-@APPLICATION
-@connected()
-@JSON
-def shards(connection: ConnectionOptions, *, as_json: bool) -> None:
-    """Show each shard: its server, its queues, and their declared jobs.
-
-    `offsider routes check` finds errors in shards.
-    """
-    config = connection.load_declarations()
-    if not config.shards:
-        raise ConfigurationError(NO_SHARDS)
-    plans = plan_shards(config.shards, routes_of(config))
-    if as_json:
-        print_json([_data(plan, config) for plan in plans])
-        return
-    for plan in plans:
-        say(*(plain(line, MAX_LETTERS) for line in _lines(plan, config)))
-
-
 def _of_capsules(config: Config) -> set[str]:
     """Return the queues that every worker serves in addition to its shard's queues."""
     return {spec.name for name, capsule in config.capsules.items() if name != DEFAULT for spec in capsule.specs}
-
-
-def _lines(plan: ShardPlan, config: Config) -> list[str]:
-    section = plan.section
-    threads = counted(section.concurrency or config.worker.concurrency, "thread")
-    number = section.processes or config.worker.processes or 1
-    processes = f"{number} processes" if number > 1 else "1 process"
-    where = f"{section.server} ({config.servers[section.server].redacted_url})"
-    lines = [f"{plan.name}: {processes} of {threads}, server {where}"]
-    lines += [f"  selects {section.select}"] if section.select else []
-    lines += [f"  {queue}: {_names(plan.jobs[queue])}" for queue in plan.queues]
-    return lines if plan.queues else [*lines, "  no queue"]
-
-
-def _names(jobs: Sequence[str]) -> str:
-    return ", ".join(jobs) if jobs else "no declared job"
-
-
-def _data(plan: ShardPlan, config: Config) -> Mapping[str, Any]:
-    section = plan.section
-    return {
-        "name": plan.name,
-        "server": section.server,
-        "url": config.servers[section.server].redacted_url,
-        "select": section.select,
-        "concurrency": section.concurrency or config.worker.concurrency,
-        "processes": section.processes or config.worker.processes or 1,
-        "queues": [{"name": queue, "jobs": list(plan.jobs[queue])} for queue in plan.queues],
-    }

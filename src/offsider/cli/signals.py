@@ -21,43 +21,23 @@ import os
 import select
 import signal
 import threading
-from collections import deque
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from offsider.cli import boot_signals
+from offsider.cli.start import handler_of
 from offsider.core.errors import ConfigurationError
-from offsider.core.once import first_time
+from offsider.core.wording import first_time
 from offsider.logs.setup import logger
 
 NAMES = ("TERM", "INT", "HUP", "QUIT", "TSTP", "TTIN", "USR2")
 STOPS = ("TERM", "INT", "HUP", "QUIT")
-# Not handled: the default ends no process, cannot be changed, or follows a fault of the process: a crash.
-_LEFT_ALONE = frozenset(
-    [
-        "KILL",
-        "STOP",
-        "CONT",
-        "CHLD",
-        "URG",
-        "WINCH",
-        "INFO",
-        "TTOU",
-        "SEGV",
-        "BUS",
-        "ILL",
-        "FPE",
-        "ABRT",
-        "TRAP",
-        "SYS",
-        "EMT",
-        "XCPU",
-        "XFSZ",
-    ]
-)
+_UNCHANGEABLE = ("KILL", "STOP")
+_HARMLESS = ("CONT", "CHLD", "URG", "WINCH", "INFO", "TTOU")
+_CRASHES = ("SEGV", "BUS", "ILL", "FPE", "ABRT", "TRAP", "SYS", "EMT", "XCPU", "XFSZ")
+_LEFT_ALONE = frozenset((*_UNCHANGEABLE, *_HARMLESS, *_CRASHES))
 
 Failure = tuple[str, BaseException]
 
@@ -102,7 +82,7 @@ class SignalQueue:
         self._numbers = handled(names)
         self._earlier: dict[int, Callable[[int, FrameType | None], Any]] = {}
         self._restore: dict[int, Any] = {}
-        self._failures: deque[Failure] = deque()
+        self._failures: list[Failure] = []
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._reading, False)
         os.set_blocking(self._writing, False)
@@ -128,7 +108,7 @@ class SignalQueue:
             )
         set_in_c = _set_in_c()
         for number, name in self._numbers.items():
-            handler = boot_signals.handler_of(number)
+            handler = handler_of(number)
             if handler == self._handle:
                 continue
             yields = name in {"HUP", "QUIT"} or name not in self._names
@@ -208,9 +188,7 @@ class SignalQueue:
 
     def failures(self) -> list[Failure]:
         """Return the errors of earlier handlers since the last call, each with the signal's name."""
-        taken: list[Failure] = []
-        while self._failures:
-            taken.append(self._failures.popleft())
+        taken, self._failures = self._failures, []
         return taken
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

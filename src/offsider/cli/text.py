@@ -6,16 +6,12 @@
 from __future__ import annotations
 
 import re
-import reprlib
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from offsider.core.errors import OffsiderError
-
-if TYPE_CHECKING:
-    from offsider.inspector import JobRecord
+from offsider.core.wording import duration as duration  # noqa: PLC0414  # a public name of this module
 
 
 class CannotPrint(OffsiderError):
@@ -72,28 +68,6 @@ def aligned(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> lis
     ]
 
 
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
-
-
-def grouped(number: int) -> str:
-    """Format as ``12,345``."""
-    return f"{number:,}"
-
-
-def duration(seconds: float) -> str:
-    """Format as ``0.25 s``, ``42 s``, ``3 min 20 s``, ``5 h 10 min``, ``12 d 3 h``; never negative."""
-    if seconds < 10:
-        return f"{max(0.0, seconds):.2f} s"
-    whole = int(seconds)
-    if whole < _MINUTE:
-        return f"{whole} s"
-    if whole < _HOUR:
-        return f"{whole // _MINUTE} min {whole % _MINUTE} s"
-    if whole < _DAY:
-        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
-    return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"
-
-
 def ago(at: float | None, now: float) -> str:
     """Format as ``3 min 20 s ago``, ``in 5 h 10 min``; empty if the time is unknown."""
     if at is None:
@@ -101,11 +75,6 @@ def ago(at: float | None, now: float) -> str:
     seconds = int(abs(at - now))
     length = duration(seconds) if seconds >= 10 else f"{seconds} s"
     return f"in {length}" if at > now else f"{length} ago"
-
-
-def megabytes(kilobytes: int) -> str:
-    """Format as ``151 MB``; empty if unknown."""
-    return f"{kilobytes // 1024} MB" if kilobytes else ""
 
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -128,25 +97,7 @@ def seconds_typed(_context: click.Context | None, _option: click.Parameter | Non
     return float(match[1]) * _UNITS[match[2]]
 
 
-_ARGUMENTS = reprlib.Repr()
-_ARGUMENTS.maxstring = _ARGUMENTS.maxother = _ARGUMENTS.maxlong = 60
-_ARGUMENTS.maxlist = _ARGUMENTS.maxdict = 8
-_ARGUMENTS.maxlevel = 4
-
-
 def plain(text: str, most: int | None = 200) -> str:
     """Return one line of at most ``most`` characters; control characters become Python escapes."""
     cut = text if most is None or len(text) <= most else f"{text[: most - 1]}…"
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in cut)
-
-
-def plain_arguments(arguments: Sequence[Any], most: int = 60) -> str:
-    """Format the arguments of a job, truncated; reads only the part that is shown."""
-    return plain(_ARGUMENTS.repr(list(arguments[:8]))[1:-1], most)
-
-
-def listed_arguments(record: JobRecord, most: int = 60) -> str:
-    """Format the arguments of a stored job; for large compressed arguments only their size."""
-    if record.unlisted_bytes:
-        return f"compressed, {record.unlisted_bytes:,} bytes"
-    return plain_arguments(record.display_args, most)

@@ -1,8 +1,7 @@
-"""Clients that push jobs, blocking and asynchronous, and their common parts."""
+"""The client, which pushes jobs, and its parts."""
 
-from offsider.client.asynchronous import AsyncClient
-from offsider.client.prepared import Prepared
-from offsider.client.sync import Client
+from offsider.client.client import Client
 from offsider.client.via import via
+from offsider.config.hooks import Prepared
 
-__all__ = ["AsyncClient", "Client", "Prepared", "via"]
+__all__ = ["Client", "Prepared", "via"]

@@ -18,8 +18,8 @@ from offsider.core.options import check_known, merge_options, stored_level
 from offsider.core.payload import JobPayload, new_jid, stamp
 from offsider.runtime.middleware import Push
 from offsider.runtime.propagation import stamps
+from offsider.storage.redis import RedisSettings
 
-_SHARED = ("tags",)
 _TEXT = {str}
 DEFAULTS: dict[str, Any] = {"retry": True, "queue": "default"}
 
@@ -61,12 +61,16 @@ class Builder:
         now = self._config.clock.now()
         if "at" in own:
             _place_time(own, now)
-        return self._complete(own, job, base, now)
+        return _with_context(self._complete(own, job, base, now))
 
     def build_template(self, item: Mapping[str, Any]) -> Push:
         """Build the template of a bulk push, without arguments, time and jid."""
+        return _with_context(self.build_common(item, self._config.clock.now()))
+
+    def build_common(self, item: Mapping[str, Any], now: float) -> Push:
+        """Build the part that pushes of one job share in any context."""
         own, job = _own({**item, "args": []})
-        return self._complete(own, job, self._base(job), self._config.clock.now())
+        return self._complete(own, job, self._base(job), now)
 
     def complete_stored(self, payload: JobPayload) -> JobPayload:
         """Return a copy of a stored job with its missing defaults and its queue by the current rules."""
@@ -84,9 +88,9 @@ class Builder:
         follows = payload.get("routed", queue == base.default_queue) and base.server == self._server.name
         return str(base.options["queue"]) if follows else queue
 
-    def wire_version(self, server: str) -> int:
-        """Return the wire version of a server of the configuration; "" is the client's own."""
-        return (self._config.servers[server] if server else self._server.settings).wire_version
+    def settings_of(self, server: str) -> RedisSettings:
+        """Return the section of a server of the configuration; "" is the client's own."""
+        return self._config.servers[server] if server else self._server.settings
 
     def _complete(self, own: dict[str, Any], job: DeclaredJob | None, base: _Base, now: float) -> Push:
         chosen = own.pop("server", "") or chosen_server() or base.server
@@ -101,9 +105,7 @@ class Builder:
         if "jid" not in payload:
             payload["jid"] = new_jid()
         if "created_at" not in payload:
-            payload["created_at"] = stamp(now, self.wire_version(server))
-        for key, value in stamps().items():
-            payload.setdefault(key, value)
+            payload["created_at"] = stamp(now, self.settings_of(server).wire_version)
         return Push(payload, "push", job, server)
 
     def _known(self, server: str) -> str:
@@ -128,6 +130,13 @@ class Builder:
         mark = {} if options["queue"] == default_queue else {"routed": True}
         base = self._bases[job] = _Base(defaults, rules, options, server, default_queue, mark)
         return base
+
+
+def _with_context(push: Push) -> Push:
+    payload: Any = push.payload
+    for key, value in stamps().items():
+        payload.setdefault(key, value)
+    return push
 
 
 def _own(item: Mapping[str, Any]) -> tuple[dict[str, Any], DeclaredJob | None]:
@@ -165,10 +174,9 @@ def _extra(extra: object, name: str) -> Mapping[str, Any]:
 
 def _on_base(base: _Base, payload: Mapping[str, Any]) -> dict[str, Any]:
     merged = merge_options(base.options, payload)
-    for key in _SHARED:
-        if key in merged:
-            # Middleware may modify it in place, which must not affect the declaration or the caller's list.
-            merged[key] = copy(merged[key])
+    if "tags" in merged:
+        # Middleware may modify them in place, which must not affect the declaration or the caller's list.
+        merged["tags"] = copy(merged["tags"])
     return merged
 
 

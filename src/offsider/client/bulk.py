@@ -13,9 +13,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from offsider.client.alike import Alike, Pushes, push_like
-from offsider.client.prepared import CallLike, DeclaredJob, Prepared, declared_of
+from offsider.client.prepared import CallLike, DeclaredJob, declared_of
 from offsider.client.preparer import Preparer
 from offsider.client.times import When, due_at
+from offsider.core.clock import as_seconds
 from offsider.core.errors import InvalidArguments, InvalidOptions
 from offsider.core.payload import new_jids
 from offsider.runtime.middleware import Push
@@ -49,13 +50,8 @@ class Bulk(NamedTuple):
     batch_size: int
     jid: str | None
 
-    def batches(self, preparer: Preparer) -> Iterator[Sequence[Prepared | None]]:
-        """Yield batches, with None for each push that middleware canceled."""
-        for pushes in self.pushes(preparer.config.clock.now()):
-            yield preparer.prepare_all(pushes)
-
     def pushes(self, now: float) -> Iterator[Pushes]:
-        """Yield batches before client middleware, for pushes that wait for a commit."""
+        """Yield batches, before client middleware."""
         ahead: list[Any] = []
         while calls := [*ahead, *islice(self.calls, self.batch_size - len(ahead))]:
             pushes = self._pushes(calls, now)
@@ -108,12 +104,15 @@ class Bulk(NamedTuple):
         return found
 
     def _of_call(self, call: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        if hasattr(call, "kwargs"):  # not isinstance: for a Protocol that is slow
-            return cast(CallLike, call).args, cast(CallLike, call).kwargs
-        raise InvalidArguments(
-            f"{self.template.payload['class']}: bulk arguments must be a list for each job, "
-            f"like [[1], [2]], got {type(call).__name__}"
-        )
+        name, job = self.template.payload["class"], self.template.job
+        if not hasattr(call, "kwargs"):  # not isinstance: for a Protocol that is slow
+            raise InvalidArguments(
+                f"{name}: bulk arguments must be a list for each job, like [[1], [2]], got {type(call).__name__}"
+            )
+        given = cast(CallLike, call)
+        if job is not None and given.declared is not job:
+            raise InvalidArguments(f"{name}: got a call of another job, {given.declared.name}")
+        return given.args, given.kwargs
 
     def _next_time(self, now: float) -> float | None:
         when = next(self.times, _NO_MORE)
@@ -142,11 +141,11 @@ def plan(
     spread_interval = _given_once(template, "spread_interval", spread_interval)
     jid = template.get("jid")
     is_timed = at is not None or spread_interval is not None
-    calls = iter(checked_calls(template.get("class"), args))
+    calls = iter(_checked_calls(template.get("class"), args))
     if jid is not None:
         calls = _only_one(calls)
     return Bulk(
-        template=preparer.builder.build_template(template),
+        template=preparer.build_template(template),
         calls=calls,
         times=_times(preparer, at, args, spread_interval),
         is_timed=is_timed,
@@ -164,7 +163,7 @@ def _given_once(template: dict[str, Any], name: str, value: Any) -> Any:
     return item if value is None else value
 
 
-def checked_calls(job: object, args: Any) -> Iterable[Any]:
+def _checked_calls(job: object, args: Any) -> Iterable[Any]:
     """Return the arguments of a bulk push. Raises InvalidArguments unless they are an iterable of calls."""
     if not isinstance(args, Iterable) or isinstance(args, str | bytes | Mapping):
         declared, kind = declared_of(job), type(cast("object", args)).__name__
@@ -184,7 +183,8 @@ def _times(preparer: Preparer, at: Any, args: Any, spread_interval: float | time
     if at is not None and spread_interval is not None:
         raise InvalidOptions("at and spread_interval exclude each other; give one of them")
     if spread_interval is not None:
-        return _spread(preparer.config.random, _checked_spread(spread_interval))
+        within = as_seconds(spread_interval, "spread_interval", error=InvalidOptions)
+        return _spread(preparer.config.random, max(within, MIN_SPREAD_SECONDS))
     if not _is_many(at):
         if at is not None:
             due_at(cast(When, at), 0.0)  # an invalid time raises even without jobs
@@ -198,15 +198,8 @@ def _is_many(at: Any) -> bool:
     return isinstance(at, Iterable) and not isinstance(at, str)
 
 
-def _spread(random: Random, seconds: float) -> Iterator[float]:
-    return (random.random() * seconds for _ in repeat(None))
-
-
-def _checked_spread(interval: object) -> float:
-    seconds = interval.total_seconds() if isinstance(interval, timedelta) else interval
-    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds < 1e9:
-        raise InvalidOptions(f"spread_interval must be a positive number of seconds or a timedelta, got {interval!r}")
-    return max(float(seconds), MIN_SPREAD_SECONDS)
+def _spread(random: Random, within_seconds: float) -> Iterator[float]:
+    return (random.random() * within_seconds for _ in repeat(None))
 
 
 def _checked_size(size: object, *, scheduled: bool) -> int:

@@ -1,6 +1,6 @@
-"""The programs that push jobs, with the digest of their routing rules. Each renews its entry, which expires.
+"""The registry of programs that push jobs, with the digest of the routing rules of each.
 
-Clients apply the rules, so this is the only way to compare them.
+Clients apply the rules, so programs can only be compared by what they publish themselves. An entry expires.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Command, Script
 
-PAUSE_SECONDS = 60.0
+#: Minimum time between two renewals of an entry.
+RENEWAL_SECONDS = 60.0
 #: Expiry of an entry, from its last renewal.
 LIFE_SECONDS = 300
-#: Parts of a name: host, role, rules.
-_PARTS = 3
 NOTE_CLIENT = Script("note_client")
-_MAX_LETTERS = 60
+_MAX_CHARACTERS = 60
 
 
 class SeenClient(NamedTuple):
@@ -34,8 +33,8 @@ class SeenClient(NamedTuple):
 
     Attributes:
         host: host name.
-        role: ``"worker"``, or the program's name.
-        rules: digest of its routing rules; ``"none"`` for no rules.
+        role: ``"worker"``, or the name of the program.
+        rules: digest of its routing rules; ``"none"`` without rules.
     """
 
     host: str
@@ -44,21 +43,21 @@ class SeenClient(NamedTuple):
 
 
 def note_command(keys: Keys, client: SeenClient) -> Command:
-    """Return the command that renews an entry. It goes in the pipeline of a push, so it sends the script's text."""
+    """Return the command that renews an entry. A pipeline cannot retry a script, so the command contains its text."""
     name = ":".join((client.host, client.role.replace(":", "_"), client.rules))
     return NOTE_CLIENT.by_text([keys.clients], [name, LIFE_SECONDS])
 
 
 def seen(redis: Redis) -> list[SeenClient]:
-    """Return the clients seen within the last minutes, sorted."""
+    """Return the programs that pushed jobs within the last minutes, sorted."""
     now, _ = look(redis)
     names: list[bytes] = redis.call("ZRANGEBYSCORE", redis.keys.clients, now - LIFE_SECONDS, "+inf")
-    shown = (name.decode("utf-8", "replace").rsplit(":", 2) for name in names)
-    return sorted(SeenClient(*parts) for parts in shown if len(parts) == _PARTS)
+    entries = (name.decode("utf-8", "replace").rsplit(":", 2) for name in names)
+    return sorted(SeenClient(*parts) for parts in entries if len(parts) == len(SeenClient._fields))
 
 
 class ClientRegistry:
-    """Adds commands to the pipeline of the first push, and then at most once a minute."""
+    """Adds the renewal of this program's entry to the pipeline of a push, at most once a minute."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -69,12 +68,11 @@ class ClientRegistry:
         now = time.monotonic()
         if now < self._due.get(server, 0.0):
             return ()
-        self._due[server] = now + PAUSE_SECONDS
+        self._due[server] = now + RENEWAL_SECONDS
         host = os.environ.get("DYNO") or socket.gethostname()
-        shown = SeenClient(host, self._role(), self._config.routing.rules.digest)
-        return (note_command(keys, shown),)
+        return (note_command(keys, SeenClient(host, self._role(), self._config.routing.rules.digest)),)
 
     def _role(self) -> str:
         if is_of_worker(self._config):
             return "worker"
-        return Path(sys.argv[0] if sys.argv else "").name[:_MAX_LETTERS] or "python"
+        return Path(sys.argv[0] if sys.argv else "").name[:_MAX_CHARACTERS] or "python"

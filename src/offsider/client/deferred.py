@@ -1,13 +1,16 @@
-"""Pushes that are stored later: after a commit, by the outbox, or by a collector."""
+"""Pushes that are stored later: after a commit, by the outbox, or by the collector of a block."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Protocol
 
-from offsider.client.alike import Pushes, jids_of, templates
-from offsider.client.prepared import Prepared, passed, stored_jids
+from offsider.client.alike import Pushes, jids_of, passed, stored_jids, templates
 from offsider.config import test_mode
+from offsider.config.hooks import Prepared
 from offsider.config.installation import Installation
 
 
@@ -58,3 +61,30 @@ class DeferredCallback:
             self.jids = stored_jids(jobs)
             self._prepared = passed(jobs)
         return self._prepared
+
+
+class Collector(ABC):
+    """Takes the pushes of the current thread or task instead of the server."""
+
+    @abstractmethod
+    def add(self, pushes: DeferredCallback) -> bool:
+        """Take pushes; return whether the client should call `flush` now. Raises what the pushes should raise."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Store the pushes taken so far. Blocks; pushes of coroutines call it in a thread."""
+
+
+_collector: ContextVar[Collector | None] = ContextVar("offsider_collector", default=None)
+#: Returns the collector of the innermost `collecting` block.
+collector = _collector.get
+
+
+@contextmanager
+def collecting(collector: Collector) -> Generator[None, None, None]:
+    """Pass every push of this thread or task to ``collector`` inside the block."""
+    token = _collector.set(collector)
+    try:
+        yield
+    finally:
+        _collector.reset(token)

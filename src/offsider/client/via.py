@@ -10,11 +10,8 @@ from typing import cast
 from offsider.core.errors import InvalidOptions
 
 _server: ContextVar[str] = ContextVar("offsider_server", default="")
-
-
-def chosen_server() -> str:
-    """Return the server of the enclosing `via` block; empty outside."""
-    return _server.get()
+#: Returns the server of the enclosing `via` block; empty outside.
+chosen_server = _server.get
 
 
 @contextmanager

@@ -28,7 +28,6 @@ class Application:
         settings: as in a configuration file, ``{"redis": {"url": …}}``. They override the file; environment
             variables override them.
         configure: function that imports the rest of the application and adds middleware to a `Config`.
-        command: prefix that runs offsider's commands with this application, such as ``python -m flask offsider``.
         replaces_file: use the settings instead of a configuration file, unless the user passes one. They may contain
             ``environments``.
     """
@@ -36,7 +35,6 @@ class Application:
     origin: str
     settings: Mapping[str, Any]
     configure: Callable[[Any], object]
-    command: tuple[str, ...] = (sys.executable, "-m", "offsider")
     replaces_file: bool = False
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from random import Random
 from typing import NamedTuple
 
-from offsider.config.queue_spec import EVERY, QueueSpec, parse_all
+from offsider.config.containers import Freezable
+from offsider.config.routing import EVERY, QueueSpec, parse_all
 from offsider.config.settings import CapsuleSection
 from offsider.core.errors import ConfigurationError
 from offsider.core.wording import counted
@@ -32,7 +33,7 @@ class _Plan(NamedTuple):
     draws: tuple[str, ...]
 
 
-class Capsule:
+class Capsule(Freezable):
     """The concurrency, queues and middleware of a group of worker threads.
 
     1. `Config` creates it: ``default`` from the section ``worker``, others by ``config.capsule(...)``.
@@ -65,15 +66,6 @@ class Capsule:
         """Number of threads that run jobs."""
         return self.settings.concurrency
 
-    @concurrency.setter
-    def concurrency(self, value: int) -> None:
-        self.settings.concurrency = value
-
-    @property
-    def async_concurrency(self) -> int:
-        """Number of `async def` jobs that run at the same time without occupying a thread of `concurrency`."""
-        return self.settings.async_concurrency
-
     @property
     def specs(self) -> tuple[QueueSpec, ...]:
         """The configured queues, including ``*``."""
@@ -83,10 +75,6 @@ class Capsule:
     def queues(self) -> list[str]:
         """The queues that are served now, with the discovered ones in the place of ``*``."""
         return list(self._planned().names)
-
-    @queues.setter
-    def queues(self, value: Sequence[str]) -> None:
-        self.settings.queues = value
 
     @property
     def all_queues(self) -> bool:
@@ -133,15 +121,14 @@ class Capsule:
         return {name: given.get(name, given.get(EVERY, 0)) for name in self.queues}
 
     def freeze(self) -> None:
-        self.client_middleware.freeze()
-        self.server_middleware.freeze()
-        self.settings.freeze()
+        for part in (self.settings, *self._own_chains()):
+            part.freeze()
 
     def thaw(self) -> None:
         """Accept changes again. Its chains follow the config's if they are equal."""
         client, server = self._own_chains()
         for part in (self.settings, client, server):
-            vars(part)["_frozen"] = False
+            part.thaw()
         if list(client) == list(self._copied[0]) and list(server) == list(self._copied[1]):
             self._chains = None
 

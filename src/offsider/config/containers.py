@@ -3,69 +3,59 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, MutableSequence
-from typing import Any, Generic, TypeVar, cast, overload
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from offsider.core.errors import ConfigurationError
 
 T = TypeVar("T")
 
 
-class Listing(MutableSequence[T], Generic[T]):
+class Freezable:
+    """An object that refuses changes between `freeze` and `thaw`."""
+
+    _frozen = False
+
+    def freeze(self) -> None:
+        """Refuse changes."""
+        vars(self)["_frozen"] = True
+
+    def thaw(self) -> None:
+        """Accept changes again."""
+        vars(self)["_frozen"] = False
+
+    def check_open(self, what: str) -> None:
+        """Raise ConfigurationError if ``what`` cannot change any more."""
+        if self._frozen:
+            raise frozen_error(what)
+
+
+class Listing(Freezable, list[T]):
     """A list that raises ConfigurationError for every change after `freeze`.
 
     Args:
         what: its name in messages, for example ``"config.death_handlers"``.
-        items: the initial items.
     """
 
-    def __init__(self, what: str, items: Iterable[T] = ()) -> None:
+    def __init__(self, what: str) -> None:
         self._what = what
-        self._items = list(items)
-        self._frozen = False
 
-    def freeze(self) -> None:
-        self._frozen = True
 
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[T]: ...
-    def __getitem__(self, index: int | slice) -> T | list[T]:
-        return self._items[index]
+def _guarded(name: str) -> Callable[..., Any]:
+    change: Callable[..., Any] = getattr(list, name)
 
-    @overload
-    def __setitem__(self, index: int, value: T) -> None: ...
-    @overload
-    def __setitem__(self, index: slice, value: Iterable[T]) -> None: ...
-    def __setitem__(self, index: int | slice, value: T | Iterable[T]) -> None:
-        self._check_open()
-        self._items[index] = value  # type: ignore[index, assignment]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    def guarded(listing: Listing[Any], *arguments: Any, **options: Any) -> Any:
+        listing.check_open(listing._what)  # noqa: SLF001  # a method of it
+        return change(listing, *arguments, **options)
 
-    def __delitem__(self, index: int | slice) -> None:
-        self._check_open()
-        del self._items[index]
+    return guarded
 
-    def __len__(self) -> int:
-        return len(self._items)
 
-    def insert(self, index: int, value: T) -> None:
-        self._check_open()
-        self._items.insert(index, value)
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Listing):
-            return self._items == cast("Listing[object]", other)._items
-        return self._items == other
-
-    __hash__ = None  # type: ignore[assignment]  # a mutable list has no hash
-
-    def __repr__(self) -> str:
-        return f"Listing({self._what!r}, {self._items!r})"
-
-    def _check_open(self) -> None:
-        if self._frozen:
-            raise frozen_error(self._what)
+for _name in (
+    *("append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse"),
+    *("__setitem__", "__delitem__", "__iadd__", "__imul__"),
+):
+    setattr(Listing, _name, _guarded(_name))
 
 
 def frozen_error(what: str) -> ConfigurationError:

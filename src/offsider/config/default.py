@@ -14,6 +14,8 @@ Configure = TypeVar("Configure", bound=Callable[[Config], object])
 
 _lock = threading.RLock()
 _default: Config | None = None
+#: The default configuration, once the application has configured it: read without the lock, by each push.
+_ready: Config | None = None
 _worker: Config | None = None
 
 
@@ -25,15 +27,19 @@ def default_config() -> Config:
     Raises:
         ConfigurationError: a file or a variable is invalid.
     """
-    global _default  # noqa: PLW0603  # one per process
+    global _default, _ready  # noqa: PLW0603  # one per process
+    ready = _ready
+    if ready is not None:
+        return ready
     with _lock:
         if _default is None:
             _default = Config.load()  # already now, for `configure_client` in a module that the application imports
             try:
                 _configure_by_application(_default)
             except BaseException:
-                _default = None
+                _default = _ready = None
                 raise
+            _ready = _default
         return _default
 
 
@@ -66,9 +72,10 @@ def _configure_by_application(config: Config) -> None:
 
 def set_default_config(config: Config | None) -> Config | None:
     """Set the default configuration and return the previous one; None makes the next use load it again."""
-    global _default  # one per process
+    global _default, _ready  # noqa: PLW0603  # one per process
     with _lock:
         previous, _default = _default, config
+        _ready = config
         return previous
 
 
@@ -102,14 +109,19 @@ def use_application(app: Application) -> None:
     Raises:
         ConfigurationError: a setting is invalid.
     """
+    global _ready  # noqa: PLW0603  # one per process
     with _lock:
         set_application(app)
-        if _default is None:
-            default_config()
-        elif is_of_worker(_default):
-            app.configure(_default)
-        else:
-            _default.adopt(app)
+        _ready = None  # pushes of other threads wait until the application has configured it
+        try:
+            if _default is None:
+                default_config()
+            elif is_of_worker(_default):
+                app.configure(_default)
+            else:
+                _default.adopt(app)
+        finally:
+            _ready = _default
 
 
 def configure_client(function: Configure) -> Configure:

@@ -6,17 +6,15 @@ server; `Installation.for_server` returns the installation of another server in 
 
 from __future__ import annotations
 
-import threading
 from typing import TypeVar
 
 from offsider.config.config import Config
 from offsider.config.containers import Shared
 from offsider.config.default import default_config
-from offsider.config.loading import named_server
 from offsider.core.errors import ConfigurationError
 from offsider.core.job_id import JobResults
 from offsider.runtime.leader import Leadership
-from offsider.storage.async_redis import AsyncRedis
+from offsider.runtime.loop_threads import LoopThreads
 from offsider.storage.redis import Redis
 
 T = TypeVar("T")
@@ -35,7 +33,7 @@ class Installation:
     def __init__(self, config: Config, server: str) -> None:
         self.config = config
         self.name = server
-        self.settings = named_server(server, config.servers)
+        self.settings = config.server_settings(server)
         self.shared = Shared()
 
     @classmethod
@@ -49,16 +47,20 @@ class Installation:
         Raises:
             ConfigurationError: there is no server of this name.
         """
-        if isinstance(config, Installation):
+        if config is None:
+            config = default_config()
+        elif isinstance(config, Installation):
             return config.for_server(server) if server else config
-        config = config if config is not None else default_config()
-        return _installations(config).get(server or config.server)
+        server = server or config.server
+        # Of several threads, all get what the first one has set; an installation without pools costs nothing.
+        made = config.shared.get(_Installations, _Installations)
+        return made.get(server) or made.setdefault(server, cls(config, server))
 
     @classmethod
     def renewed(cls, config: Config) -> Installation:
         """Return the installation of a configuration whose servers have changed, without its former pools."""
         cls.of(config).close()
-        _installations(config).forget()
+        config.shared.get(_Installations, _Installations).clear()
         return cls.of(config)
 
     def for_server(self, name: str) -> Installation:
@@ -67,7 +69,7 @@ class Installation:
         Raises:
             ConfigurationError: there is no server of this name.
         """
-        return _installations(self.config).get(name)
+        return Installation.of(self.config, name)
 
     def make_redis(self, size: int) -> Redis:
         """Make a pool of at most ``size`` connections to this server; it connects at the first call."""
@@ -82,10 +84,10 @@ class Installation:
         return self.shared.get(Redis, lambda: self.make_redis(self.settings.client_pool_size))
 
     @property
-    def async_redis(self) -> AsyncRedis:
-        """The shared pool for asyncio, with the same number of connections for each event loop."""
+    def loop_threads(self) -> LoopThreads:
+        """Threads for the blocking calls of event loops on the shared pool; blocking callers keep a connection."""
         size = self.settings.client_pool_size
-        return self.shared.get(AsyncRedis, lambda: AsyncRedis(self.settings, size=size))
+        return self.shared.get(LoopThreads, lambda: LoopThreads(max(1, size - 1)))
 
     @property
     def results(self) -> JobResults:
@@ -99,7 +101,8 @@ class Installation:
 
     def of_all_servers(self, kind: type[T]) -> list[T]:
         """Return the shared objects of this type, of all servers that have one."""
-        found = (each.shared.peek(kind) for each in _installations(self.config).made())
+        made = [*self.config.shared.get(_Installations, _Installations).values()]
+        found = (each.shared.peek(kind) for each in made)
         return [each for each in found if each is not None]
 
     def close(self) -> None:
@@ -118,29 +121,5 @@ class Installation:
         return self.config.shared.get(Leadership, Leadership)
 
 
-class _Installations:
+class _Installations(dict[str, Installation]):
     """The installations of one configuration by server."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._lock = threading.Lock()
-        self._made: dict[str, Installation] = {}
-
-    def get(self, server: str) -> Installation:
-        found = self._made.get(server)
-        if found is None:
-            with self._lock:
-                found = self._made.setdefault(server, Installation(self._config, server))
-        return found
-
-    def forget(self) -> None:
-        with self._lock:
-            self._made.clear()
-
-    def made(self) -> list[Installation]:
-        with self._lock:
-            return list(self._made.values())
-
-
-def _installations(config: Config) -> _Installations:
-    return config.shared.get(_Installations, lambda: _Installations(config))

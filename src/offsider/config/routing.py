@@ -1,52 +1,110 @@
-"""Routing rules choose the queue and the server of a job by its characteristics, in the process that pushes it.
+"""The queues that a worker serves, and the routing rules.
+
+Routing rules choose the queue and the server of a job by its characteristics, in the process that pushes it:
 
 1. The first rule whose query matches the job wins, and overrides the queue that the job declares.
 2. A rule without a queue routes the job to the queue named after it.
 3. A job that matches no rule uses the queue that it declares, or else the queue named after it.
 4. Without any rules, a job uses the queue that it declares, or else the default queue.
-5. The server comes from the winning rule, else from the job's declaration, else it is ``main``.
+5. The server comes from the winning rule, else from the declaration of the job; otherwise it is ``main``.
 
-The grammar of a query is in ``core/routing_grammar.py``.
+The grammar of a query is in ``core/characteristics.py``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, cast
 
+from offsider.core.characteristics import Attributes, Characteristics, Query, generated_name
 from offsider.core.errors import ConfigurationError, InvalidOptions, InvalidQuery
 from offsider.core.options import check_queue_name
-from offsider.core.routing_grammar import Attributes, Query
-
-if TYPE_CHECKING:
-    from offsider.core.characteristics import Characteristics
 
 #: The server of the section ``redis``.
 MAIN = "main"
 #: Digest of a client or a process without rules.
 UNROUTED = "none"
 _DIGEST_CHARACTERS = 12
+EVERY = "*"
+MAX_WEIGHT = 1000  # the list that a weighted fetch draws from has one entry per unit of weight
+
+
+@dataclass(frozen=True)
+class QueueSpec:
+    """A queue and its weight; 0 means no weight. The name ``*`` means every existing queue."""
+
+    name: str
+    weight: int = 0
+
+    @classmethod
+    def parse(cls, value: object) -> QueueSpec:
+        """Parse ``"name"``, ``"name,weight"`` or a pair; ConfigurationError for anything else.
+
+        A name with a comma needs a weight, which may be 0: ``"a,b,0"``.
+        """
+        if isinstance(value, QueueSpec):
+            return value
+        if isinstance(value, str):
+            name, comma, weight = value.rpartition(",")
+            return cls._checked(name.strip(), weight.strip(), value) if comma else cls._checked(value.strip(), 0, value)
+        if isinstance(value, list | tuple):
+            pair = tuple(cast("list[object] | tuple[object, ...]", value))
+            if len(pair) in (1, 2):
+                return cls._checked(pair[0], pair[1] if len(pair) == 2 else 0, pair)
+        raise ConfigurationError(f'expected a queue as "name" or "name,weight", got {value!r}')
+
+    @classmethod
+    def _checked(cls, name: object, weight: object, given: object) -> QueueSpec:
+        if name != EVERY:
+            try:
+                check_queue_name(name)
+            except InvalidOptions as error:
+                raise ConfigurationError(str(error)) from None
+        if str(name) != str(name).strip():  # it could not be parsed from text
+            raise ConfigurationError(f'only "*" can serve a queue whose name begins or ends with a space: {name!r}')
+        if isinstance(weight, str) and weight.isascii() and weight.isdigit():
+            weight = int(weight)
+        if not isinstance(weight, int) or isinstance(weight, bool) or not 0 <= weight <= MAX_WEIGHT:
+            raise ConfigurationError(
+                f"a queue's weight must be a whole number from 0 to {MAX_WEIGHT}, got {given!r}; "
+                "list each queue separately"
+            )
+        return cls(str(name), weight)
+
+    def __str__(self) -> str:
+        return f"{self.name},{self.weight}" if self.weight or "," in self.name else self.name
+
+
+def parse_all(values: Iterable[object]) -> tuple[QueueSpec, ...]:
+    """Parse a list of queues; ConfigurationError for an invalid or duplicate name."""
+    specs = tuple(QueueSpec.parse(value) for value in values)
+    names = [spec.name for spec in specs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigurationError(f"the queue {name!r} is listed twice; to check it more often, give it a weight")
+    return specs
 
 
 class Routable(Protocol):
-    """A declared job, as far as rules use it."""
+    """A declared job, as far as rules use it.
+
+    Attributes:
+        name: the name stored in the payload.
+        declared_queue, declared_retry_queue, declared_server: as declared; without, None for the queue, else empty.
+    """
+
+    name: str
+    declared_queue: str | None
+    declared_retry_queue: str
+    declared_server: str
 
     @property
-    def name(self) -> str: ...
-
-    @property
-    def characteristics(self) -> Characteristics: ...
-
-    @property
-    def declared_queue(self) -> str | None: ...
-
-    @property
-    def declared_retry_queue(self) -> str: ...
-
-    @property
-    def declared_server(self) -> str: ...
+    def characteristics(self) -> Characteristics:
+        """The characteristics that routing rules match."""
+        ...
 
 
 class Rule(NamedTuple):
@@ -102,11 +160,9 @@ class Rules(tuple[Rule, ...]):
 
     def route(self, job: Routable) -> Routed:
         """Route a job by these rules; there must be at least one."""
-        characteristics = job.characteristics
-        attributes = characteristics.attributes(job.name)
-        number = self.first_match(attributes)
+        number = self.first_match(job.characteristics.attributes(job.name))
         queue, server = (self[number - 1].queue, self[number - 1].server) if number else (job.declared_queue, "")
-        return Routed(queue or characteristics.generated_queue(job.name), number, server or job.declared_server or MAIN)
+        return Routed(queue or generated_name(job.name), number, server or job.declared_server or MAIN)
 
     def first_match(self, attributes: Attributes) -> int:
         """Return the number of the first rule that matches these attributes, from 1; 0 if none does."""
@@ -159,29 +215,17 @@ def _rule(number: int, item: object) -> Rule:
 
 
 # ----------------------------------------------------------------------------------------------------
-# The declared jobs, for modules in lower layers that cannot import the job registry.
-#
-# The registry sets its lookup functions here when it is imported. Before that, no job is declared.
+# The declared jobs, for clients, which are below the job registry. The registry sets its function here.
 
-Find: TypeAlias = Callable[[str], Routable | None]
-Every: TypeAlias = Callable[[], Sequence[Routable]]
+_find: Callable[[str], Routable | None] = dict[str, Routable]().get
 
 
-_find: Find = dict[str, Routable]().get
-_every: Every = tuple
-
-
-def provided_by(find: Find, every: Every) -> None:
-    """Set the functions that find a job by its name and list all jobs."""
-    global _find, _every  # a process has one registry
-    _find, _every = find, every
+def provided_by(find: Callable[[str], Routable | None]) -> None:
+    """Set the function that finds a job by its name."""
+    global _find  # noqa: PLW0603  # a process has one registry
+    _find = find
 
 
 def known_job(name: str) -> Routable | None:
     """Return the job with this stored name or alias; None if it is not declared in this process."""
     return _find(name)
-
-
-def known_jobs() -> Sequence[Routable]:
-    """Return every job that is declared in this process."""
-    return _every()

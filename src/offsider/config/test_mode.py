@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
-from offsider.config.environment import environment_name
+from offsider.config.hooks import Prepared
+from offsider.config.loading import environment_name
 
-# Receives `client.Prepared` objects; this layer cannot import that class.
-Sink: TypeAlias = Callable[[Sequence[Any]], None]
+Sink: TypeAlias = Callable[[Sequence[Prepared]], None]
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -33,6 +33,14 @@ def current() -> Sink | None:
     """Return the sink that receives pushes now; None means Redis."""
     stack = _stack
     return stack[-1] if stack else None
+
+
+def takes(pushes: Sequence[Prepared]) -> bool:
+    """Pass pushes to the sink of now; return whether there is one."""
+    sink = current()
+    if sink is not None:
+        sink(pushes)
+    return sink is not None
 
 
 def bound(function: Callable[P, T]) -> Callable[P, T]:

@@ -1,7 +1,7 @@
 """Pages that an extension adds to the web UI, as plain data: extensions do not import the web UI or write HTML.
 
-A function takes the request (`WebRequest`) and returns a `WebPage`, which consists of tables, facts, notes and buttons.
-All texts in them are escaped: HTML in a text is displayed and never interpreted.
+A function takes the request (`WebRequest`) and returns a `WebPage`, which consists of tables, facts, notes,
+charts, forms and buttons. All texts in them are escaped: HTML in a text is displayed and never interpreted.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
-from urllib.parse import quote
 
 from offsider.core.errors import ConfigurationError
+from offsider.core.segments import segment
 
 if TYPE_CHECKING:
     from offsider.config.installation import Installation
@@ -29,18 +29,20 @@ class WebLink:
     Attributes:
         text: the text to click.
         path: the path.
+        count: a number beside it.
     """
 
     text: str
     path: str
+    count: int | None = None
 
     def __post_init__(self) -> None:
         check_path("WebLink", self.path)
 
     @classmethod
     def to_job(cls, jid: str) -> WebLink:
-        """Return a link to the search that finds a job, wherever it is stored."""
-        return cls(jid, f"/search?q={quote(jid)}")
+        """Return a link to a job, wherever it is stored."""
+        return cls(jid, f"/job/{segment(jid)}")
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,17 @@ class WebTime:
 
 
 @dataclass(frozen=True)
+class WebDuration:
+    """A length of time, shown in its largest unit.
+
+    Attributes:
+        seconds: the length; None if unknown.
+    """
+
+    seconds: float | None
+
+
+@dataclass(frozen=True)
 class WebBadge:
     """A state as one word.
 
@@ -87,6 +100,19 @@ class WebProgress:
 
 
 @dataclass(frozen=True)
+class WebSpark:
+    """Values over time as a small drawing.
+
+    Attributes:
+        values: the values, oldest first.
+        tone: as in `WebBadge`.
+    """
+
+    values: Sequence[float]
+    tone: str = ""
+
+
+@dataclass(frozen=True)
 class WebButton:
     """A button that sends a POST to one of the tab's ``actions``.
 
@@ -94,7 +120,7 @@ class WebButton:
         text: the label.
         path: the path below the UI's root.
         fields: form fields of the request.
-        confirm: a question to confirm first; empty for none.
+        confirm: a question to confirm first; empty for none. ``{number}`` is the number of selected rows.
         danger: whether the action cannot be undone, which the button shows.
 
     Raises:
@@ -131,7 +157,21 @@ def check_path(kind: str, path: str) -> None:
 
 
 #: A value in a table or of a fact. Numbers are formatted for the visitor's language.
-Cell: TypeAlias = str | int | float | bool | WebLink | WebLinks | WebTime | WebBadge | WebProgress | WebButton | None
+Cell: TypeAlias = (
+    str
+    | int
+    | float
+    | bool
+    | WebLink
+    | WebLinks
+    | WebTime
+    | WebDuration
+    | WebBadge
+    | WebProgress
+    | WebSpark
+    | WebButton
+    | None
+)
 
 
 @dataclass(frozen=True)
@@ -172,6 +212,10 @@ class WebTable:
         rows: the cells of each row.
         empty: shown if there are no rows.
         pager: set if the rows are a part of all; for one table of a page.
+        more: a link after the rows, such as one to the page of all of them.
+        keys: the key of each row, which identifies it; required for ``actions``.
+        actions: buttons for the selected rows, whose keys the request has as fields ``key``.
+        sort: column -> the path of the same table in another order.
     """
 
     title: str
@@ -179,6 +223,10 @@ class WebTable:
     rows: Sequence[Sequence[Cell]]
     empty: str = "There is nothing here."
     pager: WebPager | WebScan | None = None
+    more: WebLink | None = None
+    keys: Sequence[str] = ()
+    actions: Sequence[WebButton] = ()
+    sort: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)
@@ -195,6 +243,31 @@ class WebFacts:
 
 
 @dataclass(frozen=True)
+class WebCount:
+    """A count of a large set, in steps: our script follows them in place, and without it there is a link.
+
+    Attributes:
+        title: the heading.
+        scanned: number of entries read so far.
+        total: number of all entries.
+        more: path of the page with the next step, which has this block again; empty at the end.
+        facts: what was counted so far.
+        buttons: what to do with the counted entries.
+        waits: whether the next step waits for a click.
+        doing: the button of an action in progress, which our script continues.
+    """
+
+    title: str
+    scanned: int
+    total: int
+    more: str = ""
+    facts: Mapping[str, Cell] = field(default_factory=dict[str, "Cell"])
+    buttons: Sequence[WebButton] = ()
+    waits: bool = False
+    doing: WebButton | None = None
+
+
+@dataclass(frozen=True)
 class WebNote:
     """A sentence.
 
@@ -205,6 +278,72 @@ class WebNote:
 
     text: str
     tone: str = ""
+
+
+@dataclass(frozen=True)
+class WebText:
+    """A text with its own line breaks, such as a traceback or lines of a log.
+
+    Attributes:
+        title: the heading; empty for none.
+        text: the text.
+        folded: a line that is shown instead of the text until the visitor opens it; empty to show the text.
+    """
+
+    title: str
+    text: str
+    folded: str = ""
+
+
+@dataclass(frozen=True)
+class WebChart:
+    """Values over time as stacked bars, with a table of the numbers.
+
+    Attributes:
+        title: the heading.
+        starts_at: start of the first bar, in epoch seconds.
+        step_seconds: time between two bars.
+        bars: name of a series -> its values; later series are stacked on earlier ones.
+        marks: times (epoch seconds) of events, such as deploys, with a label.
+        tones: name of a series -> its tone, as in `WebBadge`; others have colors by position.
+        unit: unit of the values, such as ``"s"``.
+
+    Raises:
+        ConfigurationError: the series have different lengths.
+    """
+
+    title: str
+    starts_at: float
+    step_seconds: float
+    bars: Mapping[str, Sequence[float]]
+    marks: Sequence[tuple[float, str]] = ()
+    tones: Mapping[str, str] = field(default_factory=dict[str, str])
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        if len({len(values) for values in self.bars.values()}) > 1:
+            raise ConfigurationError(f"WebChart {self.title!r}: all series must have the same number of values")
+
+
+@dataclass(frozen=True)
+class WebHeatMap:
+    """Counts by time and range, such as runs by duration; darker fields have more.
+
+    Attributes:
+        title: the heading.
+        starts_at: start of the first column, in epoch seconds.
+        step_seconds: time between two columns.
+        rows: name of a range -> its count in each column, lowest range first.
+        failed: the part of `rows` that is hatched.
+        marks: as in `WebChart`.
+    """
+
+    title: str
+    starts_at: float
+    step_seconds: float
+    rows: Mapping[str, Sequence[int]]
+    failed: Mapping[str, Sequence[int]] = field(default_factory=dict[str, Sequence[int]])
+    marks: Sequence[tuple[float, str]] = ()
 
 
 @dataclass(frozen=True)
@@ -256,7 +395,7 @@ class WebForm:
     confirm: str = ""
 
 
-Block: TypeAlias = WebTable | WebFacts | WebNote | WebButtons | WebForm
+Block: TypeAlias = WebTable | WebFacts | WebCount | WebNote | WebText | WebChart | WebHeatMap | WebButtons | WebForm
 
 #: Query fields of pagers and scans, and the format of the response.
 POSITION_FIELDS = frozenset({"page", "cursor", "seen", "found", "format"})
@@ -268,6 +407,7 @@ class WebFilter:
 
     Attributes:
         fields: query field -> its label.
+        values: what links have in these fields, if it is not what the visitor wrote, such as absolute times.
 
     Raises:
         ConfigurationError: a field has the name of a field of pagers: ``page``, ``cursor``, ``seen``, ``found`` or
@@ -275,6 +415,7 @@ class WebFilter:
     """
 
     fields: Mapping[str, str]
+    values: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         taken = sorted(POSITION_FIELDS.intersection(self.fields))
@@ -307,6 +448,10 @@ class WebPage:
             raise ConfigurationError(f"WebPage {self.title!r}: only one table can have a pager, got {paged}")
 
 
+#: ``redact(name, args, kwargs)`` returns the arguments and keyword arguments of a job to show.
+Redact: TypeAlias = Callable[[str, list[Any], dict[str, Any]], tuple[list[Any], dict[str, Any]]]
+
+
 class WebRequest(Protocol):
     """The argument of the functions of a tab: one request, with numbers and texts limited to safe bounds."""
 
@@ -320,8 +465,27 @@ class WebRequest(Protocol):
         """The user's name; empty without authentication."""
         ...
 
+    @property
+    def actor(self) -> str:
+        """Who does an action, for the event log: the user, or else the address of the client."""
+        ...
+
+    @property
+    def redact(self) -> Redact | None:
+        """Returns the arguments of jobs to show; None: all, as in a terminal."""
+        ...
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another site made a browser send it."""
+        ...
+
     def path(self, name: str) -> str:
         """Return the value of a placeholder in the route's path."""
+        ...
+
+    def all(self, name: str) -> Sequence[str]:
+        """Return all values of a field, such as the keys of selected rows. Raises BadRequest if there are too many."""
         ...
 
     def number(self, name: str, default: int | None = 1, lowest: int = 1, highest: int = 1_000_000) -> int:
@@ -349,8 +513,30 @@ class WebRequest(Protocol):
 WebView: TypeAlias = Callable[[WebRequest], WebPage | None]
 #: Returns JSON values; None if their subject does not exist.
 WebJson: TypeAlias = Callable[[WebRequest], object]
+#: Returns a plain text.
+WebPlainText: TypeAlias = Callable[[WebRequest], str]
+
+
+@dataclass(frozen=True)
+class WebDone:
+    """The result of an action.
+
+    Attributes:
+        text: a message about it.
+        path: the page to show next; empty: the tab.
+        data: details for programs.
+    """
+
+    text: str
+    path: str = ""
+    data: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    def __str__(self) -> str:
+        return self.text
+
+
 #: Does the action and returns a message about it.
-WebAction: TypeAlias = Callable[[WebRequest], str]
+WebAction: TypeAlias = Callable[[WebRequest], str | WebDone]
 
 
 @dataclass(frozen=True)
@@ -367,7 +553,9 @@ class WebTab:
         fields: path of an action -> names of the form fields that it reads. A request with any other field is refused.
         job_facts: returns names and values for the page of a job, given its payload.
         json: path below the UI's root -> the function that returns JSON values for programs.
+        texts: path below the UI's root -> the function that returns a plain text, such as Markdown.
         assets: file name -> path of a style sheet or script for the tab's pages.
+        within: path of the tab whose pages link to it, for example ``"/fleet"``; empty: it is in the navigation bar.
     """
 
     name: str
@@ -378,7 +566,9 @@ class WebTab:
     fields: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     job_facts: Callable[[Mapping[str, Any]], Mapping[str, Cell]] | None = None
     json: Mapping[str, WebJson] = field(default_factory=dict[str, WebJson])
+    texts: Mapping[str, WebPlainText] = field(default_factory=dict[str, WebPlainText])
     assets: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    within: str = ""
 
     def __post_init__(self) -> None:
         if not _PATH.fullmatch(self.path):

@@ -1,1 +1,1 @@
-"""The lowest layer: values and rules that use only the standard library and do no I/O."""
+"""The lowest layer: values and rules that do no I/O, and need only the standard library."""

@@ -13,7 +13,7 @@ import math
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from itertools import chain
 from typing import Any, TypeAlias, cast
 
@@ -23,7 +23,7 @@ from offsider.core.payload import MAX_NESTING, encode_text
 # The id of a job is stored as a plain string; its type says where it was pushed.
 _PLAIN = frozenset({int, bool, type(None), JobId})
 _TEXTS = frozenset({str, JobId})
-_SCALARS = _PLAIN | {str, float}
+SCALARS = _PLAIN | {str, float}
 _Container: TypeAlias = "list[object] | dict[str, object]"
 # The payload and the list of arguments are levels too.
 MAX_ARGUMENT_NESTING = MAX_NESTING - 2
@@ -53,7 +53,7 @@ def encode_scalars(calls: Sequence[list[Any]]) -> list[str] | None:
 
     All calls are encoded at once, in half the time of single ones, and their text is split.
     """
-    if not set(map(type, chain.from_iterable(calls))) <= _SCALARS:
+    if not set(map(type, chain.from_iterable(calls))) <= SCALARS:
         return None
     try:
         text = encode_text(calls)
@@ -73,7 +73,10 @@ def check_json(value: object) -> Unsafe | None:
     if kind in _PLAIN:  # most arguments, without building anything
         return None
     if kind is list or kind is dict:
-        return _search(cast("_Container", value))
+        try:
+            return _search(cast("_Container", value), set())
+        except RecursionError:
+            return Unsafe((), value, f"{TOO_DEEP} the call stack allows here")
     reason = _why_not(value)
     return Unsafe((), value, reason) if reason else None
 
@@ -109,33 +112,30 @@ def colliding_key(value: object) -> str | None:
 
     ``value`` is encodable, so it contains no cycle.
     """
-    containers = [value]
-    for container in containers:
-        if isinstance(container, dict):
-            pairs = cast("dict[object, object]", container)
-            if not all(type(key) is str for key in pairs):
-                seen = Counter(next(iter(json.loads(encode_text({key: None})))) for key in pairs)
-                key, times = seen.most_common(1)[0]
-                if times > 1:
-                    return cast(str, key)
-            containers += pairs.values()
-        elif isinstance(container, list | tuple):
-            containers += cast("list[object]", container)
+    for pairs in _dicts(value):
+        if not all(type(key) is str for key in pairs):
+            seen = Counter(next(iter(json.loads(encode_text({key: None})))) for key in pairs)
+            key, times = seen.most_common(1)[0]
+            if times > 1:
+                return cast(str, key)
     return None
 
 
 def odd_keys(value: object) -> list[object]:
     """Return the keys that are not strings, of every dict in ``value``, which must not contain cycles."""
-    odd: list[object] = []
+    return [key for pairs in _dicts(value) for key in pairs if not isinstance(key, str)]
+
+
+def _dicts(value: object) -> Iterator[dict[object, object]]:
+    """Yield every dict in ``value``, which must not contain cycles."""
     containers = [value]
     for container in containers:
         if isinstance(container, dict):
             pairs = cast("dict[object, object]", container)
-            odd += [key for key in pairs if not isinstance(key, str)]
+            yield pairs
             containers += pairs.values()
         elif isinstance(container, list | tuple):
             containers += cast("list[object]", container)
-    return odd
 
 
 def explain(job_name: str, parameter_name: str, unsafe: Unsafe) -> str:
@@ -153,36 +153,23 @@ def explain(job_name: str, parameter_name: str, unsafe: Unsafe) -> str:
     )
 
 
-def _search(root: _Container) -> Unsafe | None:
-    """Search depth first, without recursion, so that the stack depth of the caller does not matter."""
-    above = {id(root)}
-    path: list[str | int] = []
-    ways = [(root, _items(root))]
-    reason = _bad_key(root)
+def _search(container: _Container, above: set[int]) -> Unsafe | None:
+    """Search depth first; ``above`` identifies the containers around this one."""
+    reason = _cannot_enter(container, above) or _bad_key(container)
     if reason:
-        return Unsafe((), root, reason)
-    while ways:
-        container, items = ways[-1]
-        for step, item in items:
-            kind = type(item)
-            if kind in _PLAIN:
-                continue
-            if kind is list or kind is dict:
-                inner = cast("_Container", item)
-                reason = _cannot_enter(inner, above, len(ways)) or _bad_key(inner)
-                if reason:
-                    return Unsafe((*path, step)[:_SHOWN_STEPS], inner, reason)
-                above.add(id(inner))
-                path.append(step)
-                ways.append((inner, _items(inner)))
-                break
-            reason = _why_not(item)
-            if reason:
-                return Unsafe((*path, step), item, reason)
-        else:
-            ways.pop()
-            above.discard(id(container))
-            del path[-1:]
+        return Unsafe((), container, reason)
+    above.add(id(container))
+    for step, item in _items(container):
+        kind = type(item)
+        if kind in _PLAIN:
+            continue
+        if kind is list or kind is dict:
+            found = _search(cast("_Container", item), above)
+            if found is not None:
+                return replace(found, path=(step, *found.path))
+        elif reason := _why_not(item):
+            return Unsafe((step,), item, reason)
+    above.discard(id(container))
     return None
 
 
@@ -190,11 +177,11 @@ def _items(container: _Container) -> Iterator[tuple[str | int, object]]:
     return iter(container.items()) if isinstance(container, dict) else iter(enumerate(container))
 
 
-def _cannot_enter(container: _Container, above: set[int], depth: int) -> str:
+def _cannot_enter(container: _Container, above: set[int]) -> str:
     # By identity: equal values may be nested in each other, only the same object is a cycle.
     if id(container) in above:
         return "contains itself"
-    return f"is nested deeper than {MAX_ARGUMENT_NESTING} levels" if depth >= MAX_ARGUMENT_NESTING else ""
+    return f"{TOO_DEEP} {MAX_ARGUMENT_NESTING} levels" if len(above) >= MAX_ARGUMENT_NESTING else ""
 
 
 def _bad_key(container: _Container) -> str:
@@ -235,7 +222,8 @@ def _type_name(value: object) -> str:
 
 
 def _render(path: tuple[str | int, ...]) -> str:
-    return "".join(f"[{step!r}]" for step in path)
+    steps = "".join(f"[{step!r}]" for step in path[:_SHOWN_STEPS])
+    return f"{steps}..." if len(path) > _SHOWN_STEPS else steps
 
 
 # The first match counts, so subclasses precede their base classes.

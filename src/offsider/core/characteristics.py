@@ -1,19 +1,28 @@
-"""Characteristics that a job declares, for routing rules and operators. Never stored in a payload."""
+"""Characteristics that a job declares, never stored in a payload, and queries that select jobs by them.
+
+The grammar of queries is that of GitLab's routing rules::
+
+    query = "*" | clause { "|" clause }      at least one clause matches
+    clause = term { "&" term }               all terms match; binds tighter than "|"
+    term = predicate ("=" | "!=") value { "," value }
+
+``=`` matches a job that has one of the values, ``!=`` a job that has none of them. A value consists of letters, digits
+and ``_ : . -``. Whitespace is allowed only around ``|``, ``&`` and the whole query.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from offsider.core.errors import InvalidOptions
-from offsider.core.options import Urgency
+from offsider.core.errors import InvalidQuery
+from offsider.core.options import BOUNDARIES, CHARACTERISTICS, URGENCIES, Urgency
+from offsider.core.removed import message
 
-URGENCIES = ("high", "low", "throttled")
-BOUNDARIES = ("cpu", "memory", "none", "unknown")
-#: One value of a query. No query could match a category in another format.
-WORD = re.compile(r"[\w:.-]+")
+Attributes: TypeAlias = Mapping[str, frozenset[str]]
+
 _ODD_IN_QUEUES = re.compile(r"[^a-z0-9_.:-]")
 
 
@@ -28,7 +37,6 @@ class Characteristics:
         external_dependencies: whether a run calls external services.
         tags: its labels.
         idempotent: running it twice is harmless.
-        queue_namespace: prefix of its generated queue name; empty for none.
     """
 
     urgency: Urgency = "low"
@@ -37,11 +45,10 @@ class Characteristics:
     external_dependencies: bool = False
     tags: tuple[str, ...] = ()
     idempotent: bool = False
-    queue_namespace: str = ""
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Characteristics:
-        """Select the characteristics from declared options that `check_characteristics` accepted."""
+        """Select the characteristics from declared options that `check_declaration` accepted."""
         given = {key: declared[key] for key in CHARACTERISTICS if key in declared}
         if given.get("resource_boundary") == "unknown":
             given["resource_boundary"] = "none"
@@ -66,30 +73,24 @@ class Characteristics:
         }
         return [f"is of high urgency and {reason}" for reason, holds in reasons.items() if holds]
 
-    def generated_queue(self, job_name: str) -> str:
-        """Return the queue named after the job: ``resize_image`` for ``app.jobs.ResizeImageJob``.
-
-        The last part of the name in snake case without ``Worker`` or ``Job``, after the namespace.
-        """
-        own = generated_name(job_name)
-        return f"{self.queue_namespace}:{own}" if self.queue_namespace else own
-
-    def attributes(self, job_name: str) -> Mapping[str, frozenset[str]]:
+    def attributes(self, job_name: str) -> Attributes:
         """Return the values of this job for each predicate of a query."""
         return {
             "worker_name": frozenset((job_name,)),
-            "name": frozenset((self.generated_queue(job_name),)),
+            "name": frozenset((generated_name(job_name),)),
             "urgency": frozenset((self.urgency,)),
             "resource_boundary": frozenset((self.resource_boundary,)),
             "feature_category": frozenset((self.feature_category,)),
             "has_external_dependencies": frozenset(("true" if self.external_dependencies else "false",)),
-            "queue_namespace": frozenset((self.queue_namespace,)),
             "tags": frozenset(self.tags),
         }
 
 
 def generated_name(job_name: str) -> str:
-    """Derive a queue name from a job name, as GitLab does: ``ci_build_trace`` for ``Ci::BuildTraceWorker``."""
+    """Return the queue named after a job, as GitLab does: ``ci_build_trace`` for ``Ci::BuildTraceWorker``.
+
+    It is the last part of the name in snake case without ``Worker`` or ``Job``.
+    """
     last = job_name.rpartition(".")[2].replace("::", "_")
     words = re.sub(r"([a-z\d])([A-Z])", r"\1_\2", re.sub(r"([A-Z\d]+)([A-Z][a-z])", r"\1_\2", last)).lower()
     for ending in ("_worker", "_job"):
@@ -99,40 +100,107 @@ def generated_name(job_name: str) -> str:
     return _ODD_IN_QUEUES.sub("_", words) or "_"
 
 
-def check_characteristics(declared: Mapping[str, Any], *, job_name: str) -> None:
-    """Raise InvalidOptions, with the job name, for an invalid characteristic."""
-    try:
-        for key, check in CHARACTERISTICS.items():
-            if key in declared:
-                check(key, declared[key])
-    except InvalidOptions as error:
-        raise InvalidOptions(f"{job_name}: {error}") from None
+# ----------------------------------------------------------------------------------------------------
+# Queries
 
 
-def _one_of(words: Sequence[str]) -> Callable[[str, Any], None]:
-    def check(key: str, value: Any) -> None:
-        if value not in words:
-            raise InvalidOptions(f"{key} must be one of {', '.join(words)}, got {value!r}")
-
-    return check
-
-
-def _check_switch(key: str, value: Any) -> None:
-    if not isinstance(value, bool):
-        raise InvalidOptions(f"{key} must be True or False, got {value!r}")
-
-
-def _check_word(key: str, value: Any) -> None:
-    if not isinstance(value, str) or not WORD.fullmatch(value):
-        raise InvalidOptions(f"{key} must be letters, digits and _ : . - (at least one), got {value!r}")
-
-
-#: Checks of the declared characteristics, which are not stored.
-CHARACTERISTICS: Mapping[str, Callable[[str, Any], None]] = {
-    "urgency": _one_of(URGENCIES),
-    "resource_boundary": _one_of(BOUNDARIES),
-    "feature_category": _check_word,
-    "external_dependencies": _check_switch,
-    "idempotent": _check_switch,
-    "queue_namespace": _check_word,
+EVERY_JOB = "*"
+PREDICATES = (
+    "worker_name",
+    "name",
+    "feature_category",
+    "has_external_dependencies",
+    "resource_boundary",
+    "tags",
+    "urgency",
+)
+#: Predicates with a fixed set of values.
+POSSIBLE: Mapping[str, tuple[str, ...]] = {
+    "urgency": URGENCIES,
+    "resource_boundary": BOUNDARIES,
+    "has_external_dependencies": ("true", "false"),
 }
+_TERM = re.compile(r"(?P<predicate>\w+)(?P<operator>!?=)(?P<values>[\w:.-]+(?:,[\w:.-]+)*)")
+
+
+class Term(NamedTuple):
+    """A condition: the job has one of the values or, if ``negated``, none of them."""
+
+    predicate: str
+    negated: bool
+    values: tuple[str, ...]
+
+    def matches(self, attributes: Attributes) -> bool:
+        wanted = (_normal(self.predicate, value) for value in self.values)
+        return attributes[self.predicate].isdisjoint(wanted) == self.negated
+
+    def impossible(self) -> tuple[str, ...]:
+        """The values that no job can have."""
+        possible = POSSIBLE.get(self.predicate)
+        return () if possible is None else tuple(value for value in self.values if value not in possible)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A parsed query: a job matches if it matches all terms of at least one clause."""
+
+    text: str
+    clauses: tuple[tuple[Term, ...], ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Query:
+        """Parse a query. Raises InvalidQuery with the position of the error."""
+        if text.strip() == EVERY_JOB:
+            return cls(text, ((),))
+        clauses: list[tuple[Term, ...]] = []
+        terms: list[Term] = []
+        for start, piece, following in _pieces(text):
+            terms.append(_term(text, start, piece))
+            if following != "&":
+                clauses.append(tuple(terms))
+                terms = []
+        return cls(text, tuple(clauses))
+
+    def matches(self, attributes: Attributes) -> bool:
+        """Whether the query selects a job with these attributes."""
+        return any(all(term.matches(attributes) for term in clause) for clause in self.clauses)
+
+    @property
+    def terms(self) -> Iterator[Term]:
+        return (term for clause in self.clauses for term in clause)
+
+
+def _pieces(text: str) -> Iterator[tuple[int, str, str]]:
+    """Split the query at its operators: yields position, text and following operator of each piece."""
+    start = 0
+    for match in re.finditer(r"[|&]|\Z", text):
+        yield start, text[start : match.start()], match[0]
+        start = match.end()
+
+
+def _term(text: str, start: int, piece: str) -> Term:
+    written = piece.strip()
+    start += len(piece) - len(piece.lstrip())
+    if not written:
+        raise _invalid(text, start, "a term such as urgency=high is missing")
+    match = _TERM.match(written)
+    if match is None:
+        raise _invalid(text, start, f"expected a term such as urgency=high or tags!=slow,big, got {written!r}")
+    if match.end() != len(written):
+        raise _invalid(text, start + match.end(), f"unexpected {written[match.end() :]!r}")
+    if match["predicate"] not in PREDICATES:
+        unknown = f"unknown predicate {match['predicate']!r}; known are {', '.join(PREDICATES)}"
+        raise _invalid(text, start, message("option", match["predicate"]) or unknown)
+    return Term(match["predicate"], match["operator"] == "!=", tuple(match["values"].split(",")))
+
+
+def _invalid(text: str, start: int, what: str) -> InvalidQuery:
+    return InvalidQuery(f"{text!r}, character {start + 1}: {what}")
+
+
+def _normal(predicate: str, value: str) -> str:
+    if predicate == "resource_boundary" and value == "unknown":
+        return "none"
+    if predicate == "has_external_dependencies" and value != "true":  # GitLab's: only "true" is true
+        return "false"
+    return value

@@ -1,4 +1,4 @@
-"""Compression of large arguments, in GitLab's format with an addition for keyword arguments.
+"""Compression of backtraces, in Sidekiq's format, and of large arguments, in GitLab's with keyword arguments.
 
 ``args`` is a list of one string, base64 of zlib of the arguments' JSON. A second string contains the keyword arguments,
 if any. ``"compressed": true`` marks such a payload, and ``original_job_size_bytes`` is the size of the JSON. The other
@@ -8,6 +8,7 @@ keys are unchanged, so code that moves, retries or lists jobs need not handle co
 from __future__ import annotations
 
 import base64
+import json
 import re
 import zlib
 from collections.abc import Mapping
@@ -30,6 +31,9 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _SHORT = 8
 #: Payloads up to this size are never compressed, regardless of the settings: they cost one comparison.
 SMALL_BYTES = 1_000
+# Above the size of any real backtrace; a crafted one must not exhaust the memory of its reader.
+MAX_INFLATED_BYTES = 16 * 1024 * 1024
+_MIME_LINE_BYTES = 45  # Ruby's pack("m") breaks its lines after 60 characters
 
 
 def is_compressed(payload: Mapping[str, Any]) -> bool:
@@ -160,3 +164,30 @@ def _inflated(text: str, most_bytes: int) -> bytes:
     if not unpacker.eof:
         raise ValueError("they are truncated")
     return part
+
+
+def compress_backtrace(lines: list[str], wire_version: int) -> str:
+    """Pack ``lines`` for the payload key ``error_backtrace``.
+
+    Sidekiq 7 and 8 write one long line, 6 writes MIME lines of 60 characters.
+    Characters that are not valid Unicode (lone surrogates) become ``?``.
+    """
+    text = json.dumps(lines, ensure_ascii=False, separators=(",", ":"))
+    packed = zlib.compress(text.encode("utf-8", "replace"))
+    if wire_version >= 7:
+        return base64.b64encode(packed).decode("ascii")
+    chunks = (packed[start : start + _MIME_LINE_BYTES] for start in range(0, len(packed), _MIME_LINE_BYTES))
+    return "".join(base64.b64encode(chunk).decode("ascii") + "\n" for chunk in chunks)
+
+
+def expand_backtrace(text: str) -> list[str]:
+    """Return the lines of ``error_backtrace``, written by any version. Raises ValueError if it contains no lines."""
+    try:
+        unpacker = zlib.decompressobj()
+        unpacked = unpacker.decompress(base64.b64decode(text), MAX_INFLATED_BYTES)
+        if values_bytes(unpacked) > MAX_VALUES_BYTES:
+            raise ValueError("more values than any backtrace has")
+        lines = cast("list[object]", json.loads(unpacked.decode("utf-8")))
+        return [str(line) for line in lines]
+    except (zlib.error, RecursionError, TypeError) as error:
+        raise ValueError(f"not a compressed backtrace: {error}") from error

@@ -17,8 +17,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from offsider.core.characteristics import EVERY_JOB, Query
 from offsider.core.errors import InvalidQuery, OffsiderError
-from offsider.core.routing_grammar import EVERY_JOB, Query
 
 Action: TypeAlias = Literal["run", "limit", "hold", "defer", "drop"]
 ACTIONS: tuple[Action, ...] = ("run", "limit", "hold", "defer", "drop")

@@ -11,11 +11,13 @@
     │   │   └── PayloadTooLarge             larger than payload_limit_bytes
     │   └── InvalidOptions                  unknown or invalid option
     │       └── BatchSpansServers           a job of a batch is for another server
-    ├── UnknownBatch (LookupError)          there is no such batch, or it has expired
+    ├── UnknownSubject (LookupError)        what a page or an action names does not exist
+    │   └── UnknownBatch                    there is no such batch, or it has expired
     ├── BatchFinished                       the batch has succeeded and takes no more jobs
     ├── UnknownJob (LookupError)            no job is registered under this name
     ├── MalformedPayload (ValueError)       stored bytes that are not a job
     ├── NoCurrentJob (LookupError)          current_job() outside a job
+    ├── Retry                               a failed attempt, with the delay until the next one
     ├── TooManyReschedules                  the job exceeded its limit of reschedules
     ├── OverLimit                           a limiter refuses the use of a resource
     ├── NoCapableWorker                     no live worker could run the job for a long time
@@ -26,9 +28,13 @@
     ├── PushCanceled                        a method of the falsy id of a job that was not stored
     ├── NoResult (LookupError)              result() of a job without a stored result
     ├── ResultTimeout (TimeoutError)        result() of a job that has not ended in time
-    ├── JobCancelled                        raised in a running job by cancel(hard=True)
+    ├── SignalTimeout (TimeoutError)        a signal has not come in time
+    ├── DecryptionFailed                    a value of an encrypted job cannot be decrypted
+    ├── JobCancelled                        raised in a running job by cancel(hard=True), or by an operator
+    ├── CannotCancel                        the run has ended, or a Ruby process runs it
     ├── SoftTimeout                         the job reached its soft_timeout and may clean up
     ├── HardTimeout                         the job reached its hard_timeout and has failed
+    ├── ProcessCrashed                      the process of an isolated job ended during the run
     ├── RedisFailure                        a command failed
     │   ├── RedisUnavailable                no reply; `ambiguous` if the command may have been executed
     │   ├── RedisRefused                    an error reply; the command was not executed
@@ -41,22 +47,29 @@
         └── Skip
 
     Shutdown (BaseException)                interrupts a running job at the stop deadline
+    └── RunInterrupted                ends a run between two elements of an iteration
 """
 
 from __future__ import annotations
 
-import math
+import copyreg
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, SupportsFloat, TypeAlias
 
-from offsider.core.clock import MAX_SECONDS
+from offsider.core.clock import MAX_SECONDS, as_seconds
 
 RescheduleCounter: TypeAlias = Literal["rescheduled_count", "overrated"]
 
 
 class OffsiderError(Exception):
     """Base class of all errors of this package."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # `Exception` would call the class with the message alone.
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
 class ConfigurationError(OffsiderError, ValueError):
@@ -91,9 +104,6 @@ class PayloadTooLarge(InvalidArguments):
         self.size_bytes = size_bytes
         self.limit_bytes = limit_bytes
 
-    def __reduce__(self) -> tuple[type[PayloadTooLarge], tuple[str, int, int]]:
-        return type(self), (self.name, self.size_bytes, self.limit_bytes)
-
 
 class InvalidOptions(InvalidJob):
     """An option is unknown or invalid: ``retry=-1``, ``retry`` with ``retry_for``, a bad queue name."""
@@ -103,7 +113,11 @@ class BatchSpansServers(InvalidOptions):
     """A job, callback or child of a batch is for another server than the batch."""
 
 
-class UnknownBatch(OffsiderError, LookupError):
+class UnknownSubject(OffsiderError, LookupError):
+    """The subject of a page or an action does not exist: a batch, a lock, a periodic job."""
+
+
+class UnknownBatch(UnknownSubject):
     """There is no batch with this bid on this server, or it has expired; or the running job has no batch."""
 
 
@@ -156,9 +170,6 @@ class PoisonPill(OffsiderError):
         )
         self.identities = tuple(identities)
 
-    def __reduce__(self) -> tuple[type[PoisonPill], tuple[tuple[str, ...]]]:
-        return type(self), (self.identities,)
-
 
 class JobKilled(OffsiderError):
     """The error of a job killed by an operator; the message is the reason.
@@ -182,9 +193,6 @@ class JobFailed(OffsiderError):
         self.error_class = error_class
         self.error_message = error_message
 
-    def __reduce__(self) -> tuple[type[JobFailed], tuple[str, str, str, str]]:
-        return type(self), (self.jid, self.state, self.error_class, self.error_message)
-
 
 class PushCanceled(OffsiderError):
     """The job of a falsy `JobId` was not stored: client middleware canceled its push, or it was a duplicate."""
@@ -198,8 +206,23 @@ class ResultTimeout(OffsiderError, TimeoutError):
     """The job has not ended in time. It may still run."""
 
 
+class SignalTimeout(OffsiderError, TimeoutError):
+    """A signal that the job waits for has not come in time; see `wait_for`."""
+
+
+class DecryptionFailed(OffsiderError):
+    """A value of an encrypted job cannot be decrypted; see `offsider.ext.encryption`. The message contains no value."""
+
+
 class JobCancelled(OffsiderError):
-    """Raised in a running job that was cancelled with ``hard=True``. The job is not retried."""
+    """Raised in a running job that was canceled with ``hard=True``, or by an operator. The job is not retried.
+
+    A job that an operator cancels moves to the dead set.
+    """
+
+
+class CannotCancel(OffsiderError):
+    """The run of a job cannot be canceled: it has ended, or a Ruby process runs it."""
 
 
 class SoftTimeout(OffsiderError):
@@ -211,6 +234,10 @@ class SoftTimeout(OffsiderError):
 
 class HardTimeout(OffsiderError):
     """The job reached its ``hard_timeout``: the run has failed, even if the job continues."""
+
+
+class ProcessCrashed(OffsiderError):
+    """The process of an isolated job ended during the run: by a signal, such as SIGSEGV, or by ``os._exit``."""
 
 
 class RedisFailure(OffsiderError):
@@ -283,8 +310,53 @@ class OverLimit(OffsiderError):
         self.retry_in_seconds = retry_in_seconds
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = {"args": self.args, "remaining": self.remaining, "retry_in_seconds": self.retry_in_seconds}
-        return type(self), (str(self.limiter),), state
+        make, args, state = super().__reduce__()
+        return make, args, {**state, "limiter": str(self.limiter)}
+
+
+class Retry(OffsiderError):
+    """Fail this attempt, and retry the job after an exact delay: ``raise Retry(after=30, reason="the bank is down")``.
+
+    It uses up a retry; the job dies after the last one. See `Reschedule` for a run that is no failure.
+
+    Args:
+        after: seconds from 0 to 1e9, or a timedelta, else ValueError; None for the usual delay.
+        reason: for the log and the pages.
+
+    Attributes:
+        after_seconds: the delay; None for the usual one.
+        reason: as given.
+    """
+
+    def __init__(self, after: SupportsFloat | timedelta | None = None, *, reason: str = "") -> None:
+        self.after_seconds = None if after is None else _delay(after, "the delay of Retry")
+        self.reason = reason
+        when = "" if self.after_seconds is None else f"retry after {self.after_seconds:g} s"
+        super().__init__(": ".join(part for part in (when, reason) if part) or "retry")
+
+    @classmethod
+    def after_header(cls, response: Any, *, reason: str = "") -> Retry:
+        """Return a `Retry` with the delay of a response's ``Retry-After``, the usual delay without one.
+
+        Args:
+            response: of httpx, requests or another client: it has ``headers``, a mapping. The header has seconds or an
+                HTTP date, RFC 9110, 10.2.3.
+            reason: as above; default: the status of the response.
+        """
+        from email.utils import parsedate_to_datetime  # takes longer to import than all of offsider's errors
+
+        header, status = str(response.headers.get("Retry-After", "")).strip(), getattr(response, "status_code", "")
+        after: float | None = None
+        with suppress(ValueError):
+            after = float(header) if header.isdigit() else parsedate_to_datetime(header).timestamp() - time.time()
+        within = None if after is None else min(max(0.0, after), MAX_SECONDS)
+        return cls(within, reason=reason or f"status {status}".strip())
+
+
+def _delay(given: SupportsFloat | timedelta, what: str) -> float:
+    if isinstance(given, SupportsFloat) and not isinstance(given, int | float):
+        given = float(given)  # a Decimal, a Fraction or a number of NumPy
+    return as_seconds(given, what, at_least=0)
 
 
 class JobSignal(OffsiderError):
@@ -300,9 +372,6 @@ class TooManyReschedules(OffsiderError):
         )
         self.count = count
 
-    def __reduce__(self) -> tuple[type[TooManyReschedules], tuple[int]]:
-        return type(self), (self.count,)
-
 
 #: Default limit of reschedules per job.
 RESCHEDULE_LIMIT = 1_000
@@ -317,24 +386,18 @@ class Reschedule(JobSignal):
     the field of the payload with their number.
     """
 
-    counter: RescheduleCounter = "rescheduled_count"
+    counter: RescheduleCounter | None = "rescheduled_count"
 
-    def __init__(self, seconds: float | timedelta, *, reason: str = "", limit: int | None = RESCHEDULE_LIMIT) -> None:
-        try:
-            delay = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)
-        except OverflowError:  # an int beyond the range of floats
-            delay = math.inf
-        if not 0 <= delay <= MAX_SECONDS:
-            raise ValueError(f"Reschedule expects a number of seconds from 0 to 1e9, got {delay:g}")
+    def __init__(
+        self, seconds: SupportsFloat | timedelta, *, reason: str = "", limit: int | None = RESCHEDULE_LIMIT
+    ) -> None:
+        delay = _delay(seconds, "the delay of Reschedule")
         if limit is not None and (type(limit) is not int or limit < 1):
             raise ValueError(f"Reschedule expects a limit of at least 1, or None, got {limit!r}")
         super().__init__(f"rescheduled in {delay:g} s: {reason}" if reason else f"rescheduled in {delay:g} s")
         self.seconds = delay
         self.reason = reason
         self.limit = limit
-
-    def __reduce__(self) -> tuple[type[Reschedule], tuple[float], dict[str, object]]:
-        return type(self), (self.seconds,), {"args": self.args, "reason": self.reason, "limit": self.limit}
 
 
 class Discard(JobSignal):
@@ -358,3 +421,7 @@ class Shutdown(BaseException):
 
     Not an ``Exception``, so that a broad ``except Exception`` in a job does not swallow it.
     """
+
+
+class RunInterrupted(Shutdown):
+    """Ends the run of a job between two elements or steps, and of one that another process owns; it is requeued."""

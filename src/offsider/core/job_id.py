@@ -138,15 +138,15 @@ class JobId(str, Generic[R_co]):
     that was dropped as a duplicate, is falsy; its methods raise PushCanceled.
     """
 
-    __slots__ = ("_here",)
+    __slots__ = ("_server",)
 
-    _here: HasResults
+    _server: HasResults
 
     @classmethod
-    def at(cls, here: HasResults, jid: str) -> JobId[Any]:
+    def at(cls, server: HasResults, jid: str) -> JobId[Any]:
         """Return the id of a job of a server."""
         made: JobId[Any] = cls(jid)
-        made._here = here
+        made._server = server
         return made
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
@@ -223,9 +223,9 @@ class JobId(str, Generic[R_co]):
                 "check `if jid:` first"
             )
         try:
-            here = self._here
+            server = self._server
         except AttributeError:
             raise ConfigurationError(
                 f"this JobId was made from a string: call offsider.lookup({str(self)!r}), which knows the server"
             ) from None
-        return here.results
+        return server.results

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from offsider.core.arguments import is_unicode
-from offsider.core.clock import MAX_SECONDS
+from offsider.core.clock import as_seconds
 from offsider.core.errors import InvalidOptions
+from offsider.core.kinds import DURATION, FLAG, Kind, choice, flag, kind, literal, text, whole, words_in
 from offsider.core.payload import JobPayload
 from offsider.core.removed import message
 from offsider.core.suggestions import suggest
@@ -77,6 +79,10 @@ class JobOptions(TypedDict, total=False):
     option belong to the extension ``Results``, and are rejected if it is not installed."""
     keep_result: float | timedelta | Literal[False]
     """Store the state, and keep it and the result of the job for this many seconds after its end. False: no result."""
+    profile: str
+    """Profile the run, under this name. Belongs to the extension ``Profiles``."""
+    encrypt: bool
+    """True: encrypt the last argument. Belongs to the extension ``Encryption``."""
     extra: Mapping[str, Any]
     """Options of installed extensions, stored as payload keys."""
 
@@ -97,6 +103,8 @@ class JobDeclaration(JobOptions, total=False):
     codec: Literal["annotations"] | None
     """``"annotations"``: arguments have the types of their annotations, such as datetime, UUID or a dataclass, and are
     stored as plain JSON. Default: that of ``config.jobs``, or None."""
+    isolated: bool
+    """True: run each job in a process of its own, beside the worker. Not for ``async def``. Default False."""
     big_payload: bool
     """True: large payloads cause neither a warning nor an error. Default False."""
     urgency: Urgency
@@ -111,8 +119,6 @@ class JobDeclaration(JobOptions, total=False):
     idempotent: bool
     """True: running it twice is harmless. Default False. With the extension ``Unique``, such a job has
     ``unique_until="until_executing"`` by default."""
-    queue_namespace: str
-    """Prefix of a queue name that a routing rule generates: ``namespace:name``."""
     concurrency_limit: int
     """Maximum concurrent runs across the fleet; 0 for no limit. This and the next options belong to the extension
     ``ConcurrencyLimits``, and are rejected if it is not installed."""
@@ -146,6 +152,8 @@ TRANSIENT = frozenset(
         *("after_commit", "wait_replicas", "server", "extra"),
     }
 )
+URGENCIES = ("high", "low", "throttled")
+BOUNDARIES = ("cpu", "memory", "none", "unknown")
 # Options of bundled extensions that are declared only, and evaluated in the worker.
 FUNCTIONS = frozenset({"rate_limit", "key", "fair_share"})
 # Options of bundled extensions, and how to install them, for an error message.
@@ -155,6 +163,8 @@ INSTALLED_BY = {
         "offsider.ext.unique.Unique",
     ),
     **dict.fromkeys(("track", "keep_result"), "offsider.ext.results.Results"),
+    "profile": "offsider.ext.profiles.Profiles",
+    "encrypt": "offsider.ext.encryption.Encryption",
     **dict.fromkeys(
         ("concurrency_limit", "rate_limit", "key", "fair_share"),
         "offsider.ext.concurrency_limits.ConcurrencyLimits",
@@ -169,9 +179,8 @@ RESERVED = frozenset(
 
 def check_queue_name(name: object, *, what: str = "queue") -> str:
     """Return a valid queue name: as in Ruby, any non-empty string. Otherwise raise InvalidOptions."""
-    if not isinstance(name, str) or not name or not is_unicode(name):
-        raise InvalidOptions(f"{what} must be a string of at least one character, got {name!r}")
-    return name
+    _check_value(_QUEUE, what, name)
+    return cast(str, name)
 
 
 def check_options(options: Mapping[str, Any], *, job_name: str, known_extra: Collection[str] = ()) -> None:
@@ -185,14 +194,24 @@ def check_options(options: Mapping[str, Any], *, job_name: str, known_extra: Col
         raise InvalidOptions(f"{job_name}: {error}") from None
 
 
+def check_declaration(declared: Mapping[str, Any], *, job_name: str) -> None:
+    """Raise InvalidOptions, with the job name, for an invalid option that only a declaration has."""
+    try:
+        for key, expected in _DECLARED.items():
+            if key in declared:
+                _check_value(expected, key, declared[key])
+    except InvalidOptions as error:
+        raise InvalidOptions(f"{job_name}: {error}") from None
+
+
 def check_known(payload: Mapping[str, Any], *, job_name: str) -> None:
     """Check the options among the keys of a payload; unknown keys pass."""
     is_checked = False
     try:
         for key in payload:
-            check = _CHECKS.get(key)
-            if check:
-                check(key, payload[key])
+            expected = OPTIONS.get(key)
+            if expected is not None:
+                _check_value(expected, key, payload[key])
                 is_checked = True
         if is_checked:
             check_retry_pair(payload)
@@ -209,9 +228,11 @@ def check_retry_pair(options: Mapping[str, Any]) -> None:
 
 def check_limits(options: Mapping[str, Any]) -> None:
     """Raise InvalidOptions unless the soft timeout is shorter than the hard timeout."""
-    soft, hard = (_as_seconds(options.get(key)) for key in ("soft_timeout", "hard_timeout"))
-    if soft is not None and hard is not None and soft >= hard:
-        raise InvalidOptions(f"soft_timeout must be less than hard_timeout, got {soft:g} and {hard:g} seconds")
+    soft, hard = options.get("soft_timeout"), options.get("hard_timeout")
+    if soft is not None and hard is not None:
+        soft, hard = as_seconds(soft, "soft_timeout"), as_seconds(hard, "hard_timeout")
+        if soft >= hard:
+            raise InvalidOptions(f"soft_timeout must be less than hard_timeout, got {soft:g} and {hard:g} seconds")
 
 
 def wire_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -253,16 +274,22 @@ def _wire_value(key: str, value: Any) -> Any:
     return value
 
 
+def _check_value(expected: Kind, key: str, value: Any) -> None:
+    try:
+        expected.check(value)
+    except ValueError:
+        raise InvalidOptions(f"{key} must be {expected.expects}, got {shown(value)}") from None
+
+
 def _check_option(key: str, value: Any, known_extra: Collection[str]) -> None:
-    check = _CHECKS.get(key)
-    if check:
-        check(key, value)
+    if key in OPTIONS:
+        _check_value(OPTIONS[key], key, value)
     elif gone := message("option", key):
         raise InvalidOptions(gone)
     elif key == "extra":
         _check_extra(value, known_extra)
     elif key not in TRANSIENT and (key not in known_extra or key in RESERVED):
-        known = {*_CHECKS, *known_extra}
+        known = {*OPTIONS, *known_extra}
         near = "" if key in INSTALLED_BY else suggest(key, {*known, *TRANSIENT, *INSTALLED_BY})
         more = _installed_by(key) or f"known options are {', '.join(sorted(known))}"
         raise InvalidOptions(f"unknown option {key!r}{near or f'; {more}'}")
@@ -289,76 +316,56 @@ def _installed_by(key: object) -> str:
     )
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+# ----------------------------------------------------------------------------------------------------
+# The values of each option
 
 
-def _check_retry(key: str, value: Any) -> None:
-    if not isinstance(value, bool) and not _is_whole(value):
-        raise InvalidOptions(f"{key} must be True, False or a whole number >= 0, got {value!r}")
+_RETRIES = kind("True, False or a whole number >= 0", lambda value: isinstance(value, int) and value >= 0, literal)
+_QUEUE = kind(
+    "a string of at least one character", lambda value: isinstance(value, str) and value != "" and is_unicode(value)
+)
+_FUNCTION = kind("a function", lambda value: value is None or callable(value))
+_TEXTS = kind("a list of strings", lambda value: isinstance(value, list | tuple) and _are_texts(value), words_in)
 
 
-def _as_seconds(value: Any) -> Any:
-    return value.total_seconds() if isinstance(value, timedelta) else value
+def _are_texts(values: Any) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
-def _check_duration(key: str, value: Any) -> None:
-    seconds = _as_seconds(value)
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not is_number or not 0 < seconds <= MAX_SECONDS:
-        raise InvalidOptions(
-            f"{key} must be a positive number of seconds (up to 1e9) or a timedelta, got {shown(value)}"
-        )
+def _one_of(words: Collection[str]) -> Kind:
+    return kind(f"one of {', '.join(words)}", lambda value: value in words)
 
 
-def _check_queue(key: str, value: Any) -> None:
-    check_queue_name(value, what=key)
-
-
-def _check_after_commit(key: str, value: Any) -> None:
-    if not isinstance(value, bool) and value != OUTBOX:
-        raise InvalidOptions(f'{key} must be True, False or "{OUTBOX}", got {value!r}')
-
-
-def _check_switch(key: str, value: Any) -> None:
-    if not isinstance(value, bool):
-        raise InvalidOptions(f"{key} must be True or False, got {value!r}")
-
-
-def _check_tags(key: str, value: Any) -> None:
-    fits = isinstance(value, list | tuple) and all(isinstance(item, str) for item in cast("Sequence[object]", value))
-    if not fits:
-        raise InvalidOptions(f"{key} must be a list of strings, got {value!r}")
-
-
-def _check_log_level(key: str, value: Any) -> None:
-    if not isinstance(value, str) or value.lower() not in LOG_LEVELS:
-        raise InvalidOptions(f"{key} must be one of {', '.join(sorted(LOG_LEVELS))}, got {value!r}")
-
-
-def _check_text(key: str, value: Any) -> None:
-    if not isinstance(value, str) or not value:
-        raise InvalidOptions(f"{key} must be a string that is not empty, got {value!r}")
-
-
-def _check_replicas(key: str, value: Any) -> None:
-    if not _is_whole(value):
-        raise InvalidOptions(f"{key} must be a whole number >= 0, got {value!r}")
-
-
-_CHECKS: dict[str, Callable[[str, Any], None]] = {
-    "queue": _check_queue,
-    "retry": _check_retry,
-    "retry_for": _check_duration,
-    "retry_queue": _check_queue,
-    "dead": _check_switch,
-    "backtrace": _check_retry,
-    "tags": _check_tags,
-    "log_level": _check_log_level,
-    "expires_in": _check_duration,
-    "soft_timeout": _check_duration,
-    "hard_timeout": _check_duration,
-    "after_commit": _check_after_commit,
-    "wait_replicas": _check_replicas,
-    "server": _check_text,
+#: Options of a push and of a declaration.
+OPTIONS: dict[str, Kind] = {
+    "queue": _QUEUE,
+    "retry": _RETRIES,
+    "retry_for": DURATION,
+    "retry_queue": _QUEUE,
+    "dead": replace(FLAG, parse=flag),
+    "backtrace": _RETRIES,
+    "tags": _TEXTS,
+    "log_level": choice(*sorted(LOG_LEVELS)),
+    "expires_in": DURATION,
+    "soft_timeout": DURATION,
+    "hard_timeout": DURATION,
+    "after_commit": kind(f'True, False or "{OUTBOX}"', lambda value: isinstance(value, bool) or value == OUTBOX),
+    "wait_replicas": whole(0),
+    "server": text(".+", "a string that is not empty"),
+}
+#: What `characteristics.Characteristics` has: options of a declaration that are not stored.
+CHARACTERISTICS: dict[str, Kind] = {
+    "urgency": _one_of(URGENCIES),
+    "resource_boundary": _one_of(BOUNDARIES),
+    # One value of a query: no query could match a category in another format.
+    "feature_category": text(r"[\w:.-]+", "letters, digits and _ : . - (at least one)"),
+    "external_dependencies": FLAG,
+    "idempotent": FLAG,
+}
+_DECLARED: dict[str, Kind] = CHARACTERISTICS | {
+    "retry_in": _FUNCTION,
+    "on_exhausted": _FUNCTION,
+    "shared_with_ruby": FLAG,
+    "big_payload": FLAG,
+    "isolated": FLAG,
 }

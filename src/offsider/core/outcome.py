@@ -1,4 +1,4 @@
-"""The outcome of a run, or the reason why it did not start. `settlement` turns it into a disposition."""
+"""The outcome of a run, or the reason why it did not start. The settlement turns it into a disposition."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from typing import Any, Literal, TypeAlias
 
 from offsider.core.errors import MalformedPayload, RescheduleCounter
 
+#: Where a job goes. ``gone`` is deletion, ``elsewhere`` is where an admission has moved it.
+Destination: TypeAlias = Literal["gone", "queue", "retry", "schedule", "dead", "quarantine", "elsewhere"]
+
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """The job succeeded."""
+    """The job returned."""
 
     name = "succeeded"
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The job raised."""
+    """The job raised ``error``."""
 
     error: BaseException
     name = "failed"
@@ -26,9 +29,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Deadly(Failed):
-    """The job ended several threads that ran it, the last one by this error.
+    """The job has ended several worker threads, the last one with ``error``.
 
-    ``effects``: what extensions add to its removal (`storage.effects`).
+    Attributes:
+        effects: scripts of extensions (`storage.effects`) that run when the job is removed.
     """
 
     effects: Sequence[Any] = ()
@@ -36,9 +40,13 @@ class Deadly(Failed):
 
 @dataclass(frozen=True, slots=True)
 class Rescheduled:
-    """The job raised `Reschedule`; not a failure.
+    """The job raised `Reschedule`, which is no failure.
 
-    ``counted``: whether it counts toward the limit of `Reschedule`, in the field ``counter`` of the payload.
+    Attributes:
+        delay_seconds: time until the next run.
+        reason: for the log.
+        counted: whether the run counts toward the limit of `Reschedule`.
+        counter: the payload field with the number of counted runs.
     """
 
     delay_seconds: float
@@ -50,7 +58,7 @@ class Rescheduled:
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """The job raised `Discard`: death handlers run, and the job is deleted."""
+    """The job raised `Discard` or was cancelled: it is deleted, and death handlers run."""
 
     error: BaseException
     name = "discarded"
@@ -58,7 +66,7 @@ class Discarded:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """The job or a middleware raised `Skip`."""
+    """The job or a middleware raised `Skip`: the job is deleted as if it had succeeded."""
 
     reason: str
     name = "skipped"
@@ -66,39 +74,40 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """The worker stopped while the job ran; the job is requeued."""
+    """The run stopped before the job ended: the job is requeued.
 
+    Attributes:
+        has_started: False for an ``async def`` job that was waiting for others to end.
+        continues: the next run continues where this one stopped, so the interruption is not counted.
+    """
+
+    has_started: bool = True
+    continues: bool = False
     name = "interrupted"
 
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """The payload is malformed; it moves to the dead set in a wrapper."""
+    """The payload cannot be decoded: a wrapper of it moves to the dead set."""
 
     error: MalformedPayload
     name = "malformed"
 
 
-Destination: TypeAlias = Literal["gone", "queue", "retry", "schedule", "dead", "quarantine", "elsewhere"]
-"""Where a job goes after its run: out of the server, back to its queue, into a sorted set, the dead set or the
-quarantine, or where an admission has stored it."""
-
-
 @dataclass(frozen=True, slots=True)
 class NotStarted:
-    """The job did not start: nothing is counted, and no retry is used up.
+    """The job did not start: the run is not counted and uses up no retry.
 
     Attributes:
-        place: where it goes; ``"queue"`` is the tail of its queue, ``"elsewhere"`` where an admission stored it with
-            its own script.
-        delay_seconds: with ``"schedule"``, the time until the next attempt.
+        place: where the job goes; ``"queue"`` is the tail of its queue.
+        delay_seconds: with ``"schedule"``, time until the next attempt.
         reason: for the log.
-        name: in the log and in events.
-        payload: with ``"schedule"``, the payload to store, if it differs from the job.
-        is_logged: whether the log has a line about it.
+        name: for the log and for events.
+        payload: with ``"schedule"``, the payload to store instead of the claimed one.
+        is_logged: whether to log a line.
     """
 
-    place: Destination
+    place: Literal["gone", "queue", "schedule", "quarantine", "elsewhere"]
     delay_seconds: float = 0.0
     reason: str = ""
     name: str = "not started"

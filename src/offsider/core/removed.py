@@ -40,7 +40,6 @@ SETTINGS: dict[str, str] = {
 }
 #: Options of ``@job`` and of ``using``.
 JOB_OPTIONS: dict[str, str] = {
-    "profile": 'set push.payload["profile"] in client middleware',
     "profiler_options": 'set push.payload["profiler_options"] in client middleware',
     "weight": "declare tags",
     "client": "name a server of the configuration with server=, or push with job.via(client)",
@@ -52,12 +51,12 @@ JOB_OPTIONS: dict[str, str] = {
     "concurrency_key": "use key=, which applies to all limits of the job",
     "rate_key": "use key=, which applies to all limits of the job",
     "fair_by": "use key= with fair_share=0.25",
+    "queue_namespace": 'write queue="namespace:name"; select its jobs in a query by worker_name or tags',
 }
 #: Without ``offsider``: ``"queues example"``.
 COMMANDS: dict[str, str] = {
     "queues unpause": "run 'offsider queues resume'",
-    "shards list": "run 'offsider shards'",
-    "shards check": "run 'offsider routes check', which checks shards too",
+    "shards": "run 'offsider routes check', or 'offsider worker --shard NAME --dry-run' for the queues of a shard",
     "migrate": "due jobs follow the routing rules when they are enqueued, and 'offsider queues move FROM TO' moves the "
     "jobs of a queue",
     "switches": "use offsider controls",

@@ -1,4 +1,4 @@
-"""A line with counters in the index of the admin site, which links to the web UI."""
+"""A line in the index of the admin site, which links to the web UI."""
 
 # pyright: basic, reportMissingTypeStubs=false
 # Django has no types.
@@ -9,25 +9,8 @@ from typing import Any
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponseRedirect
 from django.urls import NoReverseMatch, reverse
-from django.utils.functional import lazy
 
-from offsider.config.installation import Installation
-from offsider.core.errors import RedisFailure
 from offsider.django.models import Jobs
-from offsider.inspector import Stats
-
-CACHE_SECONDS = 5.0
-
-
-def title() -> str:
-    """Return the text of the link. The counters are up to five seconds old."""
-    from offsider.web.counters import cache_of  # a project without the web UI may lack its packages
-
-    try:
-        stats = cache_of(Installation.of(None), Stats.read, CACHE_SECONDS).get()
-    except RedisFailure:
-        return "background jobs (Redis is unavailable)"
-    return f"background jobs ({stats.enqueued:,} enqueued, {stats.retries:,} retries, {stats.dead:,} dead)"
 
 
 @admin.register(Jobs)
@@ -53,10 +36,6 @@ class JobsAdmin(admin.ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
         """No jobs are deleted here."""
         return False
-
-
-# Migrations read the original option, so that no new one is created for this text.
-Jobs._meta.verbose_name_plural = lazy(title, str)()  # noqa: SLF001  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _root() -> str:

@@ -17,8 +17,7 @@ from django.utils.module_loading import import_string
 from offsider.config.application import TABLE
 from offsider.config.config import Config
 from offsider.core.options import OUTBOX
-from offsider.django.connections import connections_of_a_job
-from offsider.django.transactions import after_commit
+from offsider.django.database import after_commit, close_left_connections, connections_of_a_job
 from offsider.ext.outbox import Outbox
 from offsider.ext.results import Results
 from offsider.jobs import registry
@@ -53,3 +52,4 @@ def configure(config: Config) -> None:
         config.queue_sources.append(sys.modules["offsider.django.task_backend"].destinations)
         if Results.name not in config.extensions:
             config.use(Results())
+    config.server_middleware.add(close_left_connections)

@@ -82,7 +82,7 @@ def _of_jobs(config: Config) -> Iterator[CheckMessage]:
 
 
 def _of_periodic_jobs(config: Config) -> Iterator[CheckMessage]:
-    from offsider.ext.periodic.registry import examine
+    from offsider.ext.periodic.entry import examine
 
     fatal = {entry.name for entry, problem in examine(config, foreign=True) if problem}
     for entry, problem in examine(config):

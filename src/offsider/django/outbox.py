@@ -14,8 +14,8 @@ from django.db.models import Count, Min
 from django.utils.asyncio import async_unsafe
 
 from offsider.core.errors import ConfigurationError
+from offsider.django.database import after_commit, is_open
 from offsider.django.models import TABLE, OutboxRow
-from offsider.django.transactions import after_commit, is_open
 from offsider.ext.outbox.source import CHANNEL, StoredPush, can_listen, identity_of, wait_for_notification
 
 _async_unsafe: Any = async_unsafe

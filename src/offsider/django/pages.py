@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
-from offsider.web.mounting import WHO, Servers, behind, checked_name
-from offsider.web.options import Authorize
-from offsider.web.redaction import Redact
-from offsider.web.request import INCOMPLETE, LARGEST_BODY_BYTES, TOO_LARGE, Request
-from offsider.web.results import BadRequest, TooLarge, WebError
+from offsider.screens.errors import BadRequest, ScreenError
+from offsider.web.mounting import WHO, PageOptions, Servers, behind, checked_name
+from offsider.web.request import INCOMPLETE, LARGEST_BODY_BYTES, TOO_LARGE
+from offsider.web.results import TooLarge
+from offsider.web.wsgi_adapter import request_of
 
 if TYPE_CHECKING:
     from offsider.web.app import WebApp
@@ -29,7 +28,6 @@ Who: TypeAlias = Callable[[Any], str | None]
 #: Key of Django's user there.
 USER = "offsider.user"
 NOT_ALLOWED = "These pages are for staff users with the permission offsider.view_jobs or offsider.change_jobs."
-_LETTERS = "/:@!$&'()*+,;=~"
 
 
 def staff(request: Any) -> str | None:
@@ -44,11 +42,8 @@ def pages(
     config: Servers = None,
     *,
     authenticate: Who = staff,
-    authorize: Authorize | None = None,
-    redact: Redact | None = None,
-    read_only: bool = False,
-    app_url: str = "",
     login: bool = False,
+    **options: Unpack[PageOptions],
 ) -> list[Any]:
     """URL patterns to include.
 
@@ -56,12 +51,12 @@ def pages(
         config: the server, or several by name; default: the configuration of this process.
         authenticate: returns the user of a request, or None to deny access; default: `staff`.
         login: redirect users who are not logged in to the login of the admin site, or to ``LOGIN_URL`` without one.
-        authorize, redact, read_only, app_url: as for `offsider.web.wsgi`.
+        options: ``authorize``, ``redact``, ``read_only`` and ``app_url``, as in `offsider.web.MountOptions`.
     """
 
     @cache  # at the first request, so that `manage.py check` can report a wrong configuration
     def app() -> WebApp:
-        return behind(config, authorize=authorize, redact=redact, read_only=read_only, app_url=app_url)
+        return behind(config, **options)
 
     # Imported here: Django has no types, and is an extra.
     http, urls = import_module("django.http"), import_module("django.urls")
@@ -72,7 +67,8 @@ def pages(
             if _is_logged_in(request):
                 return http.HttpResponseForbidden(NOT_ALLOWED, content_type="text/plain")
             return import_module("django.contrib.auth.views").redirect_to_login(request.get_full_path(), _login_url())
-        response = app().respond(_request_of(request, path, who))
+        body = _body(request) if request.method == "POST" else b""
+        response = app().respond(request_of(_environ(request, path, who), body))
         made: Any = http.HttpResponse(response.body, status=response.status)
         for name, value in response.headers:
             made[name] = value
@@ -96,24 +92,20 @@ def _login_url() -> str:
         return str(import_module("django.shortcuts").resolve_url(import_module("django.conf").settings.LOGIN_URL))
 
 
-def _request_of(request: Any, path: str, who: str | None) -> Request:
+def _environ(request: Any, path: str, who: str | None) -> dict[str, Any]:
+    """Return the environ of a request, in WSGI's form, as if the pages were a mounted application."""
     root = request.path[: len(request.path) - len(path)].rstrip("/")
-    body = _body(request) if request.method == "POST" else b""
-    return Request(
-        method=request.method or "GET",
-        path="/" + quote(path.lstrip("/"), safe=_LETTERS),
-        root=quote(root, safe=_LETTERS),
-        query=request.META.get("QUERY_STRING", ""),
-        headers={name.lower(): value for name, value in request.headers.items()},
-        body=body if isinstance(body, bytes) else b"",
-        scheme=request.scheme or "http",
-        client=request.META.get("REMOTE_ADDR", ""),
-        context={**request.META, WHO: who, USER: getattr(request, "user", None)},
-        refusal=None if isinstance(body, bytes) else body,
-    )
+    return {
+        **request.META,
+        "PATH_INFO": ("/" + path.lstrip("/")).encode().decode("latin-1"),
+        "SCRIPT_NAME": root.encode().decode("latin-1"),
+        "wsgi.url_scheme": request.scheme or "http",
+        WHO: who,
+        USER: getattr(request, "user", None),
+    }
 
 
-def _body(request: Any) -> bytes | WebError:
+def _body(request: Any) -> bytes | ScreenError:
     """Return the body, also if a middleware has read ``request.body`` or ``request.POST``."""
     http = import_module("django.http")
     length = str(request.META.get("CONTENT_LENGTH") or "0")

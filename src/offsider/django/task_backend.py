@@ -32,18 +32,19 @@ from offsider.config.config import Config
 from offsider.config.default import default_config
 from offsider.config.installation import Installation
 from offsider.config.routing import MAIN
-from offsider.config.shards import RoutedQueue
 from offsider.core.arguments import encode_result
+from offsider.core.clock import as_seconds
 from offsider.core.errors import ConfigurationError, InvalidOptions, OffsiderError, UnknownJob
 from offsider.core.options import check_queue_name, wire_options
 from offsider.core.payload import JobPayload, new_jid
-from offsider.django.connections import connections_of_a_job
+from offsider.django.database import connections_of_a_job
 from offsider.ext.results import Results
 from offsider.ext.results.reader import Reader
-from offsider.ext.results.rules import ARGUMENTS, KEEP_RESULT, TRACK, seconds
-from offsider.jobs.clients import async_client_for, client_for
+from offsider.ext.results.store import ARGUMENTS, KEEP_RESULT, MAX_LIFE_SECONDS, TRACK
+from offsider.jobs.clients import client_for
 from offsider.jobs.declared import check_all_options
 from offsider.jobs.function import job
+from offsider.jobs.routes import RoutedQueue
 from offsider.runtime.context import JobContext, current_job
 
 try:
@@ -106,7 +107,7 @@ class TaskBackend(_BaseTaskBackend):
     async def aenqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         """As `enqueue`, without blocking the event loop."""
         result = self._result(task, args, kwargs)
-        await async_client_for().push(self._item(result))
+        await client_for().apush(self._item(result))
         await sync_to_async(_signals.task_enqueued.send)(type(self), task_result=result)
         return result
 
@@ -162,10 +163,9 @@ class TaskBackend(_BaseTaskBackend):
         given = self.options.get(RESULT_SECONDS, A_DAY)
         if given == 0:
             return {KEEP_RESULT: False, TRACK: False}
-        try:
-            return {KEEP_RESULT: seconds(given), TRACK: ARGUMENTS}
-        except ValueError as error:
-            raise InvalidOptions(f"{self._what}: {RESULT_SECONDS} {error}") from None
+        name = f"{self._what}: {RESULT_SECONDS}"
+        kept_seconds = as_seconds(given, name, at_most=MAX_LIFE_SECONDS, error=InvalidOptions)
+        return {KEEP_RESULT: kept_seconds, TRACK: ARGUMENTS}
 
     @cached_property
     def _options(self) -> dict[str, Any]:

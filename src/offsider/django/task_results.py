@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 
 from offsider.core.error_text import class_of, traceback_of
-from offsider.ext.results.states import WAITING
+from offsider.ext.results.store import WAITING
 
 if TYPE_CHECKING:
     from offsider.ext.results.store import Stored

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from offsider.django.pages import USER, pages, staff
-from offsider.web.options import Visitor
-from offsider.web.routing import LOOK, PREFER
+from offsider.web.page_request import PageRequest
+from offsider.web.routing import LOOK
 
 VIEW, CHANGE = "offsider.view_jobs", "offsider.change_jobs"
 app_name = "offsider"
@@ -22,9 +22,9 @@ def may_look(request: Any) -> str | None:
     return who if who and (request.user.has_perm(VIEW) or request.user.has_perm(CHANGE)) else None
 
 
-def may_act(visitor: Visitor, action: str) -> bool:
+def may_act(request: PageRequest, action: str) -> bool:
     """Return whether the user may see the pages, or do an action."""
-    return action in (LOOK, PREFER) or bool(visitor.http.context[USER].has_perm(CHANGE))
+    return action == LOOK or bool(request.http.context[USER].has_perm(CHANGE))
 
 
 urlpatterns = pages(authenticate=may_look, authorize=may_act, login=True)

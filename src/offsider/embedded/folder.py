@@ -34,7 +34,7 @@ from urllib.parse import quote
 from offsider.core.errors import ConfigurationError
 
 # sun_path has 104 bytes on macOS and 108 on Linux, including the final zero byte.
-LONGEST_SOCKET_PATH = 103
+MAX_SOCKET_PATH_BYTES = 103
 LOOPBACK = "127.0.0.1"
 
 
@@ -106,7 +106,7 @@ def choose(folder: Path, port: int | None) -> Address:
 
 def _socket_path(folder: Path) -> str:
     path = str(folder / "server.sock")
-    if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
+    if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES:
         return path
     # Not a name that another user can know before: that user could serve it first.
     return str(Path(tempfile.mkdtemp(prefix="offsider-")) / "server.sock")
@@ -159,14 +159,10 @@ class Folder:
 
     def claim_life(self) -> int | None:
         """Return the file descriptor for a new server to inherit, or None while a server is alive."""
-        return self._try("alive", "exclusive")
+        return self._claim("alive")
 
     def has_server(self) -> bool:
-        descriptor = self.claim_life()
-        if descriptor is None:
-            return True
-        os.close(descriptor)
-        return False
+        return self._is_held("alive")
 
     def join_users(self) -> int:
         """Register as a user until the returned file descriptor is closed, for any reason."""
@@ -175,11 +171,7 @@ class Folder:
         return descriptor
 
     def has_users(self) -> bool:
-        descriptor = self._try("users", "exclusive")
-        if descriptor is None:
-            return True
-        os.close(descriptor)
-        return False
+        return self._is_held("users")
 
     def server_pid(self) -> int | None:
         """Return the process ID of the live server; valid only while `has_server`."""
@@ -204,10 +196,18 @@ class Folder:
         except OSError:
             return "(no log)"
 
-    def _try(self, name: str, kind: Literal["shared", "exclusive"]) -> int | None:
+    def _is_held(self, name: str) -> bool:
+        """Whether another descriptor holds a lock of this file."""
+        descriptor = self._claim(name)
+        if descriptor is not None:
+            os.close(descriptor)
+        return descriptor is None
+
+    def _claim(self, name: str) -> int | None:
+        """Return a descriptor that holds the exclusive lock of this file; None if another one holds a lock."""
         descriptor = self._open(name)
         try:
-            _flock(descriptor, kind, wait=False)
+            _flock(descriptor, "exclusive", wait=False)
         except BlockingIOError:
             os.close(descriptor)
             return None

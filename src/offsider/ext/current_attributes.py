@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from offsider.core import active_job
 from offsider.core.errors import ConfigurationError, InvalidArguments
-from offsider.core.once import first_time
 from offsider.core.payload import shown_class
+from offsider.core.wording import first_time
+from offsider.runtime.middleware import sets_context
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -33,7 +34,7 @@ _KEY = "cattr"
 _PAIRS_SINCE = 8
 _Stored: TypeAlias = Mapping[str, Mapping[str, object]]
 #: Serialized values of the current context, by key and name.
-_stored_here: ContextVar[_Stored] = ContextVar("offsider_current_attributes", default={})  # noqa: B039  # never changed
+_stored: ContextVar[_Stored] = ContextVar("offsider_current_attributes", default={})  # noqa: B039  # never changed
 
 
 class CurrentAttributes:
@@ -88,6 +89,7 @@ class CurrentAttributes:
             return values
         return [[active_job.symbol(name), _form(push, key, name, value)] for name, value in values.items()]
 
+    @sets_context
     def _load(self, job: JobContext) -> Middleware:
         return (yield from self._loaded(cast("Mapping[str, Any]", job.payload)))
 
@@ -97,7 +99,7 @@ class CurrentAttributes:
         Otherwise a job would see values that another job left in its thread.
         """
         stored = {key: _pairs(payload, key) for key in self._sources}
-        tokens: list[tuple[ContextVar[Any], Token[Any]]] = [(_stored_here, _stored_here.set(stored))]
+        tokens: list[tuple[ContextVar[Any], Token[Any]]] = [(_stored, _stored.set(stored))]
         for key, variables in self._sources.items():
             for name, variable in variables.items():
                 tokens.append((variable, variable.set(_value(payload, key, stored[key], name, variable))))
@@ -117,10 +119,10 @@ def _form(push: Push, key: str, name: str, value: object) -> object:
 
     So Ruby's months, symbols and nanoseconds survive a job in Python.
     """
-    here = _stored_here.get().get(key, {})
+    stored = _stored.get().get(key, {})
     try:
-        if name in here and active_job.read(here[name])[0] == value:
-            return here[name]
+        if name in stored and active_job.read(stored[name])[0] == value:
+            return stored[name]
         return active_job.write(value)
     except (TypeError, RecursionError) as error:
         why = "contains itself or is nested too deeply" if isinstance(error, RecursionError) else f"is of type {error}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -26,18 +26,31 @@ class Locale:
     Args:
         current: returns the current language, such as ``"de"``, or None.
         use: returns a context manager that sets a language.
+        thread_bound: ``use`` sets it for a thread, and not in a context variable as Django does. Async jobs share a
+            thread, so those that have a language are then refused.
+
+    Attributes:
+        sets_context: it also runs in the process of an isolated job.
     """
 
     name = "locale"
+    sets_context = True
 
-    def __init__(self, current: Callable[[], str | None], use: Callable[[str], AbstractContextManager[object]]) -> None:
+    def __init__(
+        self,
+        current: Callable[[], str | None],
+        use: Callable[[str], AbstractContextManager[object]],
+        *,
+        thread_bound: bool = False,
+    ) -> None:
         self._current = current
         self._use = use
+        self.thread_bound = thread_bound
 
     def install(self, config: Config) -> None:
         """Add both middlewares. Called by ``config.use``."""
         config.client_middleware.add(self._save)
-        config.server_middleware.prepend(self._load)
+        config.server_middleware.prepend(self)
 
     def _save(self, push: Push) -> Middleware:
         language = self._current() if push.reason == "push" else None
@@ -45,7 +58,12 @@ class Locale:
             cast("dict[str, Any]", push.payload).setdefault(_KEY, language)
         yield
 
-    def _load(self, job: JobContext) -> Middleware:
+    def concerns(self, job: JobContext) -> bool:
+        """Return whether the job has a language."""
         language: object = job.payload.get(_KEY)
-        with self._use(language) if isinstance(language, str) and language else nullcontext():
+        return isinstance(language, str) and bool(language)
+
+    def __call__(self, job: JobContext) -> Middleware:
+        """Run a job in its language."""
+        with self._use(cast("dict[str, Any]", job.payload)[_KEY]):
             yield

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 from urllib.parse import quote, urlencode
 
 from offsider.integrations import missing
+from offsider.screens.errors import BadRequest, ScreenError
 from offsider.web.asgi_adapter import AsgiApp, Receive, Scope, Send, received, request_of
-from offsider.web.mounting import WHO, Servers, behind, checked_name
-from offsider.web.options import Authorize
-from offsider.web.redaction import Redact
+from offsider.web.mounting import WHO, PageOptions, Servers, behind, checked_name
 from offsider.web.request import INCOMPLETE, Request as WebRequest
-from offsider.web.results import BadRequest, WebError
 
 try:
     from fastapi import APIRouter, Depends, Request, Response
@@ -21,24 +19,16 @@ except ImportError as error:
     raise missing("offsider.fastapi", "fastapi") from error
 
 
-def pages(
-    user: Callable[..., Any],
-    *,
-    config: Servers = None,
-    authorize: Authorize | None = None,
-    redact: Redact | None = None,
-    read_only: bool = False,
-    app_url: str = "",
-) -> APIRouter:
+def pages(user: Callable[..., Any], *, config: Servers = None, **options: Unpack[PageOptions]) -> APIRouter:
     """Return the web UI as a router: ``app.include_router(pages(current_staff), prefix="/jobs")``.
 
     Args:
         user: a dependency that returns the user's name. It denies access with None or an HTTPException, for example
             with a redirect to the login.
         config: the server, or several by name; default: the configuration of this process.
-        authorize, redact, read_only, app_url: as for `offsider.web.asgi`.
+        options: ``authorize``, ``redact``, ``read_only`` and ``app_url``, as in `offsider.web.MountOptions`.
     """
-    asgi = AsgiApp(behind(config, authorize=authorize, redact=redact, read_only=read_only, app_url=app_url))
+    asgi = AsgiApp(behind(config, **options))
     router = APIRouter(include_in_schema=False)
 
     # The router converts no result: the response below writes itself.
@@ -51,7 +41,7 @@ def pages(
     return router
 
 
-async def _body(request: Request, scope: Scope) -> bytes | WebError:
+async def _body(request: Request, scope: Scope) -> bytes | ScreenError:
     """Return the body; a form that a dependency has parsed is encoded again."""
     try:
         return await received(request.stream())

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from functools import partial
 from typing import Any, TypeAlias
 
 from offsider.config import test_mode
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
-from offsider.jobs.clients import Clients
 
 logger = logging.getLogger("offsider")
 
@@ -44,25 +44,25 @@ def lifespan(own: Lifespan | None = None, *, config: Config | None = None) -> Li
 
     @asynccontextmanager
     async def around(app: Any) -> AsyncGenerator[Any, None]:
-        here = Installation.of(config)
+        server = Installation.of(config)
         if test_mode.current() is None:
-            await _check(here)
+            await _check(server)
         running_apps.append(app)
         try:
             async with nullcontext() if own is None else own(app) as state:
                 yield state
         finally:
             running_apps.remove(app)
-            await Clients.of(here).asynchronous.close()
-            here.close()
+            server.close()
 
     return around
 
 
-async def _check(here: Installation) -> None:
+async def _check(server: Installation) -> None:
     try:
-        await here.async_redis.call("PING")  # with a wrong password the next question has an error as its answer
-        await here.async_redis.check_server()
+        # With a wrong password the next question has an error as its answer.
+        await server.loop_threads.run(partial(server.redis.call, "PING"))
+        await server.loop_threads.run(server.redis.check_server)
     except RedisUnavailable as error:
         # One line: the traceback shows only the connection.
         logger.error("the application starts, but pushes of jobs will fail: %s", error)  # noqa: TRY400

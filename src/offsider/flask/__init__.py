@@ -15,9 +15,8 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, Unpack, cast
 from urllib.parse import urlencode
 
 from offsider.cli.main import main
@@ -29,17 +28,14 @@ from offsider.integrations import missing
 from offsider.integrations.wsgi import CallerId
 from offsider.runtime.context import JobContext
 from offsider.runtime.middleware import Middleware
-from offsider.web.mounting import WHO, Servers, behind, checked_name
-from offsider.web.options import Authorize
-from offsider.web.redaction import Redact
+from offsider.screens.errors import ScreenError
+from offsider.web.mounting import WHO, PageOptions, Servers, behind, checked_name
 from offsider.web.request import LARGEST_BODY_BYTES, TOO_LARGE
-from offsider.web.results import TooLarge, WebError
+from offsider.web.results import TooLarge
 from offsider.web.wsgi_adapter import request_of
 
 try:
-    import click
     from flask import Blueprint, Flask, Response, request
-    from flask.cli import ScriptInfo
     from werkzeug.wrappers import Response as BaseResponse
 except ImportError as error:
     raise missing("offsider.flask", "flask") from error
@@ -51,24 +47,16 @@ logger = logging.getLogger("offsider")
 ORIGIN = 'app.config["OFFSIDER"]'
 
 
-def pages(
-    user: Callable[[], Any],
-    *,
-    config: Servers = None,
-    authorize: Authorize | None = None,
-    redact: Redact | None = None,
-    read_only: bool = False,
-    app_url: str = "",
-) -> Blueprint:
+def pages(user: Callable[[], Any], *, config: Servers = None, **options: Unpack[PageOptions]) -> Blueprint:
     """Return the web UI as a blueprint: ``app.register_blueprint(pages(current_staff), url_prefix="/jobs")``.
 
     Args:
         user: returns the user's name. It denies access with None, ``abort(403)`` or a response such as a redirect to
             the login; so it may have a decorator such as ``login_required`` of Flask-Login.
         config: the server, or several by name; default: the configuration of this process.
-        authorize, redact, read_only, app_url: as for `offsider.web.wsgi`.
+        options: ``authorize``, ``redact``, ``read_only`` and ``app_url``, as in `offsider.web.MountOptions`.
     """
-    app = behind(config, authorize=authorize, redact=redact, read_only=read_only, app_url=app_url)
+    app = behind(config, **options)
     blueprint = Blueprint("offsider", __name__)
 
     @blueprint.route("/", defaults={"path": ""}, methods=["GET", "HEAD", "POST"])
@@ -96,7 +84,7 @@ def _below(environ: dict[str, Any], path: str) -> dict[str, Any]:
     }
 
 
-def _body(environ: dict[str, Any]) -> bytes | WebError:
+def _body(environ: dict[str, Any]) -> bytes | ScreenError:
     """Return the body; a form that the application has parsed is encoded again."""
     if (request.content_length or 0) > LARGEST_BODY_BYTES:
         return TooLarge(TOO_LARGE)
@@ -158,15 +146,7 @@ class Offsider:
             config.server_middleware.remove(AppContext)
             config.server_middleware.prepend(AppContext(app))
 
-        use_application(Application(ORIGIN, cast("Mapping[str, Any]", settings), configure, _command()))
+        use_application(Application(ORIGIN, cast("Mapping[str, Any]", settings), configure))
         app.extensions["offsider"] = self
         app.cli.add_command(main, "offsider")
         app.wsgi_app = CallerId(app.wsgi_app)  # type: ignore[method-assign]  # as Flask documents it
-
-
-def _command() -> tuple[str, ...]:
-    """Return the command that loads the same application again."""
-    context = click.get_current_context(silent=True)
-    info = None if context is None else context.find_object(ScriptInfo)
-    named = ("--app", info.app_import_path) if info is not None and info.app_import_path else ()
-    return (sys.executable, "-m", "flask", *named, "offsider")

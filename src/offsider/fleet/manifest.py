@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from offsider.config.config import Config
+from offsider.config.installation import Installation
 from offsider.config.routing import route
 from offsider.core.arguments import are_plain
 from offsider.core.errors import ConfigurationError
+from offsider.inspector.job_record import JobRecord
 from offsider.jobs import registry
 from offsider.jobs.declared import Declared
 from offsider.jobs.signature import KINDS, is_required
+from offsider.storage import places
 
 Entry: TypeAlias = Mapping[str, Any]
 
@@ -54,7 +58,6 @@ def entry(job: Declared, config: Config) -> Entry:
         "tags": sorted(said.tags),
         "idempotent": said.idempotent,
         **until,
-        "queue_namespace": said.queue_namespace,
         "signature": job.signature.digest,
         "arguments": [_argument(parameter) for parameter in job.signature.parameters],
     }
@@ -76,22 +79,6 @@ def read(text: str, origin: str) -> dict[str, Any]:
     return cast("dict[str, Any]", found)
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Return a line for each added job (+), removed job (-), and changed value of a job (~)."""
-    before, after = _by_name(old), _by_name(new)
-    lines: list[str] = []
-    for name in sorted({*before, *after}):
-        if name not in after:
-            lines.append(f"- {name}")
-        elif name not in before:
-            lines.append(f"+ {name} ({after[name]['queue']})")
-        else:
-            lines += _changes(name, before[name], after[name])
-    if not lines and dict(old) != dict(new):
-        lines.append("~ the same jobs, in another format or order")
-    return lines
-
-
 def signature_text(arguments: Iterable[object]) -> str:
     """The arguments of a job in parentheses."""
     return f"({', '.join(map(_signed, arguments))})"
@@ -103,24 +90,6 @@ def _has_jobs(found: Mapping[str, object]) -> bool:
         isinstance(job, dict) and isinstance(cast("dict[str, object]", job).get("name"), str)
         for job in cast("list[object]", jobs)
     )
-
-
-def _by_name(found: Mapping[str, Any]) -> dict[str, Entry]:
-    return {job["name"]: job for job in found["jobs"]}
-
-
-def _changes(name: str, before: Entry, after: Entry) -> Iterator[str]:
-    # Not the signature, which is derived from the arguments.
-    for key in dict.fromkeys(key for key in (*after, *before) if key != "signature"):
-        old, new = _shown(key, before.get(key)), _shown(key, after.get(key))
-        if before.get(key) != after.get(key):
-            yield f"~ {name}: {key} {old} → {new}"
-
-
-def _shown(key: str, value: Any) -> str:
-    if key == "arguments" and isinstance(value, list):
-        return signature_text(cast("list[object]", value))
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _signed(argument: object) -> str:
@@ -161,28 +130,6 @@ GUIDE = "docs/operating/deploys.md#changing-a-signature"
 
 
 @dataclass(frozen=True, slots=True)
-class Parameters:
-    """The parameters of a job in a manifest; `rest` and `options` are empty without ``*`` and ``**``."""
-
-    positional: Sequence[str]
-    required: int
-    rest: str
-    keywords: Sequence[str]
-    required_keywords: Sequence[str]
-    options: str
-
-    def fit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-        """Whether stored arguments bind to these parameters."""
-        return (
-            len(args) >= self.required
-            and (bool(self.rest) or len(args) <= len(self.positional))
-            and kwargs.keys() >= set(self.required_keywords)
-            and (bool(self.options) or kwargs.keys() <= set(self.keywords))
-            and kwargs.keys().isdisjoint(self.positional)
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Incompatible:
     """A job name whose stored jobs would fail in the new release, or receive arguments in the wrong parameters.
 
@@ -192,7 +139,7 @@ class Incompatible:
         new: the new one; empty if no job has the name.
         reason: why stored jobs would not run as before.
         digest: digest of the new signature, in the payload of jobs that the new release pushes.
-        parameters: the new parameters; None if every stored job is affected.
+        signature: the new parameters; None if every stored job is affected.
     """
 
     name: str
@@ -200,13 +147,19 @@ class Incompatible:
     new: str
     reason: str
     digest: object = None
-    parameters: Parameters | None = None
+    signature: inspect.Signature | None = None
 
     def runs(self, args: Sequence[Any], kwargs: Mapping[str, Any], digest: object) -> bool | None:
         """Whether a stored job runs as before; None if the new release pushed it."""
         if digest is not None and digest == self.digest:
             return None
-        return self.parameters is not None and self.parameters.fit(args, kwargs)
+        if self.signature is None or not kwargs.keys().isdisjoint(_names(self.signature, "positional")):
+            return False
+        try:
+            self.signature.bind(*args, **kwargs)
+        except TypeError:
+            return False
+        return True
 
 
 def incompatible(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Incompatible]:
@@ -226,10 +179,10 @@ def names(job: Entry) -> list[str]:
 
 
 def _compare(name: str, old: Entry, new: Entry | None) -> Incompatible | None:
-    before, text = _parameters(old), signature_text(old["arguments"])
+    before, text = _signature(old), signature_text(old["arguments"])
     if new is None:
         return Incompatible(name, text, "", "no job of the new release has this name")
-    after = _parameters(new)
+    after = _signature(new)
     misplaced = _misplaced(before, after)
     reason = misplaced or _unfit(before, after)
     if not reason:
@@ -238,52 +191,109 @@ def _compare(name: str, old: Entry, new: Entry | None) -> Incompatible | None:
     return Incompatible(name, text, shown, reason, new.get("signature"), None if misplaced else after)
 
 
-def _misplaced(old: Parameters, new: Parameters) -> str:
+def _misplaced(old: inspect.Signature, new: inspect.Signature) -> str:
     """Why stored arguments may bind to other parameters; empty if they cannot."""
-    pairs = [pair for pair in zip(old.positional, new.positional, strict=False) if pair[0] != pair[1]]
-    removed, added = old.positional[len(new.positional) :], new.positional[len(old.positional) :]
-    if old.rest and added:
-        pairs.append((f"*{old.rest}", added[0]))
-    if new.rest and removed:
-        pairs.append((removed[0], f"*{new.rest}"))
-    if new.options:
-        pairs += [(name, f"**{new.options}") for name in old.keywords if name not in new.keywords]
+    before, after = _names(old, "positional"), _names(new, "positional")
+    pairs = [pair for pair in zip(before, after, strict=False) if pair[0] != pair[1]]
+    removed, added = before[len(after) :], after[len(before) :]
+    pairs += [(f"*{rest}", added[0]) for rest in _names(old, "rest") if added]
+    pairs += [(removed[0], f"*{rest}") for rest in _names(new, "rest") if removed]
+    for options in _names(new, "keywords"):
+        pairs += [(name, f"**{options}") for name in _names(old, "keyword") if name not in new.parameters]
     return f"arguments stored for {pairs[0][0]} would be passed as {pairs[0][1]}" if pairs else ""
 
 
-def _unfit(old: Parameters, new: Parameters) -> str:
+def _unfit(old: inspect.Signature, new: inspect.Signature) -> str:
     """Why stored arguments may not bind; empty if all do. For signatures that keep each argument in its place."""
-    refused = list(old.positional[len(new.positional) :])
-    refused += [f"*{old.rest}"] if old.rest and not new.rest else []
-    by_keyword = [*old.keywords, *(new.positional[len(old.positional) :] if old.options else ())]
-    refused += [f"{name} by keyword" for name in by_keyword if name not in new.keywords]
-    refused += [f"**{old.options}"] if old.options and not new.options else []
+    before, after = _names(old, "positional"), _names(new, "positional")
+    refused = before[len(after) :]
+    refused += [f"*{rest}" for rest in _names(old, "rest") if not _names(new, "rest")]
+    by_keyword = [*_names(old, "keyword"), *(after[len(before) :] if _names(old, "keywords") else ())]
+    refused += [f"{name} by keyword" for name in by_keyword if name not in _names(new, "keyword")]
+    refused += [f"**{options}" for options in _names(old, "keywords") if not _names(new, "keywords")]
     if refused:
         return f"jobs may be stored with {refused[0]}, which is no longer accepted"
-    missing = [*new.positional[old.required : new.required], *new.required_keywords]
-    missing = [name for name in missing if name not in old.required_keywords]
+    always = [name for name, parameter in old.parameters.items() if is_required(parameter)]
+    missing = [name for name, parameter in new.parameters.items() if is_required(parameter) and name not in always]
     return f"jobs may be stored without {missing[0]}, which is required" if missing else ""
 
 
-def _parameters(job: Entry) -> Parameters:
-    by_kind: dict[str, list[str]] = {kind: [] for kind in KINDS.values()}
-    required: set[str] = set()
+def _names(signature: inspect.Signature, kind: str) -> list[str]:
+    return [name for name, parameter in signature.parameters.items() if KINDS[parameter.kind] == kind]
+
+
+def _signature(job: Entry) -> inspect.Signature:
+    """Return the parameters of a job in a manifest; positional ones accept no keyword argument in stored jobs."""
+    kinds = {name: kind for kind, name in KINDS.items()}
     try:
-        for argument in job["arguments"]:
-            by_kind[argument["kind"]].append(argument["name"])
-            if argument.get("required", True):
-                required.add(argument["name"])
-    except (TypeError, KeyError, AttributeError) as error:
+        return inspect.Signature(
+            [
+                inspect.Parameter(
+                    argument["name"],
+                    kinds[argument["kind"]],
+                    default=inspect.Parameter.empty if argument.get("required", True) else None,
+                )
+                for argument in job["arguments"]
+            ]
+        )
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
         raise ConfigurationError(
             f"cannot read the arguments of {job['name']} in a manifest ({error!r}); "
             "write it again: offsider jobs manifest"
         ) from None
-    positional, keywords = by_kind["positional"], by_kind["keyword"]
-    return Parameters(
-        positional,
-        max((place for place, name in enumerate(positional, 1) if name in required), default=0),
-        "".join(by_kind["rest"]),
-        keywords,
-        [name for name in keywords if name in required],
-        "".join(by_kind["keywords"]),
-    )
+
+
+#: Places whose jobs run only after an operator's action.
+RESTING = frozenset({"dead", "quarantine"})
+
+
+@dataclass(slots=True)
+class StoredJobs:
+    """The stored jobs of one name.
+
+    Attributes:
+        places: number of jobs by place: ``"queue:low"``, ``"schedule"``, ``"retry"``, ``"running"``, ``"dead"``,
+            ``"quarantine"``, or the key of another list: of an extension, or of jobs in transit. Those of another
+            server end with ``" of SERVER"``.
+        unfit: number of jobs that failed the test, without dead and quarantined jobs.
+    """
+
+    places: Counter[str] = field(default_factory=Counter[str])
+    unfit: int = 0
+
+
+def stored_jobs(start: Installation, tests: Mapping[str, Callable[[JobRecord], bool | None]]) -> dict[str, StoredJobs]:
+    """Count the stored jobs of some classes, on all servers of the configuration; the jobs are read in pages.
+
+    A job that moves during the count may be counted twice, but is not missed.
+
+    Args:
+        start: any server of the configuration.
+        tests: test by name: whether a job passes; None excludes the job from the count.
+
+    Raises:
+        RedisFailure: a server does not respond.
+    """
+    found = {name: StoredJobs() for name in tests}
+    for server in start.config.servers:
+        for place, records in _everything(start.for_server(server)):
+            named = place if server == start.name else f"{place} of {server}"
+            for record in records:
+                passed = tests[record.name](record) if record.name in tests else None
+                if passed is not None:
+                    found[record.name].places[named] += 1
+                    found[record.name].unfit += not passed and place not in RESTING
+    return found
+
+
+def _everything(server: Installation) -> Iterator[tuple[str, Iterable[JobRecord]]]:
+    """Yield the jobs of every place of one server; those of private lists once."""
+    running: set[bytes] = set()
+    for place in places.every(server.redis):
+        jobs = (job.raw for job in place.each())
+        if place.is_private:
+            claimed = [raw for raw in jobs if raw not in running]
+            running.update(claimed)
+            yield "running", map(JobRecord, claimed)
+        else:
+            yield place.name, map(JobRecord, jobs)

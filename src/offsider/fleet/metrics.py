@@ -16,15 +16,17 @@ from operator import attrgetter
 
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure
-from offsider.core.series import Series
-from offsider.fleet.shard_load import QueueTargets, ShardLoad, loads_of
+from offsider.core.series import Series, summed
+from offsider.fleet.shards import QueueTargets, ShardLoad, loads_of
 from offsider.inspector import FleetMetrics, JobRecord, Process, ProcessSet, Stats, Work, WorkSet
 from offsider.inspector.controls import Controls
 from offsider.inspector.server_info import ServerInfo
+from offsider.inspector.stats import QueueSummary
 from offsider.inspector.stranded import stranded_counts, stranded_jobs
-from offsider.prometheus.family import Family, Sample, concurrency_family, running_family, series_families
+from offsider.prometheus import Family, Sample, concurrency_family, running_family, series_families
 from offsider.storage import run_counts, stats
-from offsider.storage.sample import sample_jobs, scheduler_lag_seconds
+from offsider.storage.due_jobs import scheduler_lag_seconds
+from offsider.storage.places import Place, sample
 
 #: Jobs that a scrape reads to estimate the waiting jobs by class: in all, and per queue at least and at most.
 _SAMPLED, _MIN_SAMPLED, _MAX_SAMPLED = 5_000, 10, 1_000
@@ -36,17 +38,15 @@ def read_families(server: Installation) -> list[Family]:
     Raises:
         RedisFailure: the server does not respond.
     """
-    stats, processes, works = Stats.read(server), list(ProcessSet(server)), list(WorkSet(server))
+    stats, processes, works = Stats.read(server), list(iter(ProcessSet(server))), list(iter(WorkSet(server)))
     series = FleetMetrics.read(server)
-    shards, shard_of = (
-        loads_of(server, processes, stats.queue_summaries, series),
-        {p.identity: p.shard for p in processes},
-    )
+    shards = loads_of(server, processes, stats.queue_summaries, series)
+    shard_of = {process.identity: process.shard for process in processes}
     return [
         *_totals(server, stats),
         *_processes(processes),
         *_queues(stats, processes, works, QueueTargets(server.config.slo, series)),
-        *_shards(shards, stats),
+        *_shards(shards),
         _waiting(server, stats, shards),
         *_stranded(server),
         *_expired(server),
@@ -70,8 +70,8 @@ def _extensions(server: Installation) -> Iterator[Family]:
             server.config.handle_error(error, {"context": "reading the metrics of an extension"})
 
 
-def _totals(here: Installation, stats: Stats) -> Iterator[Family]:
-    server, lags = ServerInfo.read(here), scheduler_lag_seconds(here.redis)
+def _totals(server: Installation, stats: Stats) -> Iterator[Family]:
+    info, lags = ServerInfo.read(server), scheduler_lag_seconds(server.redis)
     yield Family.of("sidekiq_processed_jobs_total", "counter", "Runs of jobs, including failed runs.", stats.processed)
     yield Family.of("sidekiq_failed_jobs_total", "counter", "Runs of jobs that failed.", stats.failed)
     for name, text, value in (
@@ -80,9 +80,9 @@ def _totals(here: Installation, stats: Stats) -> Iterator[Family]:
         ("retry_jobs", "Jobs that failed and will be retried.", stats.retries),
         ("dead_jobs", "Jobs that will not be retried.", stats.dead),
         ("held_back_jobs", "Jobs that extensions hold for now.", stats.held_back),
-        ("apdex_objective", "Target ratio of satisfied runs.", here.config.slo.apdex_objective),
-        ("redis_memory_used_bytes", "Memory that the server uses.", server.used_memory_bytes),
-        ("redis_memory_max_bytes", "Memory limit of the server; 0: no limit.", server.max_memory_bytes),
+        ("apdex_objective", "Target ratio of satisfied runs.", server.config.slo.apdex_objective),
+        ("redis_memory_used_bytes", "Memory that the server uses.", info.used_memory_bytes),
+        ("redis_memory_max_bytes", "Memory limit of the server; 0: no limit.", info.max_memory_bytes),
     ):
         yield Family.of(f"sidekiq_{name}", "gauge", text, value)
     yield Family.by("set", "sidekiq_scheduler_lag_seconds", "gauge", "Delay of the most overdue job.", lags)
@@ -111,7 +111,7 @@ def _processes(processes: Sequence[Process]) -> Iterator[Family]:
 def _queues(
     stats: Stats, processes: Sequence[Process], works: Sequence[Work], targets: QueueTargets
 ) -> Iterator[Family]:
-    known = {summary.name: summary for summary in stats.queue_summaries}
+    known = stats.queue_summaries
     serving, threads, busy = Counter[str](), Counter[str](), Counter(work.queue for work in works)
     for process in processes:
         for queue in set(process.serving):
@@ -120,15 +120,11 @@ def _queues(
     longest: dict[str, float] = {}
     for work in works:
         longest[work.queue] = max(longest.get(work.queue, 0.0), work.elapsed_seconds)
-    names = sorted({*known, *serving, *busy})
+    names = sorted({*stats.queues, *serving, *busy})
     for metric, text, values in (
-        (
-            "latency_seconds",
-            "Latency of the queue: age of its next job.",
-            {name: one.latency_seconds for name, one in known.items()},
-        ),
-        ("enqueued_jobs", "Jobs in the queue.", {name: one.size for name, one in known.items()}),
-        ("paused", "1 while the queue is paused.", {name: one.paused for name, one in known.items()}),
+        ("latency_seconds", "Latency of the queue: age of its next job.", _by_name(known, "latency_seconds")),
+        ("enqueued_jobs", "Jobs in the queue.", _by_name(known, "size")),
+        ("paused", "1 while the queue is paused.", _by_name(known, "paused")),
         ("workers", "Threads of the processes that serve the queue.", threads),
         ("processes", "Processes that serve the queue and are not quiet.", serving),
         ("busy_workers", "Threads that run a job of the queue.", busy),
@@ -147,7 +143,7 @@ def _waiting(server: Installation, stats: Stats, shards: Sequence[ShardLoad]) ->
     """Return the waiting jobs by class, queue and shard, extrapolated from both ends of a long queue."""
     waiting = [name for name, size in stats.queues.items() if size]
     each = max(_MIN_SAMPLED, min(_MAX_SAMPLED, _SAMPLED // max(len(waiting), 1))) // 2
-    jobs = sample_jobs(server.redis, waiting, each=each)
+    jobs = sample(server.redis, (Place(server.redis, f"queue:{queue}") for queue in waiting), each=each)
     samples: list[Sample] = []
     for queue in waiting:
         counts = Counter(JobRecord(raw).display_class for raw in jobs.get(f"queue:{queue}", ()))
@@ -159,39 +155,34 @@ def _waiting(server: Installation, stats: Stats, shards: Sequence[ShardLoad]) ->
     return Family("sidekiq_job_enqueued", "gauge", text, tuple(samples))
 
 
-def _shards(found: Sequence[ShardLoad], stats: Stats) -> Iterator[Family]:
+def _shards(found: Sequence[ShardLoad]) -> Iterator[Family]:
     for name, text, values in (
-        ("processes", "Processes of the shard that are not quiet.", {s.name: s.processes for s in found}),
-        ("workers", "Threads of the shard's processes that are not quiet.", {s.name: s.threads for s in found}),
-        ("busy_workers", "Threads of the shard that run a job.", {s.name: s.busy for s in found}),
+        ("processes", "Processes of the shard that are not quiet.", _by_name(found, "processes")),
+        ("workers", "Threads of the shard's processes that are not quiet.", _by_name(found, "threads")),
+        ("busy_workers", "Threads of the shard that run a job.", _by_name(found, "busy")),
         (
             "latency_ratio",
-            "Highest ratio of latency to target among the queues of the shard.",
-            {s.name: s.pressure for s in found},
+            "Highest ratio of latency to target in its queues.",
+            _by_name(found, "pressure"),
         ),
-        ("desired_replicas", "Desired number of processes.", {s.name: s.desired for s in found}),
-        (
-            "enqueued_jobs",
-            "Jobs in the queues of the shard.",
-            {s.name: sum(stats.queues.get(queue, 0) for queue in s.queues) for s in found},
-        ),
+        ("desired_replicas", "Desired number of processes.", _by_name(found, "desired")),
+        ("enqueued_jobs", "Jobs in the queues of the shard.", _by_name(found, "waiting")),
     ):
         yield Family.by("shard", f"sidekiq_shard_{name}", "gauge", text, values)
     for name, text, values in (
-        (
-            "execution",
-            "Time that the threads of the shard spent running jobs.",
-            {s.name: s.total.run_seconds for s in found},
-        ),
-        ("thread", "Total lifetime of the threads of the shard.", {s.name: s.total.thread_seconds for s in found}),
+        ("execution", "Time that the threads of the shard spent running jobs.", _by_name(found, "total.run_seconds")),
+        ("thread", "Total lifetime of the threads of the shard.", _by_name(found, "total.thread_seconds")),
     ):
         yield Family.by("shard", f"sidekiq_shard_{name}_seconds_total", "counter", text, values)
 
 
+def _by_name(things: Iterable[QueueSummary | ShardLoad], attribute: str) -> dict[str, float]:
+    value_of = attrgetter(attribute)
+    return {each.name: value_of(each) for each in things}
+
+
 def _stranded(server: Installation) -> Iterator[Family]:
-    now = Counter[str]()
-    for jobs in stranded_jobs(server):
-        now[jobs.name] += jobs.count
+    now = {jobs.name: jobs.count for jobs in stranded_jobs(server)}
     text = "Number of times that jobs were stranded; each attempt counts."
     yield Family.by("class", "sidekiq_stranded_jobs", "gauge", "Jobs that no live worker can run.", now)
     yield Family.by("class", "sidekiq_jobs_stranded_total", "counter", text, stranded_counts(server))
@@ -204,7 +195,7 @@ def _expired(server: Installation) -> Iterator[Family]:
 
 def _controls(server: Installation) -> Iterator[Family]:
     controls = Controls(server)
-    found = [(one, {"subject": one.subject, "action": one.action}) for one in controls.here()]
+    found = [(one, {"subject": one.subject, "action": one.action}) for one in controls.of_server()]
     on = tuple(Sample(1, labels) for _, labels in found)
     acted = tuple(Sample(one.acted, labels) for one, labels in found)
     yield Family("offsider_controls", "gauge", "1 for each subject that has a control.", on)
@@ -221,18 +212,13 @@ def _controls(server: Installation) -> Iterator[Family]:
 
 
 def _by_class(series: Iterable[Series]) -> Iterator[Family]:
-    classes: dict[str, Series] = {}
-    for one in series:
-        classes.setdefault(one.labels.get("class", ""), Series({})).add(one)
-    for name, text, values in (
-        ("processed", "Runs of the class.", {name: one.processed for name, one in classes.items()}),
-        ("failed", "Failed runs of the class.", {name: one.failed for name, one in classes.items()}),
-        (
-            "execution_time_seconds",
-            "Execution time of the class.",
-            {name: one.run_seconds for name, one in classes.items()},
-        ),
+    classes = {one.labels.get("class", ""): one for one in summed(series, ["class"])}
+    for name, text, of in (
+        ("processed", "Runs of the class.", attrgetter("processed")),
+        ("failed", "Failed runs of the class.", attrgetter("failed")),
+        ("execution_time_seconds", "Execution time of the class.", attrgetter("run_seconds")),
     ):
+        values = {name: of(one) for name, one in classes.items()}
         yield Family.by("class", f"sidekiq_job_{name}", "counter", text, values)
 
 
@@ -243,5 +229,5 @@ def _by_release(server: Installation) -> Iterator[Family]:
         ("failed", "Failed runs of the class with a release of the last eight hours.", attrgetter("failed")),
         ("seconds", "Execution time of the class with a release, failed runs included.", attrgetter("run_seconds")),
     ):
-        samples = tuple(Sample(of(one), {"class": one.name, "release": one.release}) for one in totals)
+        samples = tuple(Sample(of(one), one.labels) for one in totals)
         yield Family(f"sidekiq_release_{name}_total", "counter", text, samples)

@@ -10,13 +10,13 @@ from offsider.client import client_registry
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.config.routing import UNROUTED, Rules
-from offsider.config.shards import Routes, unserved
+from offsider.core.characteristics import EVERY_JOB, POSSIBLE
 from offsider.core.errors import RedisUnavailable
-from offsider.core.routing_grammar import EVERY_JOB, POSSIBLE
 from offsider.core.wording import counted, listed
-from offsider.inspector.finding import Finding, ok, warn
+from offsider.inspector.finding import Finding, warn
 from offsider.inspector.process import ProcessSet
 from offsider.jobs.declared import Declared
+from offsider.jobs.routes import Routes, unserved
 from offsider.storage.processes import published_jobs
 
 
@@ -97,18 +97,18 @@ def rules_in_use(config: Config | Installation | None = None) -> list[RulesInUse
             for all. An unreachable server is skipped, unless it is the server of ``config``. Default: the
             configuration of this process.
     """
-    here = Installation.of(config)
+    start = Installation.of(config)
     users: dict[str, set[str]] = {}
-    for server in here.config.servers:
-        with nullcontext() if server == here.name else suppress(RedisUnavailable):
-            _note_users(here.for_server(server), users)
+    for server in start.config.servers:
+        with nullcontext() if server == start.name else suppress(RedisUnavailable):
+            _note_users(start.for_server(server), users)
     found = (RulesInUse(rules, sorted(who)) for rules, who in users.items())
     return sorted(found, key=lambda each: (-len(each.users), each.rules))
 
 
 def _note_users(server: Installation, users: dict[str, set[str]]) -> None:
     redis = server.redis
-    processes = list(ProcessSet(server))
+    processes = list(iter(ProcessSet(server)))
     ours = published_jobs(redis, [process.identity for process in processes])
     for process in processes:
         if process.identity in ours:
@@ -125,10 +125,9 @@ def check_routing(server: Installation) -> Iterator[Finding]:
             "routing",
             f"processes use different routing rules: {'; '.join(map(_rules, in_use))}",
             cause="the queue of a job depends on the process that pushes it",
-            action="deploy the same [routing] rules to all of them and restart; the warning clears within 5 minutes",
+            actions=("deploy the same [routing] rules to all of them and restart; the warning clears in 5 minutes",),
+            numbers={"rules": len(in_use)},
         )
-    elif in_use and in_use[0].rules != UNROUTED:
-        yield ok("routing", f"all workers and clients use the same rules ({in_use[0].rules})")
 
 
 def _rules(in_use: RulesInUse) -> str:

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
-from offsider.core.series import Series
+from offsider.core.series import Series, summed
 from offsider.storage import run_counts
 
 #: Available windows.
@@ -52,11 +52,6 @@ class Score:
     def apdex(self) -> float | None:
         """The share of satisfied runs; None without runs."""
         return self.satisfied / self.total if self.total else None
-
-    @property
-    def error_rate(self) -> float | None:
-        """The share of failed runs; None without runs."""
-        return min(1.0, self.failed / self.total) if self.total else None
 
     def burn(self, objective: float) -> float | None:
         """The burn rate of the error budget; None without runs.
@@ -106,14 +101,14 @@ class ServiceLevels:
     classes: Sequence[ClassLevel]
 
     @classmethod
-    def read(cls, config: Config | Installation | None = None) -> ServiceLevels:
-        """Read the current scores.
+    def read(cls, config: Config | Installation | None = None, *, class_name: str | None = None) -> ServiceLevels:
+        """Read the current scores of every class or of one.
 
         Raises:
             RedisFailure: the server does not respond.
         """
         server = Installation.of(config)
-        found = run_counts.scores(server.redis, server.config.clock.now())
+        found = run_counts.scores(server.redis, server.config.clock.now(), class_name)
         classes = [_level(labels, stored) for labels, stored in found]
         classes.sort(key=attrgetter("name", "urgency", "feature_category", "boundary", "shard"))
         return cls(server.config.slo.apdex_objective, classes)
@@ -146,13 +141,9 @@ def _summed(levels: Iterable[ClassLevel]) -> dict[str, Score]:
 
 def cpu_shares(series: Iterable[Series]) -> dict[str, float]:
     """Return the ratio of CPU time to execution time by class, for classes with enough execution time."""
-    totals: dict[str, Series] = {}
-    for one in series:
-        name = one.labels.get("class", "")
-        totals.setdefault(name, Series({})).add(one)
     return {
-        name: min(1.0, one.cpu_seconds / one.run_seconds)
-        for name, one in totals.items()
+        one.labels.get("class", ""): min(1.0, one.cpu_seconds / one.run_seconds)
+        for one in summed(series, ["class"])
         if one.run_seconds >= _ENOUGH_SECONDS
     }
 

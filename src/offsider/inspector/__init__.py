@@ -10,13 +10,18 @@ if TYPE_CHECKING:
     from offsider.inspector.controls import (
         ChangedInPart,
         ControlInForce,
+        ControlOrigin,
         Controls,
         ControlsSeen,
         GroupSeen,
         InvalidControl,
     )
     from offsider.inspector.counted import Counted
-    from offsider.inspector.failures import Attempt, Attempts, ErrorGroup, ErrorGroups
+    from offsider.inspector.events import Event, EventLog
+    from offsider.inspector.failures import Attempt, Attempts, ErrorGroup, ErrorGroups, ErrorMinute, LogLine
+    from offsider.inspector.finished_runs import FinishedRun, FinishedRuns
+    from offsider.inspector.flow import Flow, QueueFlow, QueueMinute, ServerLoad, ServerMinute
+    from offsider.inspector.job_counts import JobCounts
     from offsider.inspector.job_filter import JobFilter
     from offsider.inspector.job_metrics import (
         BOUNDS_MS,
@@ -33,11 +38,12 @@ if TYPE_CHECKING:
     from offsider.inspector.job_set import DeadSet, JobSet, RetrySet, ScheduledSet, SetEntry
     from offsider.inspector.process import CapsuleShown, Process, ProcessSet
     from offsider.inspector.quarantine import Quarantine, QuarantinedJob
-    from offsider.inspector.queue import Callers, HeldList, Queue
+    from offsider.inspector.queue import HeldList, Queue
     from offsider.inspector.scan import Chunk
     from offsider.inspector.search import Found, find_tracked, search_everywhere
     from offsider.inspector.server_info import ServerInfo
-    from offsider.inspector.stats import History, QueueSummary, Stats
+    from offsider.inspector.sources import RunSource, run_sources
+    from offsider.inspector.stats import History, QueueSummary, ServerLook, Stats
     from offsider.inspector.stranded import StrandedJobs, stranded_counts, stranded_jobs
     from offsider.inspector.work import Work, WorkSet
 
@@ -46,11 +52,11 @@ __all__ = [
     "PERIODS",
     "Attempt",
     "Attempts",
-    "Callers",
     "CapsuleShown",
     "ChangedInPart",
     "Chunk",
     "ControlInForce",
+    "ControlOrigin",
     "Controls",
     "ControlsSeen",
     "Counted",
@@ -59,27 +65,41 @@ __all__ = [
     "Deploys",
     "ErrorGroup",
     "ErrorGroups",
+    "ErrorMinute",
+    "Event",
+    "EventLog",
+    "FinishedRun",
+    "FinishedRuns",
     "FleetMetrics",
+    "Flow",
     "Found",
     "GroupSeen",
     "HeldList",
     "History",
     "InvalidControl",
+    "JobCounts",
     "JobDetail",
     "JobFilter",
     "JobMetrics",
     "JobRecord",
     "JobSet",
     "JobTotals",
+    "LogLine",
     "Process",
     "ProcessSet",
     "Quarantine",
     "QuarantinedJob",
     "Queue",
+    "QueueFlow",
+    "QueueMinute",
     "QueueSummary",
     "RetrySet",
+    "RunSource",
     "ScheduledSet",
     "ServerInfo",
+    "ServerLoad",
+    "ServerLook",
+    "ServerMinute",
     "SetEntry",
     "Stats",
     "StrandedJobs",
@@ -87,6 +107,7 @@ __all__ = [
     "Work",
     "WorkSet",
     "find_tracked",
+    "run_sources",
     "search_everywhere",
     "stranded_counts",
     "stranded_jobs",
@@ -94,20 +115,25 @@ __all__ = [
 
 #: Module -> the names that it defines.
 _NAMES = {
-    "controls": "ChangedInPart ControlInForce Controls ControlsSeen GroupSeen InvalidControl",
+    "controls": "ChangedInPart ControlInForce ControlOrigin Controls ControlsSeen GroupSeen InvalidControl",
     "counted": "Counted",
-    "failures": "Attempt Attempts ErrorGroup ErrorGroups",
+    "events": "Event EventLog",
+    "failures": "Attempt Attempts ErrorGroup ErrorGroups ErrorMinute LogLine",
+    "finished_runs": "FinishedRun FinishedRuns",
+    "flow": "Flow QueueFlow QueueMinute ServerLoad ServerMinute",
+    "job_counts": "JobCounts",
     "job_filter": "JobFilter",
     "job_metrics": "BOUNDS_MS DeployMark Deploys FleetMetrics JobDetail JobMetrics JobTotals PERIODS TopJobs",
     "job_record": "JobRecord",
     "job_set": "DeadSet JobSet RetrySet ScheduledSet SetEntry",
     "process": "CapsuleShown Process ProcessSet",
     "quarantine": "Quarantine QuarantinedJob",
-    "queue": "Callers HeldList Queue",
+    "queue": "HeldList Queue",
     "scan": "Chunk",
     "search": "Found find_tracked search_everywhere",
     "server_info": "ServerInfo",
-    "stats": "History QueueSummary Stats",
+    "sources": "RunSource run_sources",
+    "stats": "History QueueSummary ServerLook Stats",
     "stranded": "StrandedJobs stranded_counts stranded_jobs",
     "work": "Work WorkSet",
 }

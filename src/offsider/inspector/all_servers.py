@@ -12,21 +12,21 @@ from offsider.core.errors import RedisFailure
 T = TypeVar("T")
 
 
-def query_all(here: Installation, ask: Callable[[Installation], T]) -> dict[str, T | RedisFailure]:
+def query_all(start: Installation, ask: Callable[[Installation], T]) -> dict[str, T | RedisFailure]:
     """Return the result or the error of each server by name, in the order of the configuration.
 
     Args:
-        here: any server of the configuration.
+        start: any server of the configuration.
         ask: called once with each server.
     """
 
     def answer(server: str) -> T | RedisFailure:
         try:
-            return ask(here.for_server(server))
+            return ask(start.for_server(server))
         except RedisFailure as error:
             return error
 
-    servers = list(here.config.servers)
+    servers = list(start.config.servers)
     if len(servers) == 1:
         return {servers[0]: answer(servers[0])}
     with ThreadPoolExecutor(len(servers), thread_name_prefix="offsider-servers") as threads:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
+from typing import TypedDict, Unpack
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
+from offsider.core.clock import as_seconds
 from offsider.core.controls import (
     QUEUE,
     Control,
@@ -17,22 +19,15 @@ from offsider.core.controls import (
     is_class,
 )
 from offsider.core.errors import RedisFailure
-from offsider.core.wording import shown
 from offsider.inspector.all_servers import query_all, split
-from offsider.inspector.job_record import JobRecord
 from offsider.inspector.process import ProcessSet
-from offsider.inspector.removal import removing
-from offsider.runtime.events import JobRemoved
-from offsider.storage import control_table, places, processes, quarantine, slots
-from offsider.storage.places import NOWHERE, MoveResult
-from offsider.storage.quarantine import Seen
+from offsider.storage import control_table, processes, slots
 from offsider.storage.redis import Redis
 from offsider.storage.slots import ANY_RATE, Holder, Rate
 
 DEFER_SECONDS = 300.0
 #: With a shorter delay a job would return to its queue all the time.
 MIN_DEFER_SECONDS = 1.0
-_MAX_SECONDS = 1e9
 
 
 class ChangedInPart(RedisFailure):
@@ -55,18 +50,9 @@ class ChangedInPart(RedisFailure):
 
 @dataclass(frozen=True, slots=True)
 class ControlInForce(Control):
-    """The control of one subject.
+    """The control of one subject, as all servers have it.
 
     Attributes:
-        subject: class, class with a key, ``queue=NAME`` or selector.
-        action: ``"run"``, ``"limit"``, ``"hold"``, ``"defer"`` or ``"drop"``.
-        limit: maximum concurrent runs.
-        delay_seconds: delay of a deferred job.
-        keep: whether dropped jobs move to the quarantine, from which they can be restored; else they are deleted.
-        since: time at which it was set, in epoch seconds.
-        until: time at which it expires, in epoch seconds; None if it does not expire.
-        by: who set it; empty if unknown.
-        reason: reason given by that person.
         acted: number of jobs that it deferred or dropped.
         missing_on: servers that do not have it, because they were unreachable when it was set, or are new.
         differs_on: servers that have another control for this subject.
@@ -113,6 +99,20 @@ class GroupSeen:
     server: str = "main"
 
 
+class ControlOrigin(TypedDict, total=False):
+    """Who sets a control, and for how long.
+
+    Attributes:
+        lasting: seconds or a timedelta until the control ends; default: never.
+        by: who sets it.
+        reason: why.
+    """
+
+    lasting: float | timedelta | None
+    by: str
+    reason: str
+
+
 class Controls:
     """The controls of all servers of a configuration. Iterating yields them sorted by subject, as `look` does.
 
@@ -124,13 +124,9 @@ class Controls:
         controls.resume("shop.sync_stock")
 
     Workers apply a change within two seconds. Running jobs continue. A subject has one control: a new one replaces it.
-    The changes have these arguments in common:
-
-        * ``lasting``: seconds or a timedelta until the control ends; default: never.
-        * ``by``, ``reason``: who sets it, and why.
-
-    They raise InvalidControl if a value is invalid, ChangedInPart if the change was made on some servers only, and
-    RedisFailure if it was made on no server. Groups and held jobs are those of one server.
+    The changes accept the arguments of `ControlOrigin`. They raise InvalidControl if a value is invalid, ChangedInPart
+    if the change was made on some servers only, and RedisFailure if it was made on no server. Groups and held jobs are
+    those of one server.
 
     Args:
         config: selects the servers; default: the configuration of this process.
@@ -141,61 +137,52 @@ class Controls:
 
     # ------------------------------------------------------------------------------------ changes
 
-    def run(self, subject: str, *, lasting: float | timedelta | None = None, by: str = "", reason: str = "") -> None:
-        """Run jobs without a limit, whatever the code and less specific controls say."""
-        self._put(Control(subject, "run", by=by, reason=reason), lasting)
+    def run(self, subject: str, **origin: Unpack[ControlOrigin]) -> None:
+        """Run jobs without a limit, overriding the code and less specific controls."""
+        self._put(Control(subject, "run"), **origin)
 
-    def limit(
-        self, subject: str, limit: int, *, lasting: float | timedelta | None = None, by: str = "", reason: str = ""
-    ) -> None:
+    def limit(self, subject: str, limit: int, **origin: Unpack[ControlOrigin]) -> None:
         """Run at most ``limit`` jobs at the same time; of a class with a key, of each key. Overrides the code."""
-        self._put(Control(subject, "limit", limit=limit, by=by, reason=reason), lasting)
+        self._put(Control(subject, "limit", limit=limit), **origin)
 
-    def hold(self, subject: str, *, lasting: float | timedelta | None = None, by: str = "", reason: str = "") -> None:
+    def hold(self, subject: str, **origin: Unpack[ControlOrigin]) -> None:
         """Start no more jobs: claimed ones wait, first in first out, until the control ends. A queue is paused."""
-        self._put(Control(subject, "hold", by=by, reason=reason), lasting)
+        self._put(Control(subject, "hold"), **origin)
 
-    def defer(
-        self,
-        subject: str,
-        seconds: float | timedelta = DEFER_SECONDS,
-        *,
-        lasting: float | timedelta | None = None,
-        by: str = "",
-        reason: str = "",
-    ) -> None:
+    def defer(self, subject: str, seconds: float | timedelta = DEFER_SECONDS, **origin: Unpack[ControlOrigin]) -> None:
         """Reschedule jobs, repeatedly, instead of running them. This does not count as an attempt.
 
         Args:
             seconds: delay, as seconds or a timedelta; at least 1 s.
         """
-        delay_seconds = _seconds("seconds", seconds, least=MIN_DEFER_SECONDS)
-        self._put(Control(subject, "defer", delay_seconds=delay_seconds, by=by, reason=reason), lasting)
+        delay_seconds = as_seconds(seconds, "the delay", at_least=MIN_DEFER_SECONDS, error=InvalidControl)
+        self._put(Control(subject, "defer", delay_seconds=delay_seconds), **origin)
 
-    def drop(
-        self,
-        subject: str,
-        *,
-        delete: bool = False,
-        lasting: float | timedelta | None = None,
-        by: str = "",
-        reason: str = "",
-    ) -> None:
+    def drop(self, subject: str, *, delete: bool = False, **origin: Unpack[ControlOrigin]) -> None:
         """Move jobs to the quarantine instead of running them.
 
         Args:
             delete: delete them permanently instead.
         """
-        self._put(Control(subject, "drop", keep=not delete, by=by, reason=reason), lasting)
+        self._put(Control(subject, "drop", keep=not delete), **origin)
 
-    def resume(self, subject: str) -> bool:
-        """End the control of a subject. Returns False if it has none."""
-        return any(self._change(subject, lambda redis: control_table.clear(redis, subject)))
+    def resume(self, subject: str, *, by: str = "") -> bool:
+        """End the control of a subject. Returns False if it has none.
 
-    def _put(self, control: Control, lasting: float | timedelta | None) -> None:
+        Args:
+            by: who ends it.
+        """
+        return any(self._change(subject, lambda redis: control_table.clear(redis, subject, by=by)))
+
+    def _put(
+        self, control: Control, *, lasting: float | timedelta | None = None, by: str = "", reason: str = ""
+    ) -> None:
+        control = replace(control, by=by, reason=reason)
         check(control)
-        seconds = None if lasting is None else _seconds("lasting", lasting)
-        self._change(control.subject, lambda redis: bool(control_table.put(redis, control, seconds=seconds)))
+        life = None
+        if lasting is not None:
+            life = as_seconds(lasting, "lasting of a control", at_least=0.001, error=InvalidControl)
+        self._change(control.subject, lambda redis: bool(control_table.put(redis, control, seconds=life)))
 
     def _change(self, subject: str, act: Callable[[Redis], bool]) -> list[bool]:
         done, failed = split(query_all(self._server, lambda there: act(there.redis)))
@@ -218,7 +205,7 @@ class Controls:
     def __iter__(self) -> Iterator[ControlInForce]:
         return iter(self.look().controls)
 
-    def here(self) -> list[ControlInForce]:
+    def of_server(self) -> list[ControlInForce]:
         """Return the controls of this server, without waiting for others."""
         table = _table(self._server)
         return [table[subject] for subject in sorted(table)]
@@ -264,24 +251,13 @@ class Controls:
         found = slots.holders(self._server.redis, *self._groups_of(subject), most=most)
         return sorted(found, key=lambda holder: holder.since)[:most]
 
-    def held(self, subject: str, start: int = 0, count: int = 100) -> list[JobRecord]:
-        """Return held jobs of a subject, next first; jobs of a class with keys are sorted by key.
-
-        Args:
-            start: number of jobs to skip.
-            count: maximum number of jobs.
-        """
-        raws: list[bytes] = []
-        first = start
-        for group, counts in slots.counts(self._server.redis, self._groups_of(subject)).items():
-            if len(raws) < count and first < counts.held:
-                raws += slots.held(self._server.redis, group, first, count - len(raws))
-            first = max(0, first - counts.held)
-        return [JobRecord(raw, position=position) for position, raw in enumerate(raws, start)]
-
     def count_held(self, subject: str) -> int:
         """Return the number of held jobs of a subject, of a class with all its keys."""
         return sum(counts.held for counts in slots.counts(self._server.redis, self._groups_of(subject)).values())
+
+    def held_place(self, subject: str) -> str:
+        """Return the place of the held jobs of a subject, as in `Found.where`; of a class without its keys."""
+        return f"held:{self._server.redis.keys.held(subject)}"
 
     def _groups_of(self, subject: str) -> list[str]:
         """Return the groups of a class and its keys, or the one group of another subject."""
@@ -289,45 +265,6 @@ class Controls:
             return [subject]
         others = slots.groups(self._server.redis)
         return [subject, *(group for group in others if class_of(group) == subject != group)]
-
-    # ---------------------------------------------------------------------------------- held jobs
-
-    def quarantine_held(self, subject: str) -> int:
-        """Move all held jobs of a subject to the quarantine, for ``worker.quarantine_days``. Return their number.
-
-        Restored jobs go to the end of their queue.
-        """
-        quarantine.trim(self._server.redis)
-        days = self._server.config.worker.quarantine_days
-        return sum(self._clear(group, "quarantine", days) for group in self._groups_of(subject))
-
-    def delete_held(self, subject: str) -> int:
-        """Permanently delete all held jobs of a subject. Return their number."""
-        return sum(self._clear(group, "delete") for group in self._groups_of(subject))
-
-    def _clear(self, group: str, how: str, days: float = 0) -> int:
-        removed, left = 0, slots.counts(self._server.redis, [group])[group].held
-        while left > 0:
-            raws = slots.held(self._server.redis, group, 0, min(left, quarantine.BATCH))
-            if not raws:
-                break
-            left -= len(raws)
-            removed += self._take(group, raws, how, days)
-        return removed
-
-    def _take(self, group: str, raws: Sequence[bytes], how: str, days: float) -> int:
-        """Remove the next jobs; each is restored to its queue."""
-        now, where, out_of = self._server.config.clock.now(), f"held:{group}", self._server.redis.keys.held(group)
-        moves = [
-            quarantine.move_of(Seen(raw, at), f"queue:{JobRecord(raw).queue}", at=now, how=how)
-            for at, raw in enumerate(raws)
-        ]
-        to = quarantine.for_days(days) if days else NOWHERE
-        results = places.move(removing(self._server, raws, where, how), out_of, moves, to)
-        removed = [raw for raw, result in zip(raws, results, strict=True) if result is MoveResult.DONE]
-        for raw in removed:
-            self._server.config.events.emit("job_removed", JobRemoved(raw, where, how, self._server.name))
-        return len(removed)
 
     def known_jobs(self) -> frozenset[str]:
         """Return the job names of live workers on all servers; none if a server is unreachable.
@@ -375,11 +312,3 @@ def _content(control: Control) -> tuple[object, ...]:
     lasting = None if control.until is None else round(control.until - control.since)
     fields = (control.action, control.limit, control.delay_seconds, control.keep)
     return *fields, lasting, control.by, control.reason
-
-
-def _seconds(field: str, value: float | timedelta, *, least: float = 0.0) -> float:
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if not max(least, 0.001) <= seconds <= _MAX_SECONDS:
-        at_least = f"at least {least:g} s" if least else "a positive number of seconds"
-        raise InvalidControl(f"{field} of a control expects {at_least} (up to 1e9) or a timedelta, got {shown(value)}")
-    return float(seconds)

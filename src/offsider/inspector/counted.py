@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from offsider.inspector.job_filter import JobFilter
-from offsider.storage import counted as stored
-from offsider.storage.redis import Redis
+from offsider.inspector.job_record import JobRecord
 
+#: Values of a field that are counted one by one; jobs with further ones are counted as `OTHERS`.
+MAX_VALUES = 5_000
+OTHERS = "\N{HORIZONTAL ELLIPSIS}"
+_STORED = ("cursor", "scanned", "at", "complete", "finished", "done")
 _HEAD = "head"
 _JOBS, _REFUSED = "jobs:", "refused:"
 
@@ -36,6 +38,8 @@ class Counted:
         finished: whether the action is finished.
         done: number of jobs changed by the action so far.
         refused: number of jobs that the action cannot change.
+        stop_at: the action stops after this many jobs, and can be continued; None: at the end.
+        values: field of `JobFilter.values_of` -> number of counted jobs by value; see `MAX_VALUES`.
     """
 
     def __init__(self, wanted: JobFilter, *, once: bool, at: float = 0.0) -> None:
@@ -45,6 +49,8 @@ class Counted:
         self.at = at
         self.complete = self.finished = False
         self.done = 0
+        self.stop_at: int | None = None
+        self.values: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._once = once
         self._total = self._parts = 0
         self._left: Counter[int] = Counter()
@@ -66,16 +72,30 @@ class Counted:
     @property
     def under_way(self) -> bool:
         """Whether the action has started and is not finished."""
-        return self.complete and not self.finished and bool(self.cursor)
+        return self.complete and not self.finished and bool(self.cursor or self.done or self.refused)
 
-    def add(self, raws: Iterable[bytes]) -> None:
-        """Add jobs to the count."""
-        for raw in raws:
-            digest = _digest(raw)
-            if not (self._once and digest in self._left):
-                self._left[digest] += 1
-                self._total += 1
-                self._new[_JOBS].append(digest)
+    @property
+    def room(self) -> int:
+        """Number of jobs that the action may still change before it stops; see `stop_at`."""
+        return self._total if self.stop_at is None else max(0, self.stop_at - self.done - self._refused)
+
+    def add(self, jobs: Iterable[tuple[bytes, JobRecord]]) -> None:
+        """Add jobs to the count, each with its identity."""
+        left, new, values_of = self._left, self._new[_JOBS], self.wanted.values_of
+        rows: list[tuple[str, ...]] = []
+        names: Iterable[str] = ()
+        for identity, record in jobs:
+            digest = _digest(identity)
+            if not (self._once and digest in left):
+                left[digest] += 1
+                new.append(digest)
+                names = found = values_of(record)
+                rows.append(tuple(found.values()))
+        self._total += len(rows)
+        for name, column in zip(names, zip(*rows, strict=True), strict=True):
+            values = self.values[name]
+            for value, number in Counter(column).items():
+                values[value if value in values or len(values) < MAX_VALUES else OTHERS] += number
 
     def among(self, raws: Sequence[bytes]) -> list[int]:
         """Positions of the jobs in ``raws`` that are counted and still pending."""
@@ -100,27 +120,20 @@ class Counted:
         for raw in gone:
             self._left[_digest(raw)] -= 1
 
-    # Storage between the confirmation page and the action
+    # Storage between the steps of a count and of an action, see `JobCounts`
 
-    @staticmethod
-    def new_name() -> str:
-        """Return a new random name for `keep`."""
-        return secrets.token_hex(8)
-
-    def keep(self, redis: Redis, name: str) -> None:
-        """Store the changes since `read`; they expire after an hour."""
-        head = {key: getattr(self, key) for key in ("cursor", "scanned", "at", "complete", "finished", "done")}
+    def stored(self) -> dict[str, bytes]:
+        """Return the fields that changed since `restored`."""
+        head = {key: getattr(self, key) for key in (*_STORED, "values")}
         parts = {f"{kind}{self._parts}": found.tobytes() for kind, found in self._new.items() if found}
-        stored.keep(redis, name, {_HEAD: json.dumps(head).encode(), **parts})
+        return {_HEAD: json.dumps(head).encode(), **parts}
 
     @classmethod
-    def read(cls, redis: Redis, name: str, wanted: JobFilter, *, once: bool) -> Counted | None:
-        """Read a stored count; None if it does not exist or has expired."""
-        fields = stored.read(redis, name)
-        if _HEAD not in fields:
-            return None
+    def restored(cls, fields: dict[str, bytes], wanted: JobFilter, *, once: bool) -> Counted:
+        """Return a count with the fields of each `stored`."""
         counted = cls(wanted, once=once)
         head: dict[str, Any] = json.loads(fields.pop(_HEAD))
+        counted.values |= {name: Counter(values) for name, values in head.pop("values").items()}
         for key, value in head.items():
             setattr(counted, key, value)
         counted._parts = len(fields)

@@ -1,47 +1,22 @@
-"""Failed runs: the last attempts of a job; and errors by job class, error class and message, counted as they happen."""
+"""Failed runs: the last attempts of a job; and errors by job class, error class and top application frame."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
-from offsider.storage import attempts, error_groups
-from offsider.storage.error_groups import StoredGroup
-from offsider.storage.hashes import json_object
-
-_HOUR_SECONDS = 3600
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorGroup:
-    """Errors of one group: their messages differ only in numbers, IDs and quoted values.
-
-    Attributes:
-        id: ID of the group, used in links.
-        name: job class.
-        error_class: class of the errors.
-        message: message of the first error, truncated if long.
-        count: number of errors since `first_at`.
-        first_at, last_at: times of the first and the last error, in epoch seconds.
-        queue: queue of the first job.
-        last_jid: jid of the last job.
-        recent: start of an hour (epoch seconds) -> number of errors, for up to 48 hours.
-    """
-
-    id: str
-    name: str
-    error_class: str
-    message: str
-    count: int
-    first_at: float
-    last_at: float
-    queue: str
-    last_jid: str
-    recent: Mapping[int, int]
+from offsider.core.error_text import Frame
+from offsider.storage import attempts, error_groups, run_counts
+from offsider.storage.attempts import LogLine as LogLine  # noqa: PLC0414  # a public name of this module
+from offsider.storage.error_groups import (  # public names of this module
+    ErrorGroup as ErrorGroup,  # noqa: PLC0414
+    ErrorMinute as ErrorMinute,  # noqa: PLC0414
+)
+from offsider.storage.hashes import text_field
 
 
 class ErrorGroups:
@@ -53,50 +28,69 @@ class ErrorGroups:
 
     def __init__(self, config: Config | Installation | None = None) -> None:
         server = Installation.of(config)
-        self._redis = server.redis
+        self._redis, self._clock = server.redis, server.config.clock
 
     def __len__(self) -> int:
         return len(error_groups.ids(self._redis))
 
     def page(
-        self, start: int = 0, count: int = 50, *, order: Literal["count", "last_seen"] = "last_seen"
+        self, start: int = 0, count: int = 50, *, order: Literal["jobs", "last_seen", "first_seen"] = "last_seen"
     ) -> list[ErrorGroup]:
-        """Return one page of groups, from ``start`` (from 0), most errors or latest error first."""
+        """Return one page of groups, from ``start`` (from 0): most jobs, latest error or newest group first."""
         ids = error_groups.ids(self._redis)
-        if order == "last_seen":
-            return [_group(stored) for stored in error_groups.read(self._redis, ids[start : start + count])]
-        read = sorted(error_groups.read(self._redis, ids), key=lambda stored: -stored.count)
-        return [_group(stored) for stored in read[start : start + count]]
+        if order == "jobs":
+            ids = error_groups.by_jobs(self._redis, ids)
+        elif order == "first_seen":
+            ids = error_groups.by_age(self._redis, ids)
+        return error_groups.read(self._redis, ids[start : start + count])
+
+    def of_class(self, name: str, since: float) -> list[ErrorGroup]:
+        """Return the groups of a job class with an error since a time in epoch seconds, latest error first."""
+        recent = [found for found in error_groups.ids(self._redis) if found[1] >= since]
+        return error_groups.read(self._redis, error_groups.of_class(self._redis, recent, name))
 
     def find(self, group_id: str) -> ErrorGroup | None:
         """Return the group with this ID; None if it no longer exists."""
         ids = [found for found in error_groups.ids(self._redis) if found[0] == group_id]
-        return next((_group(stored) for stored in error_groups.read(self._redis, ids)), None)
+        return next(iter(error_groups.read(self._redis, ids)), None)
+
+    def minutes(self, group_id: str, since: float, until: float) -> list[ErrorMinute]:
+        """Return the failed runs of a group by minute and release, from ``since`` to ``until`` (epoch seconds).
+
+        Minutes are kept for eight hours. Those without failures are left out.
+        """
+        return error_groups.minutes(self._redis, since, until, group_id)
+
+    def minutes_of_all(self, since: float, until: float) -> list[ErrorMinute]:
+        """Like `minutes`, of all groups."""
+        return error_groups.minutes(self._redis, since, until)
+
+    def resolve(self, group_id: str, release: str = "") -> bool:
+        """Mark a group as resolved; False if it no longer exists.
+
+        It returns when a release fails in which it has not failed before, or a process without a release.
+
+        Args:
+            release: the release that resolves it: it returns in this release or a later one, one that has not run yet.
+        """
+        ran = {one.labels.get("release", "") for one in run_counts.release_totals(self._redis)} if release else ()
+        return error_groups.resolve(self._redis, group_id, self._clock.now(), release, ran)
+
+    def mute(self, group_id: str, until: float) -> bool:
+        """Mute a group until a time in epoch seconds. Returns False if it no longer exists."""
+        return error_groups.mute(self._redis, group_id, until)
+
+    def reopen(self, group_id: str) -> bool:
+        """Undo `resolve` and `mute`; False if the group is neither resolved nor muted."""
+        return error_groups.reopen(self._redis, group_id)
 
     def delete(self, group_id: str) -> bool:
         """Delete a group until such an error happens again. Returns False if it no longer exists."""
-        return bool(error_groups.delete(self._redis, [group_id]))
+        return error_groups.delete(self._redis, group_id)
 
     def clear(self) -> int:
         """Delete all groups, and return their number."""
         return error_groups.clear(self._redis)
-
-
-def _group(stored: StoredGroup) -> ErrorGroup:
-    info = json_object(stored.info)
-    text: Callable[[str], str] = lambda key: str(info.get(key, ""))  # noqa: E731  # used only below
-    return ErrorGroup(
-        id=stored.id,
-        name=text("class"),
-        error_class=text("error_class"),
-        message=text("message"),
-        count=stored.count,
-        first_at=stored.first_at,
-        last_at=stored.last_at,
-        queue=text("queue"),
-        last_jid=stored.jid,
-        recent={hour * _HOUR_SECONDS: count for hour, count in sorted(stored.hours.items())},
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +103,10 @@ class Attempt:
         host: process that ran it, as ``host:pid``.
         error_class, error_message: the error; a long message is truncated.
         duration_seconds: execution time.
+        release: release of the process; empty if unknown.
+        frame: top application frame of the error; empty if unknown.
+        log: the last lines that the job wrote to the log, up to 20 with up to 2,000 characters; only of the last three
+            attempts.
     """
 
     number: int
@@ -117,6 +115,9 @@ class Attempt:
     error_class: str
     error_message: str
     duration_seconds: float
+    release: str = ""
+    frame: Frame = Frame()  # noqa: RUF009  # immutable
+    log: Sequence[LogLine] = ()
 
 
 class Attempts:
@@ -126,11 +127,12 @@ class Attempts:
     def of(cls, jid: str, config: Config | Installation | None = None) -> list[Attempt]:
         """Return the failed attempts of a job, newest first."""
         server = Installation.of(config)
-        read = (_attempt(raw) for raw in attempts.read(server.redis, jid))
+        stored, logs = attempts.read(server.redis, jid)
+        read = (_attempt(raw, logs) for raw in stored)
         return [attempt for attempt in read if attempt is not None]
 
 
-def _attempt(raw: bytes) -> Attempt | None:
+def _attempt(raw: bytes, logs: Mapping[float, Sequence[LogLine]]) -> Attempt | None:
     """Parse a stored attempt; None if it is malformed."""
     try:
         fields = cast("dict[str, Any]", json.loads(raw))
@@ -141,6 +143,9 @@ def _attempt(raw: bytes) -> Attempt | None:
             str(fields["error_class"]),
             str(fields["error_message"]),
             float(fields["duration"]),
+            text_field(fields.get("release")),
+            Frame(*fields.get("frame", ())),
+            logs.get(float(fields["at"]), ()),
         )
     except (ValueError, TypeError, KeyError, RecursionError):
         return None

@@ -1,4 +1,4 @@
-"""A filter of stored jobs by class, argument, error, tag, caller and age."""
+"""A filter of stored jobs by class, argument, error, tenant, caller, tag, queue, and the times of a job."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import cast
+from typing import TypeAlias, cast
 
-from offsider.core.clock import SYSTEM_CLOCK
+from offsider.core.clock import END_OF_TIME
 from offsider.core.compression import COMPRESSED, may_hold
 from offsider.core.errors import InvalidOptions
 from offsider.core.payload import encode_text, json_type, shown_class
@@ -22,12 +22,11 @@ _WHOLE_NUMBER = re.compile(r"-?\d+")
 _NUMBER_LIKE = re.compile(r"[-+0-9.eE]+")
 _COMPRESSED = f'"{COMPRESSED}"'.encode()
 _TEXT = (str, "a string")
-_AGE = (int | float | None, "seconds or None")
-_TYPES = {
-    "argument": (str | int | float, "a string, a finite number or a boolean"),
-    "older_than_seconds": _AGE,
-    "newer_than_seconds": _AGE,
-}
+_TYPES = {"argument": (str | int | float, "a string, a finite number or a boolean")}
+#: Fields that are times, and the attribute of a job with each.
+TIMES = {"failed": "last_failed_at", "died": "died_at", "created": "created_at", "due": "due_at"}
+#: The first and the last moment of a time, in epoch seconds; the first one is included.
+TimeRange: TypeAlias = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -43,9 +42,14 @@ class JobFilter:
         group: ID of the `ErrorGroup` of the last error.
         tag: one of the tags of the job.
         caller: the caller that pushed the job: its ``meta.caller_id``.
-        older_than_seconds: minimum age: since the last failure in the retry set, since the death in the dead set,
-            elsewhere since the job was created, or else enqueued. Without a time it never matches.
-        newer_than_seconds: maximum age.
+        tenant: the customer for which it was pushed, see `JobRecord.tenant`.
+        jid: ID of the job.
+        queue: queue of the job.
+        failed: when it failed last, as ``(since, until)`` in epoch seconds; ``math.inf`` is an open end. A job that has
+            never failed does not match.
+        died: when it was moved to the dead set.
+        created: when it was created.
+        due: when it is due in the schedule or the retry set.
 
     Raises:
         InvalidOptions: a value has the wrong type.
@@ -58,19 +62,32 @@ class JobFilter:
     group: str = ""
     tag: str = ""
     caller: str = ""
-    older_than_seconds: float | None = None
-    newer_than_seconds: float | None = None
+    tenant: str = ""
+    jid: str = ""
+    queue: str = ""
+    failed: TimeRange | None = None
+    died: TimeRange | None = None
+    created: TimeRange | None = None
+    due: TimeRange | None = None
 
     def __post_init__(self) -> None:
-        for field in fields(self):
+        for field in fields(JobFilter):
+            if field.name in TIMES:
+                _check_range(field.name, getattr(self, field.name))
+                continue
             value, (kinds, expected) = getattr(self, field.name), _TYPES.get(field.name, _TEXT)
             if not isinstance(value, kinds) or (isinstance(value, float) and not math.isfinite(value)):
                 raise InvalidOptions(f"JobFilter: {field.name} is {json_type(value)}, expected {expected}")
 
-    @property
+    @cached_property
     def empty(self) -> bool:
         """Whether every job matches."""
-        return all(getattr(self, field.name) == field.default for field in fields(self))
+        return all(getattr(self, field.name) == field.default for field in fields(JobFilter))
+
+    @property
+    def stored(self) -> dict[str, object]:
+        """Its fields, as `JobCounts` stores them."""
+        return {field.name: getattr(self, field.name) for field in fields(JobFilter)}
 
     @cached_property
     def needle(self) -> str:
@@ -79,7 +96,9 @@ class JobFilter:
         With it most jobs can be skipped without decoding them, by the server itself where it can match. It is never
         from an argument, since arguments may be compressed.
         """
-        return _longest_run(self.text, self.name.partition("#")[0], self.error, self.tag, self.caller)
+        return _longest_run(
+            self.text, self.name.partition("#")[0], self.error, self.tag, self.caller, self.tenant, self.jid
+        )
 
     @cached_property
     def _argument(self) -> str:
@@ -103,8 +122,27 @@ class JobFilter:
             and (not self.group or self._fits_group(record))
             and (not self.tag or self.tag in record.tags)
             and (not self.caller or self.caller == record.caller)
-            and self._fits_age(record)
+            and (not self.tenant or self.tenant == record.tenant)
+            and (not self.jid or self.jid == record.jid)
+            and (not self.queue or self.queue == record.queue)
+            and (not self._times or all(self._fits_time(record, name) for name in self._times))
         )
+
+    @cached_property
+    def _times(self) -> tuple[str, ...]:
+        return tuple(name for name in TIMES if getattr(self, name) is not None)
+
+    def values_of(self, record: JobRecord) -> dict[str, str]:
+        """Return the values by which a count breaks jobs down; the time of a death to the hour."""
+        died_at = record.died_at
+        return {
+            "name": record.display_class,
+            "error": record.error_class,
+            "tenant": record.tenant,
+            "caller": record.caller or "",
+            "queue": record.queue,
+            "died": str(int(died_at // 3600 * 3600)) if died_at is not None and 0 <= died_at < END_OF_TIME else "",
+        }
 
     def _may_fit(self, raw: bytes) -> bool:
         """Whether the bytes contain the needles of every matching job; a check without decoding."""
@@ -133,18 +171,24 @@ class JobFilter:
     def _fits_group(self, record: JobRecord) -> bool:
         names = {record.name, record.display_class, shown_class(record.payload or {})}
         return bool(record.error_class) and any(
-            group_of(name, record.error_class, record.error_message) == self.group for name in names
+            group_of(name, record.error_class, record.error_frame) == self.group for name in names
         )
 
-    def _fits_age(self, record: JobRecord) -> bool:
-        if self.older_than_seconds is None and self.newer_than_seconds is None:
+    def _fits_time(self, record: JobRecord, name: str) -> bool:
+        wanted: TimeRange | None = getattr(self, name)
+        if wanted is None:
             return True
-        since = record.aged_since
-        if since is None:
-            return False
-        age = SYSTEM_CLOCK.now() - since
-        old_enough = self.older_than_seconds is None or age > self.older_than_seconds
-        return old_enough and (self.newer_than_seconds is None or age < self.newer_than_seconds)
+        at: float | None = getattr(record, TIMES[name])
+        return at is not None and wanted[0] <= at < wanted[1]
+
+
+def _check_range(name: str, value: object) -> None:
+    if value is None:
+        return
+    kind = json_type(value)
+    ends = cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
+    if len(ends) != 2 or not all(isinstance(end, int | float) and not math.isnan(end) for end in ends):
+        raise InvalidOptions(f"JobFilter: {name} is {kind}, expected (since, until) in epoch seconds")
 
 
 def refuse_empty(wanted: object) -> None:

@@ -8,33 +8,39 @@ a release visible.
 
 from __future__ import annotations
 
+import math
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
-from offsider.core.series import ReleaseRuns, Series
-from offsider.storage import execution_metrics, run_counts, stats
-from offsider.storage.execution_metrics import ClassCounts
+from offsider.core.series import SIDEKIQ_SECONDS, Series, regroup, summed
+from offsider.storage import events, execution_metrics, releases, run_counts, stats
+from offsider.storage.execution_metrics import (
+    ClassCounts,
+    DeployMark as DeployMark,  # noqa: PLC0414  # a public name of this module
+)
+
+if TYPE_CHECKING:
+    from offsider.storage.redis import Redis
 
 PERIODS: Mapping[str, int] = {"1h": 60, "2h": 120, "4h": 240, "8h": 480, "24h": 1440, "48h": 2880, "72h": 4320}
 """Period -> minutes."""
 #: Data by minute, including histograms, is stored for this long.
 HISTOGRAM_MINUTES = 480
-HISTOGRAM_PERIODS: Mapping[str, int] = {
-    name: minutes for name, minutes in PERIODS.items() if minutes <= HISTOGRAM_MINUTES
-}
 #: Longer periods use data by ten minutes, ten times faster to read, unless Sidekiq 7 runs too, which writes none.
 SINGLE_MINUTES = 120
-BOUNDS_MS: tuple[int, ...] = (
-    20, 30, 45, 65, 100, 150, 225, 335, 500, 750, 1100, 1700, 2500,
-    3800, 5750, 8500, 13000, 20000, 30000, 45000, 65000, 100000, 150000, 225000, 335000,
-)  # fmt: skip
+BOUNDS_MS: tuple[int, ...] = tuple(round(seconds * 1000) for seconds in SIDEKIQ_SECONDS)
 """Upper bounds of the histogram's buckets in milliseconds; longer runs are in the last bucket, number 25."""
+
+#: Minutes of which a worker may not have written all counts; and how long older ones are kept.
+_CHANGING_MINUTES, _KEEP_SECONDS = 3, 60.0
 
 
 @dataclass(slots=True)
@@ -46,14 +52,14 @@ class JobTotals:
         processed: number of runs.
         failed: number of failed runs.
         ms: total execution time of successful runs in milliseconds.
-        series: start of each interval (epoch seconds) -> execution time in seconds.
+        counts: start of each interval (epoch seconds) -> its counts.
     """
 
     name: str
     processed: int = 0
     failed: int = 0
     ms: float = 0.0
-    series: dict[float, float] = field(default_factory=dict[float, float])
+    counts: dict[float, ClassCounts] = field(default_factory=dict[float, ClassCounts])
 
     @property
     def success(self) -> int:
@@ -75,7 +81,7 @@ class JobTotals:
         self.processed += counts.processed
         self.failed += counts.failed
         self.ms += counts.milliseconds
-        self.series[at] = counts.milliseconds / 1000
+        self.counts[at] = counts
 
 
 @dataclass(frozen=True)
@@ -101,10 +107,11 @@ class TopJobs:
 
 @dataclass(frozen=True)
 class JobDetail:
-    """One class over a period of at most eight hours.
+    """One class over a period.
 
     Attributes:
         starts_at, ends_at: the period in epoch seconds.
+        step_seconds: interval of the totals: 60, or 600 for more than eight hours, of which nothing else is stored.
         totals: totals of the period.
         histogram: number of runs in each of the 26 buckets of `BOUNDS_MS`.
         buckets: start of each minute with runs -> its 26 buckets.
@@ -114,34 +121,66 @@ class JobDetail:
 
     starts_at: float
     ends_at: float
+    step_seconds: int
     totals: JobTotals
     histogram: Sequence[int]
     buckets: Mapping[float, Sequence[int]]
     marks: Sequence[DeployMark]
-    runs: Sequence[tuple[float, ReleaseRuns]] = ()
+    runs: Sequence[tuple[float, Series]] = ()
 
     @property
     def durations(self) -> Sequence[int]:
         """Runs of our workers by duration, failed ones included; without any, the successful runs of Ruby's."""
-        return [
-            sum(counts) for counts in zip(*(runs.histogram for _, runs in self.runs), strict=True)
-        ] or self.histogram
+        runs = summed((runs for _, runs in self.runs), ())
+        return regroup(runs[0].run_buckets, SIDEKIQ_SECONDS) if runs else self.histogram
 
     @property
-    def releases(self) -> list[ReleaseRuns]:
+    def releases(self) -> list[Series]:
         """The runs of each release in the period, the release that ran last first."""
-        found: dict[str, ReleaseRuns] = {}
-        for _, runs in sorted(self.runs, key=itemgetter(0), reverse=True):
-            found[runs.release] = found[runs.release].plus(runs) if runs.release in found else runs
-        return [*found.values()]
+        return summed((runs for _, runs in sorted(self.runs, key=itemgetter(0), reverse=True)), ["release"])
+
+
+class PastMinutes:
+    """Keeps the counts of minutes that are over, each for about a minute: a worker may write them late."""
+
+    def __init__(self) -> None:
+        self._kept: dict[datetime, tuple[float, dict[str, ClassCounts]]] = {}
+
+    def read(self, redis: Redis, starts: Sequence[datetime]) -> list[dict[str, ClassCounts]]:
+        """Read the counts of each minute, oldest first, by class; the last `_CHANGING_MINUTES` of them always."""
+        now = time.monotonic()
+        missing = [
+            at
+            for at in starts
+            if at >= starts[-1] - timedelta(minutes=_CHANGING_MINUTES) or self._kept.get(at, (-math.inf, {}))[0] < now
+        ]
+        found = zip(missing, execution_metrics.minutes(redis, missing), strict=True)
+        # At different times, so that no later call has to read all of them.
+        until = {at: now + _KEEP_SECONDS * (0.5 + place % 10 / 10) for place, at in enumerate(missing)}
+        kept = {at: self._kept[at] for at in starts if at in self._kept}
+        self._kept = kept | {at: (until[at], counts) for at, counts in found}
+        return [self._kept[at][1] for at in starts]
 
 
 class JobMetrics:
     """Reads Sidekiq's metrics."""
 
     @classmethod
-    def top(cls, period: str, *, name_contains: str = "", config: Config | Installation | None = None) -> TopJobs:
+    def top(
+        cls,
+        period: str,
+        *,
+        name_contains: str = "",
+        config: Config | Installation | None = None,
+        past: PastMinutes | None = None,
+    ) -> TopJobs:
         """Return all classes, or those whose names contain a text, case-insensitive.
+
+        Args:
+            period: one of `PERIODS`.
+            name_contains: the text.
+            config: selects the server; default: the configuration of this process.
+            past: keeps what was read of minutes that are over, for the next call; None: all are read.
 
         Raises:
             ConfigurationError: there is no such period.
@@ -152,7 +191,7 @@ class JobMetrics:
             minutes > SINGLE_MINUTES and not execution_metrics.has_minutes_of_7(server.redis, _starts(now, minutes, 1))
         )
         starts = _starts(now, minutes, 10 if by_ten else 1)
-        read = execution_metrics.ten_minutes if by_ten else execution_metrics.minutes
+        read = execution_metrics.ten_minutes if by_ten else execution_metrics.minutes if past is None else past.read
         wanted = name_contains.casefold()
         totals: dict[str, JobTotals] = {}
         processed: dict[float, int] = {}
@@ -178,15 +217,19 @@ class JobMetrics:
 
     @classmethod
     def of(cls, name: str, period: str = "1h", *, config: Config | Installation | None = None) -> JobDetail:
-        """Return one class by minute.
+        """Return one class.
 
         Raises:
-            ConfigurationError: the period is unknown, or longer than eight hours.
+            ConfigurationError: there is no such period.
         """
         server = Installation.of(config)
-        starts = _starts(server.config.clock.now(), _minutes(period, HISTOGRAM_PERIODS), 1)
-        totals, buckets = JobTotals(name), dict[float, Sequence[int]]()
         histogram = [0] * execution_metrics.BUCKETS
+        if _minutes(period, PERIODS) > HISTOGRAM_MINUTES:
+            top = cls.top(period, name_contains=name, config=server)
+            found = next((job for job in top.jobs if job.name == name), JobTotals(name))
+            return JobDetail(top.starts_at, top.ends_at, top.step_seconds, found, histogram, {}, top.marks)
+        starts = _starts(server.config.clock.now(), PERIODS[period], 1)
+        totals, buckets = JobTotals(name), dict[float, Sequence[int]]()
         stored = execution_metrics.minutes_of(server.redis, name, starts)
         for start, (counts, counted) in zip(starts, stored, strict=True):
             at = start.timestamp()
@@ -197,7 +240,7 @@ class JobMetrics:
                 histogram = [sum(pair) for pair in zip(histogram, counted, strict=True)]
         since, until = starts[0].timestamp(), starts[-1].timestamp() + 60
         runs = run_counts.release_minutes(server.redis, since, until - 1, name)
-        return JobDetail(since, until, totals, histogram, buckets, Deploys(server).marks(since, until), runs)
+        return JobDetail(since, until, 60, totals, histogram, buckets, Deploys(server).marks(since, until), runs)
 
 
 class FleetMetrics:
@@ -228,19 +271,6 @@ def _starts(now: float, minutes: int, step: int) -> list[datetime]:
     return [last - timedelta(minutes=back) for back in range(minutes - step, -1, -step)]
 
 
-@dataclass(frozen=True, slots=True)
-class DeployMark:
-    """A deploy.
-
-    Attributes:
-        at: the start of its minute, in epoch seconds.
-        label: the text given by the deploy, such as a revision.
-    """
-
-    at: float
-    label: str
-
-
 class Deploys:
     """The deploys of one installation.
 
@@ -252,25 +282,29 @@ class Deploys:
         self._server = Installation.of(config)
         self._redis = self._server.redis
 
-    def mark(self, label: str = "", at: float | None = None) -> bool:
+    def mark(self, label: str = "", at: float | None = None, *, by: str = "") -> bool:
         """Record a deploy. Returns False if the last minute has the same label, or this minute already has a deploy.
 
         Args:
             label: name of the release; default: hash and subject of the last commit, from ``git``.
             at: epoch seconds; default: now.
+            by: who records it, for the event log.
 
         Raises:
             ConfigurationError: no label is given, and ``git`` finds no commit.
         """
         moment = datetime.fromtimestamp(self._server.config.clock.now() if at is None else at, UTC)
-        return execution_metrics.mark(self._redis, label or label_of_commit(), moment)
+        named = label or label_of_commit()
+        if not releases.mark(self._redis, named, moment):
+            return False
+        events.note(self._redis, events.DEPLOY, named, by)
+        return True
 
     def marks(self, since: float, until: float) -> Sequence[DeployMark]:
         """Return the deploys between two times in epoch seconds, sorted by time."""
-        found = execution_metrics.marks(
+        return execution_metrics.marks(
             self._redis, datetime.fromtimestamp(since, UTC), datetime.fromtimestamp(until, UTC)
         )
-        return [DeployMark(at.timestamp(), label) for at, label in found]
 
 
 def label_of_commit() -> str:

@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, cast
 
-from offsider.core.backtrace import inflate
 from offsider.core.clock import END_OF_TIME, SYSTEM_CLOCK
-from offsider.core.compression import original_bytes, readable
-from offsider.core.errors import MalformedPayload
+from offsider.core.compression import expand_backtrace, original_bytes, readable
 from offsider.core.malformed import unwrap, wrapper_of
 from offsider.core.normalize import normalize
-from offsider.core.payload import JobPayload, decode, expires_at, read_stamp
+from offsider.core.payload import JobPayload, decode_or_none, expires_at, read_stamp
+from offsider.runtime.propagation import origin_of, tenant_of
+from offsider.storage.hashes import text_field
 from offsider.storage.queue_walk import digest
 
-_LONGEST_ID = 200
+_MAX_ID_LETTERS = 200
 #: A larger retry count is invalid: pages and columns are made for readable numbers.
 _MAX_RETRIES = 1_000_000_000
 #: For longer compressed arguments lists show only the size: expanding a hundred of them would use too much memory.
-_LONGEST_IN_LISTS = 250_000
+_MAX_LISTED_BYTES = 250_000
 WRAPPERS = frozenset({"ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper", "Sidekiq::ActiveJob::Wrapper"})
 _OLD_MAILER = "ActionMailer::DeliveryJob"
 _MAILER = "ActionMailer::MailDeliveryJob"
@@ -34,25 +34,25 @@ class JobRecord:
         raw: stored bytes, possibly malformed.
         queue: queue in which it was found.
         position: position in that queue, 0 for the next job.
+        score: score in the set in which it was found.
 
     Attributes:
         raw: stored bytes.
         position: position at the time of the read; None if it was not read from a queue. It decreases as workers
             claim jobs.
+        score: score in its set, in epoch seconds; 0 outside of a set.
     """
 
-    def __init__(self, raw: bytes, queue: str = "", position: int | None = None) -> None:
+    def __init__(self, raw: bytes, queue: str = "", position: int | None = None, score: float = 0.0) -> None:
         self.raw = raw
         self.position = position
+        self.score = score
         self._queue = queue
 
     @cached_property
     def payload(self) -> JobPayload | None:
         """The decoded payload; None if malformed."""
-        try:
-            return decode(self.raw)
-        except MalformedPayload:
-            return None
+        return decode_or_none(self.raw)
 
     @cached_property
     def _known(self) -> JobPayload:
@@ -84,7 +84,7 @@ class JobRecord:
     @property
     def key_part(self) -> str:
         """Identifies it among jobs of the same place: its ID, or a digest if the ID is missing or too long."""
-        return self.jid if 0 < len(self.jid) <= _LONGEST_ID else digest(self.raw)
+        return self.jid if 0 < len(self.jid) <= _MAX_ID_LETTERS else digest(self.raw)
 
     @property
     def name(self) -> str:
@@ -121,7 +121,7 @@ class JobRecord:
     def unlisted_bytes(self) -> int:
         """Size of compressed arguments that are too large for lists to expand; 0 if lists may show them."""
         size_bytes = original_bytes(self._known)
-        return size_bytes if size_bytes > _LONGEST_IN_LISTS else 0
+        return size_bytes if size_bytes > _MAX_LISTED_BYTES else 0
 
     @property
     def queue(self) -> str:
@@ -150,11 +150,6 @@ class JobRecord:
         return self._time("enqueued_at")
 
     @property
-    def aged_since(self) -> float | None:
-        """When its age begins for `JobFilter`; see `created_at`."""
-        return self.enqueued_at if self.created_at is None else self.created_at
-
-    @property
     def failed_at(self) -> float | None:
         """When it failed for the first time; see `created_at`."""
         return self._time("failed_at")
@@ -163,6 +158,21 @@ class JobRecord:
     def retried_at(self) -> float | None:
         """When its last retry failed; see `created_at`."""
         return self._time("retried_at")
+
+    @property
+    def last_failed_at(self) -> float | None:
+        """When it failed last; see `created_at`."""
+        return self.failed_at if self.retried_at is None else self.retried_at
+
+    @property
+    def died_at(self) -> float | None:
+        """When it was moved to the dead set; None elsewhere."""
+        return None
+
+    @property
+    def due_at(self) -> float | None:
+        """When it is due in the schedule or the retry set; None elsewhere."""
+        return None
 
     @property
     def expires_at(self) -> float | None:
@@ -185,6 +195,11 @@ class JobRecord:
         """The message of the last error; empty if there was none."""
         return self._text("error_message")
 
+    @property
+    def error_frame(self) -> str:
+        """The top application frame of the last error, as ``file:function``; empty if unknown, as for Ruby's jobs."""
+        return self._text("error_frame")
+
     @cached_property
     def error_backtrace(self) -> list[str]:
         """The lines of the backtrace, inflated; empty if none is stored or it cannot be decoded."""
@@ -192,36 +207,43 @@ class JobRecord:
         if isinstance(stored, list):  # Sidekiq before 5.2.6 did not compress
             return [str(line) for line in cast("list[object]", stored)]
         try:
-            return inflate(stored) if isinstance(stored, str) else []
+            return expand_backtrace(stored) if isinstance(stored, str) else []
         except ValueError:
             return []
 
     @property
     def latency_seconds(self) -> float:
         """Seconds since the job was enqueued, or else created; 0 if both are unknown."""
-        since = self.enqueued_at
-        if since is None:
-            since = self.created_at
+        since = self.created_at if self.enqueued_at is None else self.enqueued_at
         return 0.0 if since is None else max(0.0, SYSTEM_CLOCK.now() - since)
 
     @property
     def caller(self) -> str | None:
-        """What pushed it: a job or a web route, as ``meta.caller_id`` says; None when nobody wrote that down."""
+        """The job or web route that pushed it, from ``meta.caller_id``; None if unknown."""
         return self._text("meta.caller_id") or None
 
     @property
+    def tenant(self) -> str:
+        """The tenant for which it was pushed, see `propagation.TENANTS`; empty if unknown."""
+        return tenant_of(self._known)
+
+    @property
+    def user(self) -> str:
+        """The user for whom it was pushed, from ``meta.user``; empty if unknown."""
+        return origin_of(self._known)[2]
+
+    @property
     def context(self) -> dict[str, Any]:
-        """What travelled with it from where it was pushed: every ``meta.…`` key, and ``correlation_id``."""
+        """The context of its push: every ``meta.…`` key, and ``correlation_id``."""
         known = cast("dict[str, Any]", self._known)
         return {key: value for key, value in known.items() if key.startswith("meta.") or key == "correlation_id"}
 
     def __getitem__(self, key: str) -> Any:
-        """A key of the payload; None when it is not there."""
+        """Return the value of a key of the payload; None if it is missing."""
         return cast("dict[str, Any]", self._known).get(key)
 
     def _text(self, key: str) -> str:
-        value: object = self._known.get(key)
-        return value if isinstance(value, str) else ""
+        return text_field(self._known.get(key))
 
     def _time(self, key: str) -> float | None:
         at = read_stamp(self._known.get(key))

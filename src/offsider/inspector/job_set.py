@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from offsider.client import Client
-from offsider.client.prepared import Prepared
 from offsider.config.config import Config
+from offsider.config.hooks import Prepared
 from offsider.config.installation import Installation
 from offsider.core.clock import END_OF_TIME
 from offsider.core.compression import readable
@@ -21,8 +21,7 @@ from offsider.inspector.job_place import JobPlace
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.removal import placing
 from offsider.storage import attempts, job_sets
-from offsider.storage.places import NOWHERE, QUEUES, Destination, Move, MoveResult, PlacedJob, dead_set
-from offsider.storage.quarantine import Seen
+from offsider.storage.places import QUEUES, Move, MoveResult, MoveTarget, PlacedJob, dead_set
 from offsider.storage.queue_walk import digest
 
 KILLED = "killed by hand"
@@ -38,9 +37,8 @@ class SetEntry(JobRecord):
     """
 
     def __init__(self, job_set: JobSet, raw: bytes, score: float) -> None:
-        super().__init__(raw)
+        super().__init__(raw, score=score)
         self._set = job_set
-        self.score = score
 
     @property
     def key(self) -> str:
@@ -65,15 +63,12 @@ class SetEntry(JobRecord):
         return self.score
 
     @property
-    def aged_since(self) -> float | None:
-        """When its age begins: in the dead set its death, in the retry set its last failure."""
-        match self._set.name:
-            case DeadSet.name:
-                return self.score
-            case RetrySet.name:
-                return self.failed_at if self.retried_at is None else self.retried_at
-            case _:
-                return super().aged_since
+    def died_at(self) -> float | None:
+        return self.score if self._set.name == DeadSet.name else None
+
+    @property
+    def due_at(self) -> float | None:
+        return None if self._set.name == DeadSet.name else self.score
 
     @property
     def is_error(self) -> bool:
@@ -86,11 +81,11 @@ class SetEntry(JobRecord):
         Raises:
             MalformedPayload: the bytes are not a valid job.
         """
-        return self._set.enqueue(self.raw, retried(self.raw))
+        return self._set.enqueue(self, retried)
 
     def add_to_queue(self) -> bool:
         """Run it now instead of at its time. Raises MalformedPayload as `retry` does."""
-        return self._set.enqueue(self.raw, decode(self.raw))
+        return self._set.enqueue(self, decode)
 
     def reschedule(self, at: float) -> bool:
         """Change the time at which it is due, in epoch seconds.
@@ -108,7 +103,7 @@ class SetEntry(JobRecord):
         Args:
             reason: message of `JobKilled`.
         """
-        return self._set.kill(self, reason)
+        return self._set.kill_each([self], reason) == [MoveResult.DONE]
 
     def quarantine(self) -> bool:
         """Move it to the quarantine for ``worker.quarantine_days``."""
@@ -182,16 +177,6 @@ class JobSet(JobPlace[SetEntry]):
         called = [entry for entry in found if entry.is_called(name)]
         return called[0] if len(called) == 1 else None
 
-    def find_job(self, jid: str) -> SetEntry | None:
-        """Return the job with this ID; the server scans the whole set."""
-        cursor, wanted = "", JobFilter(text=jid)
-        while True:
-            chunk = self.scan(wanted, cursor)
-            found = next((entry for entry in chunk.entries if entry.jid == jid), None)
-            if found is not None or chunk.complete:
-                return found
-            cursor = chunk.cursor
-
     # Bulk actions on counted jobs, or on the jobs that match at the start of the action.
 
     def retry_all(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> int:
@@ -203,25 +188,17 @@ class JobSet(JobPlace[SetEntry]):
             wanted: a filter or a count.
             budget_ms: approximate time limit; call again with the same `Counted` to continue.
         """
-        return self._act_on_all(wanted, lambda batch: self._enqueue_each(batch, retried), budget_ms)
+        return self._act_on_all(wanted, lambda batch: self.enqueue_each(batch, retried), budget_ms)
 
     def enqueue_all(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> int:
         """`SetEntry.add_to_queue` for every matching job; see `retry_all`."""
-        return self._act_on_all(wanted, lambda batch: self._enqueue_each(batch, decode), budget_ms)
+        return self._act_on_all(wanted, lambda batch: self.enqueue_each(batch, decode), budget_ms)
 
     def kill_all(
         self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None, reason: str = KILLED
     ) -> int:
         """`SetEntry.kill` for every matching job; see `retry_all`."""
-        return self._act_on_all(wanted, lambda batch: self._kill(batch, reason), budget_ms)
-
-    def delete_all(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> int:
-        """`SetEntry.delete` for every matching job; see `retry_all`."""
-        return self.clear() if wanted is None else self._act_on_all(wanted, self._delete, budget_ms)
-
-    def quarantine_all(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> int:
-        """Move every matching job to the quarantine for ``worker.quarantine_days``; see `retry_all`."""
-        return self._act_on_all(wanted, self._set_aside, budget_ms)
+        return self._act_on_all(wanted, lambda batch: self.kill_each(batch, reason), budget_ms)
 
     def pop_each(self) -> Iterator[SetEntry]:
         """Remove the jobs one by one, earliest first, until the set is empty.
@@ -229,95 +206,78 @@ class JobSet(JobPlace[SetEntry]):
         A yielded job exists only in the caller's memory.
         """
         while first := self.page(0, 1):
-            if self._delete(first) == [MoveResult.DONE]:
+            if self.delete(first[0]):
                 yield first[0]
 
-    # Actions on one job, for SetEntry
+    # Actions on some jobs of the set, one of them for `SetEntry`
 
-    def enqueue(self, member: bytes, payload: JobPayload) -> bool:
-        """Move a member to its queue, with its payload passed through client middleware.
+    def enqueue(self, entry: SetEntry, change: Callable[[bytes], JobPayload]) -> bool:
+        """Move a job to its queue, with a changed payload that is passed through client middleware.
 
         Raises:
             RedisRefused: the queue's key is not a list.
         """
-        prepared = self._prepare(payload)
-        if prepared is None:
-            return self._place.move([Move(member)], NOWHERE) == [MoveResult.DONE]
-        moved = self._move([Move(member, prepared.raw, prepared.queue)])[0]
-        if moved is MoveResult.REFUSED:
+        prepared = self._prepare(change(entry.raw))
+        [moved] = self._enqueue({entry.raw: prepared}).values()
+        if moved is MoveResult.REFUSED and prepared is not None:
             msg = f"queue:{prepared.queue} is not a list and cannot store jobs; the job stays in {self.name}"
             raise RedisRefused(msg, code="WRONGTYPE")
         return moved is MoveResult.DONE
+
+    def enqueue_each(self, entries: Sequence[SetEntry], change: Callable[[bytes], JobPayload]) -> list[MoveResult]:
+        """`enqueue` for some jobs; malformed jobs and those for which middleware raises are refused."""
+        prepared: dict[bytes, Prepared | None] = {}
+        for entry in entries:
+            try:
+                prepared[entry.raw] = self._prepare(change(entry.raw))
+            except MalformedPayload:
+                continue
+            except Exception as error:  # noqa: BLE001 - middleware may raise any error, which must not stop the other jobs
+                context = {"context": f"moving a job of {self.name}", "job": entry.payload}
+                self._server.config.handle_error(error, context)
+        results = self._enqueue(prepared)
+        return [results.get(entry.raw, MoveResult.REFUSED) for entry in entries]
 
     def reschedule(self, entry: SetEntry, at: float) -> bool:
         """Change the score of a job."""
         redis = placing(self._server, [(entry.raw, self.name, at)])
         again = Move(entry.raw, entry.raw, repr(at))
-        moved = self._place.move([again], Destination("set", self.name), through=redis) == [MoveResult.DONE]
+        moved = self._place.move([again], MoveTarget("set", self.name), through=redis) == [MoveResult.DONE]
         if moved:
             entry.score = at
         return moved
 
-    def kill(self, entry: SetEntry, reason: str = KILLED) -> bool:
-        """Move a job to the dead set; a malformed payload is wrapped."""
-        return self._kill([entry], reason) == [MoveResult.DONE]
-
-    def quarantine(self, entry: SetEntry) -> bool:
-        """Move a job to the quarantine."""
-        return self._set_aside([entry]) == [MoveResult.DONE]
-
-    def delete(self, entry: SetEntry) -> bool:
-        """Delete a job."""
-        return self._delete([entry]) == [MoveResult.DONE]
-
-    # Helpers
-
-    def _enqueue_each(self, batch: Sequence[SetEntry], change: Callable[[bytes], JobPayload]) -> list[MoveResult]:
-        """Move jobs to their queues, with changed payloads that are passed through client middleware."""
-        how = dict.fromkeys((entry.raw for entry in batch), MoveResult.REFUSED)
-        moves: list[Move] = []
-        stopped: list[Move] = []
-        for entry in batch:
-            try:
-                prepared = self._prepare(change(entry.raw))
-            except MalformedPayload:
-                continue
-            except Exception as error:  # noqa: BLE001 - middleware may raise any error, which must not stop the other jobs
-                self._server.config.handle_error(
-                    error, {"context": f"moving a job of {self.name}", "job": entry.payload}
-                )
-                continue
-            if prepared is None:
-                stopped.append(Move(entry.raw))
-            else:
-                moves.append(Move(entry.raw, prepared.raw, prepared.queue))
-        results = [*(self._move(moves) if moves else ()), *(self._place.move(stopped, NOWHERE) if stopped else ())]
-        how |= {move.job: each for move, each in zip([*moves, *stopped], results, strict=True)}
-        return list(how.values())
-
-    def _move(self, moves: list[Move]) -> list[MoveResult]:
-        redis = placing(self._server, ((move.payload, "queue:" + str(move.detail), 0.0) for move in moves))
-        return self._place.move(moves, QUEUES, through=redis)
-
-    def _prepare(self, payload: JobPayload) -> Prepared | None:
-        return self._client.reenqueue(payload, "schedule" if self.name == "schedule" else "retry")
-
-    def _kill(self, batch: Sequence[SetEntry], reason: str) -> list[MoveResult]:
-        """Move jobs to the dead set, and call the death handlers."""
+    def kill_each(self, entries: Sequence[SetEntry], reason: str = KILLED) -> list[MoveResult]:
+        """Move jobs to the dead set, malformed payloads wrapped, and call the death handlers."""
         now = stamp(self._server.config.clock.now(), self._server.settings.wire_version)
-        moves = [Move(entry.raw, listable(entry.raw, now)) for entry in batch]
-        results = self._leave(batch, moves, dead_set(self._server.config.worker.dead_set_limits), "kill")
-        for entry, result in zip(batch, results, strict=True):
+        moves = [Move(entry.raw, listable(entry.raw, now)) for entry in entries]
+        results = self._leave(entries, moves, dead_set(self._server.config.worker.dead_set_limits), "kill")
+        for entry, result in zip(entries, results, strict=True):
             if result is MoveResult.DONE and entry.payload is not None:
                 self._server.config.call_death_handlers(readable(entry.payload), JobKilled(reason))
         return results
 
-    def _delete(self, batch: Sequence[SetEntry]) -> list[MoveResult]:
-        """Delete jobs with their failed attempts."""
-        results = self._remove(batch)
-        jids = (entry.jid for entry, result in zip(batch, results, strict=True) if result is MoveResult.DONE)
+    def delete_each(self, records: Sequence[SetEntry], how: str = "delete") -> list[MoveResult]:
+        """Delete jobs with their failed attempts, and return the result of each."""
+        results = super().delete_each(records, how)
+        jids = (entry.jid for entry, result in zip(records, results, strict=True) if result is MoveResult.DONE)
         attempts.forget(self._redis, [jid for jid in jids if jid])
         return results
+
+    # Helpers
+
+    def _enqueue(self, prepared: Mapping[bytes, Prepared | None]) -> dict[bytes, MoveResult]:
+        """Move jobs to their queues; delete those whose push client middleware has canceled."""
+        moves = [Move(raw, job.raw, job.queue) for raw, job in prepared.items() if job is not None]
+        canceled = [SetEntry(self, raw, 0.0) for raw, job in prepared.items() if job is None]
+        redis = placing(self._server, ((move.payload, f"queue:{move.detail!s}", 0.0) for move in moves))
+        results = self._place.move(moves, QUEUES, through=redis) if moves else []
+        results += self.delete_each(canceled) if canceled else []
+        raws = (*(move.job for move in moves), *(entry.raw for entry in canceled))
+        return dict(zip(raws, results, strict=True))
+
+    def _prepare(self, payload: JobPayload) -> Prepared | None:
+        return self._client.reenqueue(payload, "schedule" if self.name == "schedule" else "retry")
 
     def key_of(self, record: SetEntry) -> str:
         """Return `SetEntry.key`."""
@@ -325,9 +285,6 @@ class JobSet(JobPlace[SetEntry]):
 
     def _record(self, stored: PlacedJob) -> SetEntry:
         return SetEntry(self, stored.raw, stored.score)
-
-    def _seen(self, record: SetEntry) -> Seen:
-        return Seen(record.raw, score=record.score)
 
     def _unlink(self) -> int:
         return job_sets.clear(self._redis, self._key)

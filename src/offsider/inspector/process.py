@@ -1,6 +1,6 @@
 """The registered worker processes, ours and Ruby's, and signals to them.
 
-A signal is stored in Redis until the process reads it: Ruby processes at each heartbeat, every 10 s, ours every 2.5 s.
+A signal is stored in Redis until the process reads it: ours within two seconds, Ruby's at a heartbeat, every 10 s.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.config.routing import MAIN
-from offsider.core.errors import EmbeddedProcess, RedisUnavailable
-from offsider.storage import processes
-from offsider.storage.hashes import json_object
+from offsider.core.errors import CannotCancel, EmbeddedProcess, RedisUnavailable
+from offsider.storage import iteration, processes
+from offsider.storage.hashes import json_object, number_field, text_field
 
 if TYPE_CHECKING:
     from offsider.storage.redis import Redis
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 SIGNAL_SECONDS = 3
 #: The same for a Ruby process.
 SIGNAL_SECONDS_OF_RUBY = 10
-#: Larger numbers are invalid as a time, as kilobytes, and as a number of jobs.
-_BIGGEST = 1e15
+#: First major version of Sidekiq that publishes its version, as our workers do. Ruby processes store fewer details.
+_FIRST_WITH_VERSION = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,6 @@ class Process:
         routing: digest of its routing rules; empty without rules and for Ruby processes.
         shard: shard that it serves; empty without one.
         app_version: version of the application, from `client.app_version`; empty if unset, and for Ruby processes.
-        uninterruptible: why its jobs in threads cannot be interrupted; empty if they can, and for Ruby processes.
-        gil: ``"GIL off"``, or ``"GIL on"`` and why; empty unless its Python is a free-threaded build.
     """
 
     identity: str
@@ -93,14 +91,19 @@ class Process:
     routing: str
     shard: str
     app_version: str
-    uninterruptible: str
-    gil: str
     _redis: Redis = field(repr=False, compare=False)
 
     @property
     def serving(self) -> Sequence[str]:
         """The queues from which it claims jobs: none if it is quiet."""
         return () if self.is_quiet else self.queues
+
+    @property
+    def is_ruby(self) -> bool:
+        """Whether it is a process of Sidekiq. With wire version 6 ours cannot be distinguished from these."""
+        # Sidekiq before 7 publishes no version. Our workers publish theirs, which is lower.
+        major = self.version.partition(".")[0]
+        return not self.version or (major.isascii() and major.isdigit() and int(major[:9]) >= _FIRST_WITH_VERSION)
 
     @property
     def stopping(self) -> bool:
@@ -119,8 +122,26 @@ class Process:
         """Make it log the stacks of all threads."""
         self.signal("TTIN")
 
+    def cancel(self, jid: str) -> None:
+        """Cancel the run of a job in this process, which does so within two seconds: see `Work.cancel`.
+
+        A Ruby process ends an iteration within five seconds, before its next element.
+
+        Raises:
+            CannotCancel: it is a Ruby process, and the job does not iterate.
+        """
+        if self.identity in processes.rubys(self._redis):
+            if iteration.read(self._redis, jid) is None:
+                raise CannotCancel(
+                    f"{self.identity} is a Ruby process, which cannot cancel a run: stop it instead; only a job that "
+                    "iterates can be canceled there, from its fifth second on"
+                )
+            iteration.cancel(self._redis, jid)
+            return
+        processes.send_signal(self._redis, self.identity, processes.CANCEL + jid)
+
     def signal(self, name: str) -> None:
-        """Send ``TSTP``, ``TERM`` or ``TTIN``, which it reads at its next heartbeat.
+        """Send ``TSTP``, ``TERM`` or ``TTIN``, which it reads within two seconds, a Ruby process within ten.
 
         Raises:
             EmbeddedProcess: the worker is part of another program.
@@ -193,31 +214,29 @@ def _process(redis: Redis, identity: str, fields: Mapping[str, bytes], leaders: 
     info = json_object(fields.get("info", b""))
     hostname, _, rest = identity.partition(":")
     capsules = _capsules(info)
-    threads = int(_number(info.get("concurrency"))) or sum(each.concurrency for each in capsules.values())
+    threads = int(number_field(info.get("concurrency"))) or sum(each.concurrency for each in capsules.values())
     return Process(
         identity=identity,
-        hostname=_text(info.get("hostname")) or hostname,
-        pid=int(_number(info.get("pid", rest.partition(":")[0]))),
-        started_at=_number(info.get("started_at")),
-        concurrency=int(_number(fields.get("concurrency"))) or threads,
+        hostname=text_field(info.get("hostname")) or hostname,
+        pid=int(number_field(info.get("pid", rest.partition(":")[0]))),
+        started_at=number_field(info.get("started_at")),
+        concurrency=int(number_field(fields.get("concurrency"))) or threads,
         queues=_texts(info.get("queues")) or list(_all_weights(capsules)),
-        busy=int(_number(fields.get("busy"))),
+        busy=int(number_field(fields.get("busy"))),
         is_quiet=fields.get("quiet") == b"true",
         labels=_texts(info.get("labels")),
-        tag=_text(info.get("tag")),
-        version=_text(info.get("version")),
+        tag=text_field(info.get("tag")),
+        version=text_field(info.get("version")),
         embedded=info.get("embedded") is True,
-        rss_kilobytes=int(_number(fields.get("rss"))),
-        round_trip_microseconds=int(_number(fields.get("rtt_us"))),
-        beat_at=_number(fields.get("beat")),
+        rss_kilobytes=int(number_field(fields.get("rss"))),
+        round_trip_microseconds=int(number_field(fields.get("rtt_us"))),
+        beat_at=number_field(fields.get("beat")),
         capsules=capsules,
         weights=_all_weights(capsules) or _weights(info.get("weights")),
         leader=identity in leaders,
-        routing=_text(info.get("routing")),
-        shard=_text(info.get("shard")),
-        app_version=_text(info.get("app_version")),
-        uninterruptible=_text(info.get("uninterruptible")),
-        gil=_text(info.get("gil")),
+        routing=text_field(info.get("routing")),
+        shard=text_field(info.get("shard")),
+        app_version=text_field(info.get("app_version")),
         _redis=redis,
     )
 
@@ -225,7 +244,7 @@ def _process(redis: Redis, identity: str, fields: Mapping[str, bytes], leaders: 
 def version_of(info: bytes) -> str | None:
     """Return the version that a process reports; empty before Sidekiq 7, None if it is unreadable."""
     found = json_object(info)
-    return _text(found.get("version")) if found else None
+    return text_field(found.get("version")) if found else None
 
 
 # Malformed fields are read as empty: one malformed process must not hide the others.
@@ -239,7 +258,9 @@ def _capsules(info: Mapping[str, Any]) -> dict[str, CapsuleShown]:
 
 
 def _capsule(info: Mapping[str, object]) -> CapsuleShown:
-    return CapsuleShown(int(_number(info.get("concurrency"))), _text(info.get("mode")), _weights(info.get("weights")))
+    return CapsuleShown(
+        int(number_field(info.get("concurrency"))), text_field(info.get("mode")), _weights(info.get("weights"))
+    )
 
 
 def _all_weights(capsules: Mapping[str, CapsuleShown]) -> dict[str, int]:
@@ -250,20 +271,8 @@ def _weights(value: object) -> dict[str, int]:
     """Parse an object, or a list of objects, one per capsule, as version 7 writes it."""
     parts = cast("list[object]", value) if isinstance(value, list) else [value]
     objects = [cast("dict[str, object]", part) for part in parts if isinstance(part, dict)]
-    return {queue: int(_number(weight)) for each in objects for queue, weight in each.items()}
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    return {queue: int(number_field(weight)) for each in objects for queue, weight in each.items()}
 
 
 def _texts(value: object) -> list[str]:
     return [item for item in cast("list[object]", value) if isinstance(item, str)] if isinstance(value, list) else []
-
-
-def _number(value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return 0.0
-    return number if abs(number) <= _BIGGEST else 0.0

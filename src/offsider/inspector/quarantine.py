@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
+from offsider.core.errors import RedisRefused
 from offsider.inspector.counted import Counted
 from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_place import JobPlace
@@ -13,8 +14,9 @@ from offsider.inspector.job_record import JobRecord
 from offsider.inspector.removal import placing
 from offsider.runtime.events import JobRemoved
 from offsider.storage import quarantine
-from offsider.storage.places import NOWHERE, Move, MoveResult, PlacedJob
-from offsider.storage.quarantine import QuarantineEntry, Seen
+from offsider.storage.hashes import json_object, number_field, text_field
+from offsider.storage.places import NOWHERE, QUEUES, Move, MoveResult, MoveTarget, PlacedJob
+from offsider.storage.store_once import QUEUE
 
 _PAGE = 50
 
@@ -31,14 +33,22 @@ class QuarantinedJob(JobRecord):
         how: action that quarantined it.
     """
 
-    def __init__(self, stored: QuarantineEntry) -> None:
-        super().__init__(stored.raw)
+    def __init__(self, stored: PlacedJob) -> None:
+        head = json_object(stored.head)
+        super().__init__(stored.raw, score=number_field(head.get("score")))
         self.id = stored.id
-        self.where = stored.where
-        self.score = stored.score
-        self.at = stored.at
-        self.until = stored.until
-        self.how = stored.how
+        self.where = text_field(head.get("where"))
+        self.at = number_field(head.get("at"))
+        self.until = stored.score
+        self.how = text_field(head.get("how"))
+
+    @property
+    def died_at(self) -> float | None:
+        return self.score if self.where == "dead" else None
+
+    @property
+    def due_at(self) -> float | None:
+        return self.score if self.where in {"retry", "schedule"} else None
 
 
 class Quarantine(JobPlace[QuarantinedJob]):
@@ -77,12 +87,12 @@ class Quarantine(JobPlace[QuarantinedJob]):
         """
         return [*map(QuarantinedJob, quarantine.page(self._redis, start, count, newest_first=newest_first))]
 
-    def find(self, identifier: str) -> QuarantinedJob | None:
+    def entry(self, key: str) -> QuarantinedJob | None:
         """Return the job with this ID; None if it does not exist."""
-        stored = quarantine.find(self._redis, identifier)
+        stored = quarantine.find(self._redis, key)
         return None if stored is None else QuarantinedJob(stored)
 
-    def restore(self, identifier: str) -> bool:
+    def restore(self, job: QuarantinedJob) -> bool:
         """Move a job back: to the tail of its queue, or into its set with its previous score.
 
         Returns False if it is no longer in quarantine.
@@ -90,8 +100,14 @@ class Quarantine(JobPlace[QuarantinedJob]):
         Raises:
             RedisRefused: its previous place has another type.
         """
-        job = self.find(identifier)
-        return job is not None and self._restore(job)
+        redis = placing(self._server, [(job.raw, job.where, job.score)])
+        is_queue = job.where.startswith(QUEUE)
+        to = QUEUES if is_queue else MoveTarget("set", job.where)
+        detail = job.where.removeprefix(QUEUE) if is_queue else repr(job.score)
+        (moved,) = self._place.move([Move(job.id.encode(), detail=detail)], to, through=redis)
+        if moved is MoveResult.REFUSED:
+            raise RedisRefused(f"{job.where} has another type, so the job stays in quarantine", code="WRONGTYPE")
+        return moved is MoveResult.DONE
 
     def restore_all(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> int:
         """Restore the matching jobs, all by default; returns the number of restored jobs.
@@ -101,35 +117,23 @@ class Quarantine(JobPlace[QuarantinedJob]):
             budget_ms: approximate time limit; call again with the same `Counted` to continue.
         """
         done = {True: MoveResult.DONE, False: MoveResult.GONE}
-        return self._act_on_all(wanted, lambda jobs: [done[self._restore(job)] for job in jobs], budget_ms)
+        return self._act_on_all(wanted, lambda jobs: [done[self.restore(job)] for job in jobs], budget_ms)
 
-    def delete(self, identifier: str) -> bool:
-        """Delete a job permanently. Returns False if it is no longer in quarantine."""
-        job = self.find(identifier)
-        return job is not None and self._delete([job]) == [MoveResult.DONE]
-
-    def delete_all(self, wanted: JobFilter | Counted | None = None, budget_ms: float | None = None) -> int:
-        """Delete the matching jobs permanently; see `restore_all`."""
-        return self._act_on_all(wanted, self._delete, budget_ms)
-
-    def _restore(self, job: QuarantinedJob) -> bool:
-        return quarantine.restore(
-            placing(self._server, [(job.raw, job.where, job.score)]), job.id, job.where, job.score
-        )
-
-    def _delete(self, jobs: Sequence[QuarantinedJob]) -> list[MoveResult]:
-        results = self._place.move([Move(job.id.encode()) for job in jobs], NOWHERE)
-        for job, result in zip(jobs, results, strict=True):
+    def delete_each(self, records: Sequence[QuarantinedJob], how: str = "delete") -> list[MoveResult]:
+        """Delete jobs without effects, which their removal from their places had, and return the result of each."""
+        results = self._place.move([Move(job.id.encode()) for job in records], NOWHERE)
+        for job, result in zip(records, results, strict=True):
             if result is MoveResult.DONE:
-                removed = JobRemoved(job.raw, "quarantine", "delete", self._server.name)
+                removed = JobRemoved(job.raw, "quarantine", how, self._server.name)
                 self._server.config.events.emit("job_removed", removed)
         return results
 
     def _record(self, stored: PlacedJob) -> QuarantinedJob:
-        return QuarantinedJob(quarantine.parse(stored.id, stored.score, stored.head, stored.raw))
+        return QuarantinedJob(stored)
+
+    def key_of(self, record: QuarantinedJob) -> str:
+        """Return `QuarantinedJob.id`."""
+        return record.id
 
     def _identity(self, record: QuarantinedJob) -> bytes:
         return record.id.encode()
-
-    def _seen(self, record: QuarantinedJob) -> Seen:
-        return Seen(record.raw, score=record.score)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 
 from offsider.config.config import Config
@@ -15,41 +13,21 @@ from offsider.core.controls import QUEUE as QUEUE_SUBJECT, Control
 from offsider.core.errors import InvalidOptions, MalformedPayload, RedisRefused
 from offsider.core.options import check_queue_name
 from offsider.core.payload import decode_object, encode
-from offsider.inspector.counted import Counted
 from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_place import JobPlace
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.removal import placing
 from offsider.storage import control_table, places, queue_walk, queues
-from offsider.storage.places import Destination, Move, MoveResult, PlacedJob, departing
-from offsider.storage.quarantine import Seen
+from offsider.storage.places import Move, MoveResult, MoveTarget, PlacedJob, departing
 from offsider.storage.scripts import RunsScripts
 from offsider.storage.store_once import QUEUE
 
 _PAGE = 50
-_FIND_MS = 1_000
-_SAMPLES = 50
+#: Maximum distance of a job from its old position before the whole list is searched, and the time for that.
+_NEAR = 100
+_ENTRY_MS = 30
 #: Number of recently deleted jobs to remember, for iterations of the queue that run at the same time.
 _REMEMBERED = 1_000
-#: Time budget of a sample; the page that exceeds it is counted too.
-_SAMPLE_SECONDS = 0.08
-
-
-@dataclass(frozen=True, slots=True)
-class Callers:
-    """Counts of a sample of a queue.
-
-    Attributes:
-        sampled: number of jobs in the sample.
-        total: number of jobs in the queue.
-        by_caller: number of sampled jobs by caller, highest first; ``""`` for jobs without a caller.
-        by_class: number of sampled jobs by display class, highest first.
-    """
-
-    sampled: int
-    total: int
-    by_caller: dict[str, int]
-    by_class: dict[str, int]
 
 
 class _JobList(JobPlace[JobRecord]):
@@ -63,7 +41,7 @@ class _JobList(JobPlace[JobRecord]):
         where: ``queue:<name>``, or the key of a list of an extension, whose jobs name their queues.
     """
 
-    _once = False
+    is_unique = False
 
     def __init__(self, server: Installation, where: str) -> None:
         super().__init__(server, where)
@@ -93,11 +71,26 @@ class _JobList(JobPlace[JobRecord]):
         first, step = (len(self) - 1 - start, -1) if newest_first else (start, 1)
         return [self._record(PlacedJob(raw, max(0, first + step * at))) for at, raw in enumerate(raws)]
 
+    def entry(self, key: str) -> JobRecord | None:
+        """Return the job with a key in an address, ``position|jid`` or ``jid``; None if it is not found in 30 ms.
+
+        Workers take jobs from the end where positions start, so a job is at its old position or nearer to that end.
+        """
+        position, bar, jid = key.partition("|") if "|" in key else ("", "", key)
+        start = int(position[:9]) if bar and position.isascii() and position.isdigit() else None
+        return next((record for record in self._near(start, jid) if record.key_part == jid), None)
+
+    def _near(self, start: int | None, jid: str) -> Iterator[JobRecord]:
+        if start is not None:
+            # First at the old position, alone because jobs may be large; then at the positions before it.
+            yield from self.page(start, 1)
+            nearest = max(0, start - _NEAR)
+            yield from reversed(self.page(nearest, start - nearest) if start else [])
+        if jid:
+            yield from self.scan(JobFilter(text=jid), budget_ms=_ENTRY_MS).entries
+
     def _record(self, stored: PlacedJob) -> JobRecord:
         return JobRecord(stored.raw, self._queue, stored.position)
-
-    def _seen(self, record: JobRecord) -> Seen:
-        return Seen(record.raw, record.position or 0)
 
     def _gone(self, record: JobRecord) -> None:
         self._deleted.append(queue_walk.digest(record.raw))
@@ -114,12 +107,15 @@ class HeldList(_JobList):
 
     def __init__(self, key: str, config: Config | Installation | None = None) -> None:
         super().__init__(Installation.of(config), key)
-        self.key = key
+        self._where = f"held:{key.removeprefix(self._redis.keys.held(''))}"
 
     @classmethod
     def keys(cls, config: Config | Installation | None = None) -> list[str]:
         """Return the keys of all such lists with jobs, sorted."""
         return [*queues.extension_list_lengths(Installation.of(config).redis)]
+
+    def _origin(self, record: JobRecord) -> str:
+        return f"{QUEUE}{record.queue}"
 
 
 class Queue(_JobList):
@@ -142,18 +138,6 @@ class Queue(_JobList):
         """Return every known queue, sorted by name."""
         server = Installation.of(config)
         return [cls(name, server) for name in queues.names(server.redis)]
-
-    @staticmethod
-    def pause_all(names: Iterable[str], config: Config | Installation | None = None) -> None:
-        """Pause several queues atomically."""
-        server = Installation.of(config)
-        queues.pause(server.redis, *names)
-
-    @staticmethod
-    def unpause_all(names: Iterable[str], config: Config | Installation | None = None) -> None:
-        """Unpause several queues atomically."""
-        server = Installation.of(config)
-        queues.unpause(server.redis, *names)
 
     @property
     def exists(self) -> bool:
@@ -180,57 +164,9 @@ class Queue(_JobList):
         """Stop workers from claiming jobs of this queue; running jobs continue."""
         control_table.put(self._redis, Control(f"{QUEUE_SUBJECT}{self.name}", "hold", by=by, reason=reason))
 
-    def unpause(self) -> None:
+    def unpause(self, *, by: str = "") -> None:
         """Let workers claim jobs of this queue again."""
-        control_table.clear(self._redis, f"{QUEUE_SUBJECT}{self.name}")
-
-    def find_job(self, jid: str) -> JobRecord | None:
-        """Return the job with this ID; scans the whole queue."""
-        wanted, cursor = JobFilter(text=jid), ""
-        while True:
-            chunk = self.scan(wanted, cursor, _FIND_MS)
-            found = next((record for record in chunk.entries if record.jid == jid), None)
-            if found is not None or chunk.complete:
-                return found
-            cursor = chunk.cursor
-
-    def callers(self, most: int = 10_000) -> Callers:
-        """Count a sample of the jobs by caller and by class.
-
-        Args:
-            most: maximum number of jobs to read, fewer if that takes long. In a longer queue the sample is spread over
-                the whole queue.
-        """
-        size = len(self)
-        each = max(1, most // _SAMPLES)
-        step = max(each, size // _SAMPLES)
-        pages = (self.page(start, each) for start in range(0, min(size, _SAMPLES * step), step))
-        return count_callers(pages, size)
-
-    def delete(self, record: JobRecord) -> bool:
-        """Delete one job. Returns False if it has left the queue."""
-        return self._take_one(record, self._remove)
-
-    def quarantine(self, record: JobRecord) -> bool:
-        """Move one job to the quarantine for ``worker.quarantine_days``. Returns False if it has left the queue."""
-        return self._take_one(record, self._set_aside)
-
-    def delete_by_class(self, name: str) -> int:
-        """Delete every job of a class, and return their number."""
-        return self.delete_matching(JobFilter(name=name))
-
-    def delete_matching(self, wanted: JobFilter | Counted, budget_ms: float | None = None) -> int:
-        """Delete every matching job permanently, and return the number of deleted jobs.
-
-        Args:
-            wanted: a filter or a count.
-            budget_ms: approximate time limit; call again with the same `Counted` to continue.
-        """
-        return self._act_on_all(wanted, self._remove, budget_ms)
-
-    def quarantine_matching(self, wanted: JobFilter | Counted, budget_ms: float | None = None) -> int:
-        """Move every matching job to the quarantine for ``worker.quarantine_days``; see `delete_matching`."""
-        return self._act_on_all(wanted, self._set_aside, budget_ms)
+        control_table.clear(self._redis, f"{QUEUE_SUBJECT}{self.name}", by=by)
 
     def move_all(self, to: str, *, server: str = "") -> int:
         """Move the jobs to the tail of another queue, in their order, and return their number.
@@ -273,7 +209,7 @@ class Queue(_JobList):
             )
             moves = [Move(*job, to, at) for at, job in enumerate(zip(raws, payloads, strict=True))]
         else:
-            target = Destination("list", there.name)
+            target = MoveTarget("list", there.name)
             moves = [departing(*job, to, there.name, at) for at, job in enumerate(zip(raws, payloads, strict=True))]
         results = self._place.move(moves, target, through=redis)
         if MoveResult.REFUSED in results:
@@ -287,12 +223,12 @@ class Queue(_JobList):
         return queues.forget(self._redis, self.name)
 
     def _take_one(self, record: JobRecord, act: Callable[[list[JobRecord]], list[MoveResult]]) -> bool:
-        if record.position is not None and act([record]) == [MoveResult.DONE]:
+        if record.position is not None and super()._take_one(record, act):
             return True
         # The position is unknown or outdated: the server compares every job.
         position = queues.position(self._redis, self.name, record.raw)
         found = None if position is None else self._record(PlacedJob(record.raw, position))
-        return found is not None and act([found]) == [MoveResult.DONE]
+        return found is not None and super()._take_one(found, act)
 
     def _unlink(self) -> int:
         return queues.clear(self._redis, self.name)
@@ -303,18 +239,3 @@ def _in_queue(raw: bytes, queue: str) -> bytes:
     with suppress(MalformedPayload):
         return encode({**decode_object(raw), "queue": queue})
     return raw
-
-
-def count_callers(pages: Iterable[Sequence[JobRecord]], total: int) -> Callers:
-    """Count a sample of a queue of ``total`` jobs, page by page, within the time budget."""
-    by_caller: Counter[str] = Counter()
-    by_class: Counter[str] = Counter()
-    ends = time.monotonic() + _SAMPLE_SECONDS
-    for page in pages:
-        for record in page:
-            by_caller[record.caller or ""] += 1
-            by_class[record.display_class] += 1
-        if time.monotonic() > ends:
-            break
-    sampled = by_class.total()
-    return Callers(sampled, max(total, sampled), dict(by_caller.most_common()), dict(by_class.most_common()))

@@ -13,7 +13,7 @@ T = TypeVar("T")
 PAGE_BUDGET_MS = 80
 PAGE_MATCHES = 100
 _STEP_SECONDS = 0.01
-_SMALLEST, _BIGGEST = 50, 10_000
+_MIN_STEP, _MAX_STEP = 50, 10_000
 
 
 @dataclass(slots=True)
@@ -48,8 +48,8 @@ def steps(budget_ms: float, most: int | None = None) -> Iterator[int]:
         most: maximum number of matches that the caller wants; limits the batch size.
     """
     ends = time.monotonic() + budget_ms / 1000
-    biggest = _BIGGEST if most is None else min(_BIGGEST, max(_SMALLEST, 10 * most))
-    step = _SMALLEST
+    biggest = _MAX_STEP if most is None else min(_MAX_STEP, max(_MIN_STEP, 10 * most))
+    step = _MIN_STEP
     while True:
         started = time.monotonic()
         yield step
@@ -57,7 +57,7 @@ def steps(budget_ms: float, most: int | None = None) -> Iterator[int]:
         if now >= ends:
             return
         fitting = step * min(_STEP_SECONDS, ends - now) / max(now - started, 1e-6)
-        step = max(_SMALLEST, min(int(fitting), 4 * step, biggest))
+        step = max(_MIN_STEP, min(int(fitting), 4 * step, biggest))
 
 
 def scan(

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
+from offsider.core.errors import InvalidOptions
 from offsider.core.job_id import JobInfo
 from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_place import JobPlace
 from offsider.inspector.job_record import JobRecord
 from offsider.inspector.job_set import DeadSet, JobSet, RetrySet, ScheduledSet
+from offsider.inspector.quarantine import Quarantine
 from offsider.inspector.queue import HeldList, Queue
 from offsider.inspector.scan import Chunk
-from offsider.inspector.stats import Stats
 from offsider.inspector.work import WorkSet
 
-_SETS: dict[str, type[JobSet]] = {kind.name: kind for kind in (RetrySet, ScheduledSet, DeadSet)}
-_BUSY = "busy"
-_QUEUE = "queue:"
-_HELD = "held:"
+#: Places, or the beginning of their names.
+BUSY, QUEUE, HELD, QUARANTINE = "busy", "queue:", "held:", "quarantine"
+#: What a user calls several places.
+RUNNING, QUEUES, HELD_LISTS, ALL = "running", "queues", "held", "all"
+SETS: dict[str, type[JobSet]] = {kind.name: kind for kind in (RetrySet, ScheduledSet, DeadSet)}
+#: What `place_names` takes.
+PLACES = (RUNNING, *SETS, "queue:NAME", QUEUES, HELD_LISTS, QUARANTINE, ALL)
+#: The order of the search.
+_ORDER = (BUSY, *SETS, QUEUE, HELD, QUARANTINE)
 _JID = re.compile(r"[0-9A-Za-z-]{8,64}")
 
 
@@ -63,29 +69,81 @@ def search_everywhere(
         most: approximate maximum number of matches.
     """
     server = Installation.of(config)
+    places = place_names(server) if text else []
+    return search_places(server, places, JobFilter(text=text), cursor, budget_ms=budget_ms, most=most)
+
+
+def search_places(
+    server: Installation,
+    places: Sequence[str],
+    wanted: JobFilter,
+    cursor: str = "",
+    *,
+    budget_ms: float = 100,
+    most: int | None = None,
+) -> Chunk[Found]:
+    """Search jobs in some places, in the order of `place_names`. Other arguments as of `search_everywhere`."""
     ends = time.monotonic() + budget_ms / 1000
-    stats = Stats.read(server)
-    chunk: Chunk[Found] = Chunk([], 0, stats.busy + stats.retries + stats.scheduled + stats.dead + stats.enqueued, "")
-    chunk.total += stats.held_back
-    if not text:
-        return chunk
+    chunk: Chunk[Found] = Chunk([], 0, sum(sizes_of(server, places).values()), "")
     first, _, inner = cursor.rpartition("|")
-    places = [_BUSY, *_SETS, *(_QUEUE + name for name in stats.queues)]
-    places += [_HELD + key for key in HeldList.keys(server)] if stats.held_back else []
-    for place in _from(first, places):
+    for place in places:
+        if _rank(place) < _rank(first):  # the place of the cursor may no longer exist
+            continue
         left_ms = (ends - time.monotonic()) * 1000
         left = None if most is None else most - len(chunk.entries)
         if chunk.scanned and (left_ms <= 0 or (left is not None and left <= 0)):
             chunk.cursor = f"{place}|"
             return chunk
-        wanted, start = JobFilter(text=text), inner if place == first else ""
-        part = _scan(server, place, wanted, start, budget_ms=left_ms, most=left)
+        part = _scan(server, place, wanted, inner if place == first else "", budget_ms=left_ms, most=left)
         chunk.entries += part.entries
         chunk.scanned += part.scanned
         if part.cursor:
             chunk.cursor = f"{place}|{part.cursor}"
             return chunk
     return chunk
+
+
+def place_names(server: Installation, where: Collection[str] = ()) -> list[str]:
+    """Return the names of places, in the order in which they are searched.
+
+    Args:
+        server: their server.
+        where: names of places, as `Found.where`; ``running``, all ``queues``, all ``held`` lists. Empty or ``all``:
+            every place but the quarantine.
+
+    Raises:
+        InvalidOptions: there is no such place.
+    """
+    known = {RUNNING: [BUSY], QUARANTINE: [QUARANTINE], **{name: [name] for name in SETS}}
+    if not where or {ALL, QUEUES}.intersection(where):
+        known[QUEUES] = [QUEUE + name for name in queue_names(server)]
+    if not where or {ALL, HELD_LISTS}.intersection(where):
+        known[HELD_LISTS] = [HELD + key for key in HeldList.keys(server)]
+    found: list[str] = []
+    for name in where or (ALL,):
+        if name == ALL:
+            found += [each for kind, names in known.items() if kind != QUARANTINE for each in names]
+        elif name.startswith((QUEUE, HELD)):
+            found.append(name)
+        elif name in known:
+            found += known[name]
+        else:
+            raise InvalidOptions(f"there is no place {name!r}: {', '.join(PLACES)}")
+    return sorted(set(found), key=_rank)
+
+
+def queue_names(server: Installation) -> list[str]:
+    """Return the names of all queues."""
+    return [queue.name for queue in Queue.all(server)]
+
+
+def sizes_of(server: Installation, places: Iterable[str]) -> dict[str, int]:
+    """Return the number of jobs of each place."""
+    sizes: dict[str, int] = {}
+    for name in places:
+        place = place_of(server, name)
+        sizes[name] = len(WorkSet(server) if place is None else place)
+    return sizes
 
 
 def find_tracked(jid: str, config: Config | Installation | None = None) -> JobInfo | None:
@@ -102,36 +160,31 @@ def find_tracked(jid: str, config: Config | Installation | None = None) -> JobIn
     return None if info.state == "untracked" else info
 
 
-def _from(here: str, places: Sequence[str]) -> Sequence[str]:
-    """Return the places from ``here`` on; if that queue no longer exists, those after it in order."""
-    if here in places:
-        return places[places.index(here) :]
-    held = [place for place in places if place.startswith(_HELD)]
-    if here.startswith(_HELD):
-        return [place for place in held if place > here]
-    if here.startswith(_QUEUE):
-        return [*(place for place in places if place.startswith(_QUEUE) and place > here), *held]
-    return places
+def _rank(place: str) -> tuple[int, str]:
+    """Return the position of a place in the order of the search; an unknown one is before all others."""
+    kind = place[: place.find(":") + 1] or place
+    return (_ORDER.index(kind) if kind in _ORDER else -1), place
 
 
 def _scan(
     server: Installation, place: str, wanted: JobFilter, cursor: str, *, budget_ms: float, most: int | None
 ) -> Chunk[Found]:
-    if place == _BUSY:
-        works = list(WorkSet(server))
-        running = [Found(_BUSY, work.record, work.jid) for work in works if wanted.matches(work.record)]
+    jobs = place_of(server, place)
+    if jobs is None:
+        works = list(iter(WorkSet(server)))
+        running = [Found(BUSY, work.record, work.jid) for work in works if wanted.matches(work.record)]
         return Chunk(running, len(works), len(works), "")
-    jobs = _place(server, place)
     chunk = jobs.scan(wanted, cursor, budget_ms, most)
     found = [Found(place, job, jobs.key_of(job)) for job in chunk.entries]
     return Chunk(found, chunk.scanned, chunk.total, chunk.cursor)
 
 
-def _place(server: Installation, place: str) -> JobPlace[Any]:
-    if place in _SETS:
-        return _SETS[place](server)
-    return (
-        HeldList(place.removeprefix(_HELD), server)
-        if place.startswith(_HELD)
-        else Queue(place.removeprefix(_QUEUE), server)
-    )
+def place_of(server: Installation, where: str) -> JobPlace[Any] | None:
+    """Return the set, queue or list of a `Found.where`, or the quarantine; None for running jobs and unknown places."""
+    if where in SETS:
+        return SETS[where](server)
+    if where == QUARANTINE:
+        return Quarantine(server)
+    if where.startswith(HELD):
+        return HeldList(where.removeprefix(HELD), server)
+    return Queue(where.removeprefix(QUEUE), server) if where.startswith(QUEUE) else None

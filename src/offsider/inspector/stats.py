@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
+from typing import cast
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
+from offsider.config.routing import EVERY
 from offsider.core.errors import InvalidOptions
-from offsider.storage import stats
+from offsider.inspector.process import Process, ProcessSet
+from offsider.storage import activity, clocks, hashes, queues
 from offsider.storage.activity import RATE_SECONDS
-from offsider.storage.stats import QueueOverview
+from offsider.storage.scripts import Command
 
 _COUNTERS = ("processed", "failed")
 #: Sidekiq stores the counters of a day for five years.
@@ -71,28 +76,60 @@ class Stats:
 
     @classmethod
     def read(cls, config: Config | Installation | None = None) -> Stats:
-        """Read the current numbers in two round trips, regardless of the number of queues."""
+        """Read the current numbers in two round trips, regardless of the number of queues.
+
+        A key of the wrong type counts as empty.
+        """
         server = Installation.of(config)
-        seen = stats.overview(server.redis)
+        redis = server.redis
+        keys = redis.keys
+        counted: list[Command] = [
+            ("GET", keys.stat("processed")),
+            ("GET", keys.stat("failed")),
+            ("ZCARD", keys.schedule),
+            ("ZCARD", keys.retry),
+            ("ZCARD", keys.dead),
+        ]
+        sets = (keys.queues, keys.paused, keys.processes, keys.places)
+        listed: list[Command] = [("SMEMBERS", key) for key in sets]
+        *replies, time = redis.pipeline([*counted, *listed, ("TIME",)], raise_errors=False)
+        processed, failed, scheduled, retries, dead = map(hashes.count, replies[: len(counted)])
+        names, paused, identities, lists = map(queues.readable, replies[len(counted) :])
+        lengths: list[Command] = [("LLEN", key) for key in (*map(keys.queue, names), *lists)]
+        reported: list[Command] = [("HMGET", keys.process(one), "info", "busy", activity.FIELD) for one in identities]
+        oldest = [queues.oldest_command(redis, names)] if names else []
+        commands = [*lengths, *reported, *oldest]
+        replies = redis.pipeline(commands, raise_errors=False) if commands else []
+        enqueued_at = queues.enqueued_at(redis, names, replies[-1]) if names else []
+        sizes = [*map(hashes.count, replies[: len(lengths)])]
         now = server.config.clock.now()
-        reports = [process.activity for process in seen.processes.values()]
-        fresh = [report for report in reports if report is not None and seen.now - report.at < RATE_SECONDS]
-        summaries = tuple(_summary(queue, now) for queue in seen.queues)
+        summaries = tuple(
+            QueueSummary(name, size, 0.0 if since is None else max(0.0, now - since), name in paused)
+            for name, size, since in zip(names, sizes, enqueued_at, strict=False)
+        )
+        processes = [
+            cast("list[bytes | None]", reply)
+            for reply in replies[len(lengths) : len(lengths) + len(reported)]
+            if isinstance(reply, list) and reply[0] is not None
+        ]
+        reports = [activity.parse(report) for _, _, report in processes]
+        server_now = clocks.seconds_of(time)
+        fresh = [report for report in reports if report is not None and server_now - report.at < RATE_SECONDS]
         return cls(
-            processed=seen.processed,
-            failed=seen.failed,
-            enqueued=sum(queue.size for queue in seen.queues),
-            scheduled=seen.scheduled,
-            retries=seen.retries,
-            dead=seen.dead,
-            processes=len(seen.processes),
-            queues={queue.name: queue.size for queue in seen.queues},
-            busy=sum(process.busy for process in seen.processes.values()),
+            processed=processed,
+            failed=failed,
+            enqueued=sum(sizes[: len(names)]),
+            scheduled=scheduled,
+            retries=retries,
+            dead=dead,
+            processes=len(processes),
+            queues={queue.name: queue.size for queue in summaries},
+            busy=sum(hashes.count(busy) for _, busy, _ in processes),
             default_queue_latency_seconds=next(
                 (one.latency_seconds for one in summaries if one.name == "default"), 0.0
             ),
             queue_summaries=summaries,
-            held_back=seen.held_back,
+            held_back=sum(sizes[len(names) :]),
             processed_per_second=sum(report.processed_per_second for report in fresh),
             failed_per_second=sum(report.failed_per_second for report in fresh),
             silent_processes=reports.count(None),
@@ -109,12 +146,53 @@ class Stats:
             if name not in _COUNTERS:
                 raise InvalidOptions(f"unknown counter {name!r}: choose {' or '.join(_COUNTERS)}")
         server = Installation.of(config)
-        stats.reset(server.redis, names or _COUNTERS)
+        keys = server.redis.keys
+        server.redis.pipeline([("SET", keys.stat(name), 0) for name in names or _COUNTERS])
 
 
-def _summary(queue: QueueOverview, now: float) -> QueueSummary:
-    latency = 0.0 if queue.enqueued_at is None else max(0.0, now - queue.enqueued_at)
-    return QueueSummary(queue.name, queue.size, latency, queue.paused)
+@dataclass(frozen=True)
+class ServerLook:
+    """The queues and processes of one server.
+
+    Attributes:
+        queues: every queue, sorted by name.
+        processes: every registered process.
+    """
+
+    queues: Sequence[QueueSummary]
+    processes: Sequence[Process]
+
+    @classmethod
+    def read(cls, config: Config | Installation | None = None) -> ServerLook:
+        """Read the current state. Raises RedisFailure."""
+        server = Installation.of(config)
+        return cls(Stats.read(server).queue_summaries, list(iter(ProcessSet(server))))
+
+    @cached_property
+    def served(self) -> frozenset[str]:
+        """The queues from which processes claim jobs; ``*`` means all. Quiet processes claim none."""
+        return frozenset(queue for process in self.processes for queue in process.serving)
+
+    @cached_property
+    def _by_queue(self) -> Mapping[str, Sequence[Process]]:
+        found: dict[str, list[Process]] = {}
+        for process in self.processes:
+            for queue in process.queues:
+                found.setdefault(queue, []).append(process)
+        return found
+
+    def listed(self, queue: str) -> list[Process]:
+        """Return the processes that serve a queue, or served it before they became quiet."""
+        of_all = (process for process in self._by_queue.get(EVERY, ()) if queue not in process.queues)
+        return [*self._by_queue.get(queue, ()), *of_all]
+
+    def is_served(self, queue: str) -> bool:
+        """Whether a process claims jobs from a queue."""
+        return not self.served.isdisjoint((queue, EVERY))
+
+    def is_counted(self, queue: str) -> bool:
+        """Whether all claims of a queue are counted. Those of Ruby's workers are not."""
+        return not any(process.is_ruby for process in self.listed(queue))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,5 +223,8 @@ class History:
         except OverflowError:
             raise InvalidOptions(f"{last} is too early for a history of {days} days") from None
         redis = server.redis
-        processed, failed = (stats.days(redis, name, dates) for name in ("processed", "failed"))
+        processed, failed = (
+            map(hashes.count, redis.call("MGET", *(redis.keys.stat_day(name, date) for date in dates)))
+            for name in _COUNTERS
+        )
         return cls(dict(zip(dates, processed, strict=True)), dict(zip(dates, failed, strict=True)))

@@ -12,16 +12,15 @@ from offsider.inspector.job_record import JobRecord
 from offsider.storage import stranded
 
 #: Maximum schedule entries to read, stranded or not.
-MOST = 10_000
+MAX_ENTRIES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class StrandedJobs:
-    """Stranded jobs of one class with the same signature.
+    """Stranded jobs of one class.
 
     Attributes:
         name: job class.
-        signature: digest of the signature; empty if the payloads have none.
         queues: queues of the jobs.
         versions: known application versions that pushed them.
         count: number of jobs among those read.
@@ -31,7 +30,6 @@ class StrandedJobs:
     """
 
     name: str
-    signature: str
     queues: tuple[str, ...]
     versions: tuple[str, ...]
     count: int
@@ -52,29 +50,27 @@ def stranded_jobs(config: Config | Installation | None = None) -> list[StrandedJ
     redis = Installation.of(config).redis
     if not stranded.is_any(redis):
         return []
-    found: dict[tuple[str, str], list[JobPayload]] = {}
+    found: dict[str, list[JobPayload]] = {}
     scanned = 0
-    for raw in islice(stranded.each(redis), MOST):
+    for raw in islice(stranded.each(redis), MAX_ENTRIES):
         scanned += 1
         payload = JobRecord(raw).payload if is_stranded(raw) else None
         if payload is not None and stranded.stranded_since(payload) is not None:
-            signature: object = payload.get("signature")
-            kind = payload["class"], signature if isinstance(signature, str) else ""
-            found.setdefault(kind, []).append(payload)
+            found.setdefault(payload["class"], []).append(payload)
     reasons = stranded.reasons(redis)
     groups = [
         StrandedJobs(
-            *kind,
+            name,
             queues=tuple(sorted({payload.get("queue", "default") for payload in payloads})),
             versions=tuple(sorted({version for payload in payloads if (version := payload.get("app_version"))})),
             count=len(payloads),
-            is_counted=scanned < MOST,
+            is_counted=scanned < MAX_ENTRIES,
             since=min(stranded.stranded_since(payload) or 0.0 for payload in payloads),
-            reason=reasons.get(kind[0], ""),
+            reason=reasons.get(name, ""),
         )
-        for kind, payloads in found.items()
+        for name, payloads in found.items()
     ]
-    return sorted(groups, key=lambda jobs: (-jobs.count, jobs.name, jobs.signature))
+    return sorted(groups, key=lambda jobs: (-jobs.count, jobs.name))
 
 
 def stranded_counts(config: Config | Installation | None = None) -> dict[str, int]:

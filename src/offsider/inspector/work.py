@@ -7,16 +7,19 @@ missing. For Ruby processes the list is that of their last heartbeat, up to ten 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
+from offsider.core.errors import CannotCancel
 from offsider.core.payload import encode_text
 from offsider.inspector.job_record import JobRecord
-from offsider.storage import activity, clocks, processes
+from offsider.inspector.process import ProcessSet
+from offsider.storage import activity, clocks, iteration, processes, stack_samples
 from offsider.storage.activity import Activity
-from offsider.storage.hashes import json_object
+from offsider.storage.hashes import json_object, text_field
+from offsider.storage.stack_samples import StackSample
 
 #: Larger numbers are not a valid time.
 _NO_TIME = 1e12
@@ -41,11 +44,35 @@ class Work:
     run_at: float
     elapsed_seconds: float
     record: JobRecord
+    _server: Installation = field(repr=False, compare=False)
 
     @property
     def jid(self) -> str:
         """The ID of the job."""
         return self.record.jid
+
+    def cancel(self) -> None:
+        """Cancel the run within two seconds: `JobCancelled` is raised in it, and the job moves to the dead set.
+
+        Python cannot interrupt a system call or C code; such a job fails when it returns from there.
+
+        Raises:
+            CannotCancel: the run has ended, or a Ruby process runs it.
+        """
+        process = ProcessSet(self._server).find(self.process) if self.lasts() else None
+        if process is None:
+            raise CannotCancel(f"job {self.jid or 'without an id'} no longer runs in {self.process}")
+        process.cancel(self.jid)
+
+    def lasts(self) -> bool:
+        """Return whether this run still lasts; False for a job without an id."""
+        now = WorkSet(self._server).find_work(self.jid) if self.jid else None
+        return now is not None and (now.process, now.tid) == (self.process, self.tid)
+
+
+def cursors_of(works: Sequence[Work], config: Config | Installation | None = None) -> list[str]:
+    """Return the cursor of each running job that iterates, as JSON, when it was last stored; empty for the others."""
+    return iteration.cursors(Installation.of(config).redis, [work.jid for work in works]) if works else []
 
 
 class WorkSet:
@@ -82,26 +109,33 @@ class WorkSet:
         for (identity, tid), raw in activity.payloads(self._redis, running).items():
             job = running[identity][tid]
             run_at = reports[identity].at - job.elapsed_seconds
-            yield Work(identity, tid, job.queue, run_at, max(0.0, now - run_at), JobRecord(raw, job.queue))
+            elapsed_seconds = max(0.0, now - run_at)
+            yield Work(identity, tid, job.queue, run_at, elapsed_seconds, JobRecord(raw, job.queue), self._server)
 
     def _shown(self, identities: list[str]) -> Iterator[Work]:
         """Running jobs from the heartbeats of other processes."""
         now = self._server.config.clock.now()
         for identity, tid, raw in processes.work(self._redis, identities):
-            yield _work(identity, tid, raw, now)
+            yield _work(self._server, identity, tid, raw, now)
 
 
-def _work(identity: str, tid: str, raw: bytes, now: float) -> Work:
+def stacks_of(jid: str, config: Config | Installation | None = None) -> list[StackSample]:
+    """Return up to three stack samples of the latest run of a job that lasted unusually long, earliest first."""
+    return stack_samples.read(Installation.of(config).redis, jid)
+
+
+def _work(server: Installation, identity: str, tid: str, raw: bytes, now: float) -> Work:
     fields = json_object(raw)
-    queue = fields.get("queue")
+    queue = text_field(fields.get("queue"))
     run_at = _seconds(fields.get("run_at"))
     return Work(
         process=identity,
         tid=tid,
-        queue=queue if isinstance(queue, str) else "",
+        queue=queue,
         run_at=run_at,
         elapsed_seconds=max(0.0, now - run_at) if run_at else 0.0,
-        record=JobRecord(_payload(fields.get("payload")), queue if isinstance(queue, str) else ""),
+        record=JobRecord(_payload(fields.get("payload")), queue),
+        _server=server,
     )
 
 

@@ -16,12 +16,12 @@ from typing import Any, Literal, cast
 
 from offsider.config.config import Config
 from offsider.core.error_text import class_of
-from offsider.core.errors import Discard, Reschedule, Skip
+from offsider.core.errors import Discard, Reschedule, Shutdown, Skip
 from offsider.core.payload import shown_class
 from offsider.integrations import missing
 from offsider.runtime.context import JobContext
 from offsider.runtime.middleware import Middleware, Push
-from offsider.worker.run.interrupt import caused_by_shutdown
+from offsider.worker.run.interrupt import caused_by
 
 try:
     from opentelemetry import metrics, trace
@@ -185,4 +185,4 @@ def _outcome(error: BaseException) -> str:
         case Reschedule():
             return "rescheduled"
         case _:
-            return "interrupted" if caused_by_shutdown(error) else "failed"
+            return "interrupted" if caused_by(Shutdown, error) else "failed"

@@ -38,9 +38,9 @@ class OffsiderCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Return all current metrics."""
-        here = Installation.of(self._config)
+        server = Installation.of(self._config)
         try:
-            return [metric_of(family) for family in read_families(here)]
+            return [metric_of(family) for family in read_families(server)]
         except RedisFailure as error:
-            here.config.handle_error(error, {"context": "answering a scrape of the metrics"})
+            server.config.handle_error(error, {"context": "answering a scrape of the metrics"})
             return ()

@@ -15,12 +15,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.config.config import Config
-from offsider.core.errors import HardTimeout, JobSignal
+from offsider.core.errors import HardTimeout, JobSignal, Shutdown
 from offsider.core.payload import JobPayload, read_stamp, shown_class
 from offsider.integrations import missing
 from offsider.runtime.context import JobContext
 from offsider.runtime.middleware import Middleware, Push
-from offsider.worker.run.interrupt import caused_by_shutdown
+from offsider.worker.run.interrupt import caused_by
 
 try:
     import sentry_sdk
@@ -138,7 +138,7 @@ class Sentry:
         scope.set_tag("queue", queue)
         scope.set_tag("jid", jid)
         scope.set_context("job", self._context(payload, queue))
-        if not self._wants_arguments():
+        if not self._wants_arguments() or payload.get("encrypt"):
             scope.add_event_processor(_without_variables)
 
     def _context(self, payload: Mapping[str, Any], queue: str) -> dict[str, Any]:
@@ -180,13 +180,13 @@ def _takes_personal_data() -> bool:
 
 
 def _is_failure(error: BaseException) -> bool:
-    return not isinstance(error, JobSignal) and not caused_by_shutdown(error)
+    return not isinstance(error, JobSignal) and not caused_by(Shutdown, error)
 
 
 def _status(error: BaseException) -> str:
     if isinstance(error, JobSignal):
         return "ok"
-    return "aborted" if caused_by_shutdown(error) else "internal_error"
+    return "aborted" if caused_by(Shutdown, error) else "internal_error"
 
 
 def _capture(error: BaseException) -> None:

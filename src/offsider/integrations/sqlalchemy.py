@@ -20,7 +20,7 @@ from inspect import iscoroutinefunction
 from typing import Any
 
 from offsider.core.errors import ConfigurationError
-from offsider.core.once import first_time
+from offsider.core.wording import first_time
 from offsider.runtime.context import JobContext, current_job_or_none
 from offsider.runtime.middleware import Middleware
 
@@ -61,14 +61,22 @@ class RemoveSessions:
                 )
         self._async = [session for session in sessions if iscoroutinefunction(session.remove)]
         self._sync = [session for session in sessions if session not in self._async]
+        #: Sessions that belong to a thread, which other jobs use.
+        self._of_threads = [session for session in self._sync if not hasattr(session.registry, "scopefunc")]
 
     def __call__(self, job: JobContext) -> Middleware:
-        job.wrap_coroutine(self._around)
+        job.wrap_coroutine(self._handed_over)
         try:
             yield
         finally:
             for session in self._sync:
                 session.remove()
+
+    def _handed_over(self, coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+        """Remove the sessions of the thread that entered the middleware, because it takes the next job now."""
+        for session in self._of_threads:
+            session.remove()
+        return self._around(coroutine)
 
     async def _around(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Remove sessions in the task of an ``async def`` job: only there they can be awaited, or found by task."""

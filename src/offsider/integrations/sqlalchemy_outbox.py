@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import ref
 
 from offsider.core.errors import ConfigurationError
-from offsider.core.once import first_time
+from offsider.core.wording import first_time
 from offsider.ext.outbox import Outbox
 from offsider.ext.outbox.source import CHANNEL, StoredPush, can_listen, identity_of, wait_for_notification
 from offsider.integrations import missing

@@ -12,13 +12,10 @@ Metrics of jobs have the tags ``worker:`` (the job's class) and ``queue:``.
 from __future__ import annotations
 
 import logging
-import os
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from secrets import token_hex
 from typing import Any, Protocol, cast
 
 from offsider.config.config import Config
@@ -31,6 +28,7 @@ from offsider.runtime.context import JobContext
 from offsider.runtime.events import ExecutionFinished, JobPoisoned, JobReclaimed, JobRemoved
 from offsider.runtime.service import Loop
 from offsider.storage.leases import hold_lease
+from offsider.worker.alive.ownership import new_identity
 
 __all__ = ["Statsd", "StatsdClient", "dogstatsd"]
 
@@ -112,22 +110,22 @@ class HistorySender:
     def __init__(
         self, config: Config, client: StatsdClient, seconds: float, more: Callable[[StatsdClient, Stats], object] | None
     ) -> None:
-        self._here = Installation.of(config)
+        self._server = Installation.of(config)
         self._client = client
         self._seconds = seconds
         self._more = more
-        self._holder = f"{socket.gethostname()}:{os.getpid()}:{token_hex(6)}"
+        self._holder = new_identity()
 
     def service(self) -> Loop:
         """Return the thread that sends the gauges."""
-        return Loop("offsider-history", self.send, on_error=self._here.config.handle_error)
+        return Loop("offsider-history", self.send, on_error=self._server.config.handle_error)
 
     def send(self) -> float:
         """Send the gauges if this process holds the lease, and return the seconds until the next call."""
         # The worker itself logs that the server does not respond.
         with suppress(RedisUnavailable):
-            if hold_lease(self._here.redis, _LEASE, self._holder, _MISSED_INTERVALS * self._seconds):
-                self._send(Stats.read(self._here))
+            if hold_lease(self._server.redis, _LEASE, self._holder, _MISSED_INTERVALS * self._seconds):
+                self._send(Stats.read(self._server))
         return self._seconds
 
     def _send(self, stats: Stats) -> None:
@@ -199,7 +197,7 @@ class Statsd:
         config.on("job_removed", self._removed)
         seconds = self._history_seconds
         if seconds is not None:
-            config.add_service(
+            config.services.append(
                 lambda config: HistorySender(config, self._client(), seconds, self._more_history).service()
             )
 
@@ -227,15 +225,17 @@ class Statsd:
             send.increment("jobs.failure", tags=[*tags, f"error_type:{kind}"], sample_rate=rate)
 
     def _reclaimed(self, event: JobReclaimed) -> None:
-        self._client().increment("jobs.recovered.fetch", tags=_tags(JobRecord(event.raw).name, event.queue))
+        self._count("jobs.recovered.fetch", event.raw, event.queue)
 
     def _removed(self, event: JobRemoved) -> None:
         if event.how == "expire":
-            queue = event.where.removeprefix("queue:")
-            self._client().increment("jobs.expired", tags=_tags(JobRecord(event.raw).name, queue))
+            self._count("jobs.expired", event.raw, event.where.removeprefix("queue:"))
 
     def _poisoned(self, event: JobPoisoned) -> None:
-        self._client().increment("jobs.poison", tags=_tags(JobRecord(event.raw).name, event.queue))
+        self._count("jobs.poison", event.raw, event.queue)
+
+    def _count(self, metric: str, raw: bytes, queue: str) -> None:
+        self._client().increment(metric, tags=_tags(JobRecord(raw).name, queue))
 
 
 def _tags(name: str, queue: str, more: Sequence[str] = ()) -> list[str]:

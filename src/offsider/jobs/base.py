@@ -14,15 +14,15 @@ from offsider.core.options import JobDeclaration, JobOptions
 from offsider.core.payload import JobPayload
 from offsider.core.suggestions import nearest
 from offsider.jobs import registry
-from offsider.jobs.call import BulkOptions, Call, Delay
 from offsider.jobs.clients import ClientSource
 from offsider.jobs.declared import Declared
-from offsider.jobs.enqueuer import Enqueuer, Moment
+from offsider.jobs.enqueuer import BulkOptions, Call, Delay, Enqueuer, Moment
 from offsider.runtime.context import JobContext, current_job
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
+When_contra = TypeVar("When_contra", contravariant=True)
 
 _OWN = ("name",)  # not inherited: each job has its own names
 _HOOKS = ("retry_in", "on_exhausted")
@@ -31,7 +31,8 @@ _HOOKS = ("retry_in", "on_exhausted")
 class _Performs(Protocol[P, R_co]):
     """A class with ``perform``, whose signature types ``enqueue`` and the other methods."""
 
-    def perform(self, /, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+    @property
+    def perform(self) -> Callable[P, R_co]: ...
 
 
 #: A job class, with the result of its ``perform``, and one whose ``perform`` is ``async def``.
@@ -46,7 +47,7 @@ class _Pushes(Protocol[P, R_co]):
     ) -> R_co: ...
 
 
-class _Options(Protocol[R_co]):
+class _TakesOptions(Protocol[R_co]):
     def __call__(self, **options: Unpack[JobOptions]) -> R_co: ...
 
 
@@ -55,9 +56,9 @@ class _Options(Protocol[R_co]):
 
 class _Using(Protocol):
     @overload
-    def __get__(self, instance: Any, owner: _AsyncOf[P, T], /) -> _Options[Enqueuer[P, T]]: ...
+    def __get__(self, instance: Any, owner: _AsyncOf[P, T], /) -> _TakesOptions[Enqueuer[P, T]]: ...
     @overload
-    def __get__(self, instance: Any, owner: _Of[P, T], /) -> _Options[Enqueuer[P, T]]: ...
+    def __get__(self, instance: Any, owner: _Of[P, T], /) -> _TakesOptions[Enqueuer[P, T]]: ...
 
 
 class _Via(Protocol):
@@ -74,18 +75,11 @@ class _Now(Protocol):
     def __get__(self, instance: Any, owner: _Of[P, T], /) -> Callable[P, JobId[T]]: ...
 
 
-class _In(Protocol):
+class _Later(Protocol[When_contra]):
     @overload
-    def __get__(self, instance: Any, owner: _AsyncOf[P, T], /) -> Callable[Concatenate[Delay, P], JobId[T]]: ...
+    def __get__(self, instance: Any, owner: _AsyncOf[P, T], /) -> Callable[Concatenate[When_contra, P], JobId[T]]: ...
     @overload
-    def __get__(self, instance: Any, owner: _Of[P, T], /) -> Callable[Concatenate[Delay, P], JobId[T]]: ...
-
-
-class _At(Protocol):
-    @overload
-    def __get__(self, instance: Any, owner: _AsyncOf[P, T], /) -> Callable[Concatenate[Moment, P], JobId[T]]: ...
-    @overload
-    def __get__(self, instance: Any, owner: _Of[P, T], /) -> Callable[Concatenate[Moment, P], JobId[T]]: ...
+    def __get__(self, instance: Any, owner: _Of[P, T], /) -> Callable[Concatenate[When_contra, P], JobId[T]]: ...
 
 
 class _Many(Protocol):
@@ -123,18 +117,11 @@ class _AsyncNow(Protocol):
     def __get__(self, instance: Any, owner: _Of[P, T], /) -> Callable[P, _Pushed[T]]: ...
 
 
-class _AsyncIn(Protocol):
+class _AsyncLater(Protocol[When_contra]):
     @overload
-    def __get__(self, instance: Any, owner: _AsyncOf[P, T], /) -> Callable[Concatenate[Delay, P], _Pushed[T]]: ...
+    def __get__(self, instance: Any, owner: _AsyncOf[P, T], /) -> Callable[Concatenate[When_contra, P], _Pushed[T]]: ...
     @overload
-    def __get__(self, instance: Any, owner: _Of[P, T], /) -> Callable[Concatenate[Delay, P], _Pushed[T]]: ...
-
-
-class _AsyncAt(Protocol):
-    @overload
-    def __get__(self, instance: Any, owner: _AsyncOf[P, T], /) -> Callable[Concatenate[Moment, P], _Pushed[T]]: ...
-    @overload
-    def __get__(self, instance: Any, owner: _Of[P, T], /) -> Callable[Concatenate[Moment, P], _Pushed[T]]: ...
+    def __get__(self, instance: Any, owner: _Of[P, T], /) -> Callable[Concatenate[When_contra, P], _Pushed[T]]: ...
 
 
 class _AsyncMany(Protocol):
@@ -186,7 +173,7 @@ class Job:
         aenqueue, aenqueue_in, aenqueue_at, aenqueue_many: the same for asyncio.
         using, via: choose options or the client of a push.
         call: returns a call with these arguments, for `enqueue_many` and workflows.
-        run_inline: runs the job here.
+        run_inline: runs the job in this process.
         lookup: returns the typed id of a stored job.
         perform_async, perform_in, perform_at: Sidekiq's names of `enqueue`, `enqueue_in` and `enqueue_at`.
         perform_bulk: Sidekiq's name of `enqueue_many`.
@@ -265,15 +252,15 @@ class Job:
     using = cast("_Using", _OfEnqueuer("using"))
     via = cast("_Via", _OfEnqueuer("via"))
     enqueue = cast("_Now", _OfEnqueuer("enqueue"))
-    enqueue_in = cast("_In", _OfEnqueuer("enqueue_in"))
-    enqueue_at = cast("_At", _OfEnqueuer("enqueue_at"))
+    enqueue_in = cast("_Later[Delay]", _OfEnqueuer("enqueue_in"))
+    enqueue_at = cast("_Later[Moment]", _OfEnqueuer("enqueue_at"))
     enqueue_many = cast("_Many", _OfEnqueuer("enqueue_many"))
     call = cast("_Calls", _OfEnqueuer("call"))
     run_inline = cast("_Inline", _OfEnqueuer("run_inline"))
     lookup = cast("_Lookup", _OfEnqueuer("lookup"))
     aenqueue = cast("_AsyncNow", _OfEnqueuer("aenqueue"))
-    aenqueue_in = cast("_AsyncIn", _OfEnqueuer("aenqueue_in"))
-    aenqueue_at = cast("_AsyncAt", _OfEnqueuer("aenqueue_at"))
+    aenqueue_in = cast("_AsyncLater[Delay]", _OfEnqueuer("aenqueue_in"))
+    aenqueue_at = cast("_AsyncLater[Moment]", _OfEnqueuer("aenqueue_at"))
     aenqueue_many = cast("_AsyncMany", _OfEnqueuer("aenqueue_many"))
 
     # Sidekiq's names

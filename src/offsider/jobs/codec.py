@@ -11,13 +11,13 @@ import inspect
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Optional, cast
+from itertools import chain, repeat
+from typing import Any, Optional, Protocol, cast
 
+from offsider.config.installation import Installation
 from offsider.core.arguments import StepResult
 from offsider.core.errors import ConfigurationError, InvalidArguments, InvalidJob
 from offsider.core.job_id import JobId
-from offsider.jobs.lookup import lookup
-from offsider.jobs.model_check import check_models, is_model
 
 try:
     import msgspec
@@ -36,6 +36,18 @@ _ADVICE = {
     "or msgspec Struct",
     NameError: "import it at run time (not under TYPE_CHECKING), and define it above the job",
 }
+
+
+class ResultCodec(Protocol):
+    """Converts the result of one function."""
+
+    def encode(self, value: Any) -> Any:
+        """Return it as plain JSON. Raises InvalidArguments."""
+        ...
+
+    def decode(self, stored: Any) -> Any:
+        """Return it as the type of the annotation. Raises InvalidArguments."""
+        ...
 
 
 class AnnotationCodec:
@@ -70,27 +82,31 @@ class AnnotationCodec:
                 case _:
                     self._by_position.append(carrier)
 
+    @staticmethod
+    def of_result(name: str, function: Callable[..., Any]) -> ResultCodec:
+        """Return what converts the result of a function of the job by its annotation."""
+        return _Carrier(name, "return", _hints(name, function).get("return", Any))
+
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return arguments as plain JSON. Values that already have the JSON form are accepted too.
 
         Raises:
             InvalidArguments: an argument does not fit its annotation, or is a naive datetime.
         """
-        return (
-            [carrier.encode(value) for carrier, value in self._positional(args)],
-            {name: self._by_name.get(name, self._others).encode(value) for name, value in kwargs.items()},
-        )
+        return self._converted(_Carrier.encode, args, kwargs)
 
     def decode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return stored arguments as the types of the annotations. Raises InvalidArguments as `encode` does."""
-        return (
-            [carrier.decode(value) for carrier, value in self._positional(args)],
-            {name: self._by_name.get(name, self._others).decode(value) for name, value in kwargs.items()},
-        )
+        return self._converted(_Carrier.decode, args, kwargs)
 
-    def _positional(self, args: Sequence[Any]) -> Iterator[tuple[_Carrier, Any]]:
-        for position, value in enumerate(args):
-            yield (self._by_position[position] if position < len(self._by_position) else self._rest), value
+    def _converted(
+        self, convert: Callable[[_Carrier, Any], Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        carriers = chain(self._by_position, repeat(self._rest))
+        return (
+            [convert(carrier, value) for carrier, value in zip(carriers, args, strict=False)],
+            {name: convert(self._by_name.get(name, self._others), value) for name, value in kwargs.items()},
+        )
 
 
 class _Carrier:
@@ -225,13 +241,13 @@ def _pieces(value: Any) -> list[tuple[str, Any]]:
         return [("[...]", each) for each in cast("Sequence[Any]", value)]
     kind = cast("Any", type(value))
     names: Iterable[str] = getattr(kind, "__struct_fields__", getattr(kind, "__dataclass_fields__", ()))
-    if is_model(kind):
+    if _is_model(kind):
         names = [*kind.model_fields, *(value.model_extra or ())]
     return [(f".{name}", getattr(value, name, None)) for name in names]
 
 
 def _dump(value: Any) -> Any:
-    if is_model(type(value)):
+    if _is_model(type(value)):
         _check_offsets(value.model_dump(round_trip=True))  # the datetimes are texts below
         return value.model_dump(mode="json", by_alias=True, round_trip=True)
     if isinstance(value, JobId):
@@ -246,7 +262,7 @@ def _load(kind: Any, stored: Any) -> Any:
     if JobId in (kind, typing.get_origin(kind)):
         if type(stored) is not str:
             raise _NotValid(f"Expected `str`, got `{type(stored).__name__}`")
-        return lookup(stored)
+        return JobId.at(Installation.of(), stored)
     try:
         return kind.model_validate_json(msgspec.json.encode(stored))  # a strict model reads dates from JSON only
     except ValueError as error:  # pydantic's message contains the values
@@ -280,9 +296,9 @@ def _parts(info: Any) -> Iterator[Any]:
 
 def _check_part(part: Any) -> None:
     """Raise TypeError or ValueError for a part of an annotation whose values never come back from JSON."""
-    custom = part.cls if isinstance(part, described.CustomType) else None
-    if is_model(custom):
-        check_models(custom)
+    custom: Any = part.cls if isinstance(part, described.CustomType) else None
+    if _is_model(custom):
+        custom.model_rebuild()  # raises NameError if a field cannot be resolved
     elif custom not in {None, object, JobId} or isinstance(part, described.RawType | described.ExtType):
         raise TypeError(f"{_shown(custom or type(part))} has no JSON form")
     key = getattr(part, "key_type", None)
@@ -307,6 +323,11 @@ def _reason(error: Exception) -> str:
     if "unknown field" in text:
         return f"unknown field{place}"
     return text
+
+
+def _is_model(kind: Any) -> bool:
+    """Whether it is a pydantic model, which need not be installed. ``BaseModel`` itself is none: it has no fields."""
+    return hasattr(kind, "model_validate_json") and hasattr(kind, "__pydantic_generic_metadata__")
 
 
 def _shown(annotation: Any) -> str:

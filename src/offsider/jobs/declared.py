@@ -15,21 +15,28 @@ from offsider.config import test_mode
 from offsider.config.app_version import app_version
 from offsider.config.config import Config
 from offsider.config.hooks import check_installed
-from offsider.core.characteristics import CHARACTERISTICS, Characteristics, check_characteristics
+from offsider.core.characteristics import Characteristics
 from offsider.core.errors import InvalidJob, InvalidOptions
-from offsider.core.options import FUNCTIONS, JobDeclaration, check_options, wire_options
+from offsider.core.options import (
+    CHARACTERISTICS,
+    FUNCTIONS,
+    JobDeclaration,
+    check_declaration,
+    check_options,
+    wire_options,
+)
 from offsider.jobs.loadable import module_name, obstacle
 from offsider.jobs.signature import JobSignature
 from offsider.runtime.context import JobContext
 
 if TYPE_CHECKING:
-    from offsider.jobs.codec import AnnotationCodec
+    from offsider.jobs.codec import AnnotationCodec, ResultCodec
 
 logger = logging.getLogger("offsider")
 
 ONLY_DECLARED = frozenset(
     {
-        *("name", "retry_in", "on_exhausted", "shared_with_ruby", "big_payload", "codec"),
+        *("name", "retry_in", "on_exhausted", "shared_with_ruby", "big_payload", "codec", "isolated"),
         *CHARACTERISTICS,
         *FUNCTIONS,
     }
@@ -52,11 +59,15 @@ class Declared:
         name: the stored name.
         aliases: former names, also registered.
         options: the declared options that a push may have too.
+        declared_queue, declared_retry_queue, declared_server: as declared; without, None for the queue, else empty.
+        wait_replicas, after_commit: of its pushes, unless they have their own.
         functions: the options of extensions that a worker evaluates, by name.
         retry_in: ``retry_in(count, error, payload)``, or None.
         on_exhausted: ``on_exhausted(payload, error)``, or None.
         shared_with_ruby: Ruby pushes or runs it too.
         big_payload: its payloads may be large.
+        isolated: it runs in a process of its own.
+        is_async: it is an ``async def``; a plain function may return a coroutine, too.
         obstacle: why no worker can load it, and what to do; empty if one can, and after the warning.
     """
 
@@ -84,15 +95,22 @@ class Declared:
             raise InvalidOptions(f"{own_name}: a name must be a string that is not empty, got {self.name!r}")
         given = cast("dict[str, Any]", declaration)
         self.options = {key: value for key, value in given.items() if key not in ONLY_DECLARED}
+        self.declared_queue: str | None = self.options.get("queue")
+        self.declared_retry_queue = str(self.options.get("retry_queue", ""))
+        self.declared_server = str(self.options.get("server", ""))
+        self.wait_replicas: int = self.options.get("wait_replicas", 0)
+        self.after_commit: bool | str | None = self.options.get("after_commit")
         self.functions = {key: value for key, value in given.items() if key in FUNCTIONS}
         self.retry_in: Callable[..., Any] | None = declaration.get("retry_in")
         self.on_exhausted: Callable[..., Any] | None = declaration.get("on_exhausted")
         self.shared_with_ruby = bool(declaration.get("shared_with_ruby"))
         self.big_payload = bool(declaration.get("big_payload"))
+        self.isolated = bool(declaration.get("isolated"))
         self._declaration = given
         self.signature = JobSignature(self.name, run, is_method=make is not None)
         self._run = run
         self._make = make
+        self.is_async = inspect.iscoroutinefunction(run)
         self.obstacle = "" if "name" in declaration else obstacle(self.module, self.qualname)
         self._wire: dict[str, Any] | None = None
         self._codec = self._codec_named(given.get("codec"))
@@ -118,6 +136,10 @@ class Declared:
                     f"{self.name}: the parameter {parameter.name} is a dependency of FastAPI: place @inject of "
                     f"offsider.fastapi below @job ({self.place})"
                 )
+        if self.isolated and self.is_async:
+            raise InvalidJob(
+                f"{self.name} is isolated, so it must be a plain function: call asyncio.run in it ({self.place})"
+            )
         if self.shared_with_ruby and self.signature.keyword_only:
             raise InvalidOptions(
                 f"{self.name} is shared with Ruby, which would drop keyword-only arguments silently: "
@@ -159,21 +181,6 @@ class Declared:
     @cached_property
     def _characteristics(self) -> Characteristics:
         return Characteristics.of(self._declaration)
-
-    @property
-    def declared_queue(self) -> str | None:
-        """The declared queue, if any."""
-        return self.options.get("queue")
-
-    @property
-    def declared_retry_queue(self) -> str:
-        """The declared queue for retries; empty without one."""
-        return str(self.options.get("retry_queue", ""))
-
-    @property
-    def declared_server(self) -> str:
-        """The declared server; empty without one."""
-        return str(self.options.get("server", ""))
 
     @cached_property
     def signatures(self) -> tuple[str | None, ...]:
@@ -223,16 +230,6 @@ class Declared:
                 extra={"fields": {"class": self.name}},
             )
 
-    @property
-    def wait_replicas(self) -> int:
-        """The default number of replicas that a push waits for."""
-        return int(self.options.get("wait_replicas", 0))
-
-    @property
-    def after_commit(self) -> bool | str | None:
-        """Whether a push waits for the commit of the open transaction, or goes through the outbox; None by default."""
-        return self.options.get("after_commit")
-
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments in stored form. Raises InvalidArguments."""
         bound = self.signature.bind(args, kwargs)
@@ -267,17 +264,15 @@ class Declared:
         names: list[Any] = [self.name, *self.aliases]
         if not all(isinstance(name, str) and name for name in names):
             raise InvalidOptions(f"{self.place}: a name must be a string that is not empty, or a list of them")
-        for option, value in (("retry_in", self.retry_in), ("on_exhausted", self.on_exhausted)):
-            if value is not None and not callable(value):
-                raise InvalidOptions(f"{self.name}: {option} must be a function, got {value!r}")
-        for option in ("shared_with_ruby", "big_payload"):
-            if not isinstance(self._declaration.get(option, False), bool):
-                raise InvalidOptions(f"{self.name}: {option} must be True or False, got {self._declaration[option]!r}")
         if "codec" not in self._declaration:
             self._codec = self._codec_named(config.jobs.get("codec"))
-        check_characteristics(self._declaration, job_name=self.name)
+        check_declaration(self._declaration, job_name=self.name)
         check_all_options({**self.options, **self.functions}, config, job_name=self.name)
         self._accepted_by.add(config)
+
+    def result_codec(self, function: Callable[..., Any]) -> ResultCodec | None:
+        """Return what converts the result of a function that the job calls as a step; None without a codec."""
+        return None if self._codec is None else self._codec.of_result(self.name, function)
 
     def _codec_named(self, codec: object) -> AnnotationCodec | None:
         if codec is None:
@@ -299,7 +294,7 @@ def check_all_options(options: Mapping[str, Any], config: Config, *, job_name: s
                 _check_extra(job_name, key, place[key], check)
 
 
-def _check_extra(job_name: str, key: str, value: object, check: Callable[[object], None]) -> None:
+def _check_extra(job_name: str, key: str, value: object, check: Callable[[object], object]) -> None:
     try:
         check(value)
     except ValueError as error:

@@ -1,37 +1,37 @@
-"""A job with options for its pushes: the result of ``using`` and ``via``, and the base of job functions.
+"""A job with options for its pushes: the result of ``using`` and ``via``, and the base of job functions. Its calls.
 
 Options precede the call, as in ``job.using(queue="low").enqueue(1)``, so that the call has exactly the job's signature.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
+from typing import Any, Generic, NoReturn, ParamSpec, TypedDict, TypeVar, Unpack
 
-from offsider.client import AsyncClient, Client
-from offsider.client.bulk import checked_calls
+from offsider.client import Client
 from offsider.client.times import expected_time
-from offsider.core.errors import InvalidArguments, InvalidOptions
+from offsider.config.installation import Installation
+from offsider.core.errors import InvalidOptions
 from offsider.core.job_id import JobId
 from offsider.core.options import JobOptions, merge_options, wire_options
-from offsider.jobs.call import Call, Delay, Due
-from offsider.jobs.clients import ClientSource, async_client_for, client_for
+from offsider.jobs.clients import ClientSource, client_for
 from offsider.jobs.declared import ONLY_DECLARED, Declared, check_all_options
 from offsider.jobs.inline import run_prepared
-from offsider.jobs.lookup import lookup
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 
 Moment = datetime | float
+Delay = float | timedelta
+Due = Delay | datetime | Sequence[Delay | datetime]
 
-#: Methods of other systems, and ours.
+#: Methods of other systems that no job has, and ours.
 OF_OTHERS = {
     "apply_async": "enqueue, enqueue_in, enqueue_at or using(...).enqueue",
     "apply": "run_inline",
     "delay": "enqueue",
-    "perform_bulk": "enqueue_many",
     "result": "the id that enqueue returned: jid.result()",
     "retry": "an exception, or raise Reschedule(seconds)",
     "s": "call",
@@ -39,6 +39,28 @@ OF_OTHERS = {
     "send": "enqueue",
     "send_with_options": "using(...).enqueue or enqueue_in",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[P, R_co]):
+    """The result of ``some_job.call(...)``: an element for ``some_job.enqueue_many(...)``, or a step of a workflow.
+
+    Attributes:
+        options: those of ``using``, for a step; a bulk push has its own.
+    """
+
+    declared: Declared
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class BulkOptions(TypedDict, total=False):
+    """Keyword arguments of a bulk push; `Enqueuer.enqueue_many` describes them."""
+
+    at: Due | None
+    spread_interval: float | timedelta | None
+    batch_size: int | None
 
 
 class Enqueuer(Generic[P, R_co]):
@@ -60,20 +82,15 @@ class Enqueuer(Generic[P, R_co]):
         self, declared: Declared, options: Mapping[str, Any] | None = None, client: ClientSource | None = None
     ) -> None:
         self.declared = declared
-        self._options = dict(options or {})
+        self._options = given = dict(options or {})
         self._client = client
+        #: Identifies job and options for clients; 1 and True are equal.
+        self._key: object = (declared, *given.items(), *map(type, given.values())) if given else declared
 
     @property
     def options(self) -> Mapping[str, Any]:
         """The options of ``using``, without those of the declaration."""
         return self._options
-
-    if not TYPE_CHECKING:  # type checkers report the attribute
-
-        def __getattr__(self, name: str) -> object:
-            hint = f": use {OF_OTHERS[name]}" if name in OF_OTHERS else ""
-            message = f"{type(self).__name__!r} object has no attribute {name!r}{hint}"
-            raise AttributeError(message, name=name, obj=self)
 
     # Options first
 
@@ -94,18 +111,23 @@ class Enqueuer(Generic[P, R_co]):
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co]:
         """Store the job to run as soon as a worker is free, and return its jid."""
-        return self._push(self._now_item(args, kwargs))
+        client = self._chosen_client()
+        if kwargs:
+            return client.push(self._checked(client, self._now_item(args, kwargs)))
+        return client.push_call(self.declared, self._key, args, self._checked)
 
     def enqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co]:
         """Store the job to run after ``delay``, seconds or a timedelta, and return its jid."""
-        return self._push(self._later_item(delay, args, kwargs))
+        client = self._chosen_client()
+        return client.push(self._checked(client, self._later_item(delay, args, kwargs)))
 
     def enqueue_at(self, when: Moment, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co]:
         """Store the job to run at ``when``, an aware datetime or epoch seconds; immediately if it is in the past.
 
         A number below 1e9 counts as seconds from now, as in Sidekiq.
         """
-        return self._push(self._later_item(when, args, kwargs))
+        client = self._chosen_client()
+        return client.push(self._checked(client, self._later_item(when, args, kwargs)))
 
     def enqueue_many(
         self,
@@ -124,9 +146,9 @@ class Enqueuer(Generic[P, R_co]):
                 seconds).
             batch_size: jobs per round trip; default 1,000, or 100 for scheduled jobs.
         """
-        client = client_for(self._client)
-        item = self._bulk_item(client, calls, at)
-        return client.push_bulk(item, spread_interval=spread_interval, batch_size=batch_size)
+        client = self._chosen_client()
+        how = {"at": at, "spread_interval": spread_interval, "batch_size": batch_size}
+        return client.push_bulk(self._bulk_item(client, calls, how))
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[P, R_co]:
         """Create an element for `enqueue_many`, or a step of a workflow.
@@ -168,28 +190,27 @@ class Enqueuer(Generic[P, R_co]):
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co]:
         """As `enqueue`, without blocking the event loop."""
-        return await self._apush(self._now_item(args, kwargs))
+        client = self._chosen_client()
+        if kwargs:
+            return await client.apush(self._checked(client, self._now_item(args, kwargs)))
+        return await client.apush_call(self.declared, self._key, args, self._checked)
 
     async def aenqueue_in(self, delay: Delay, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co]:
         """As `enqueue_in`, without blocking the event loop."""
-        return await self._apush(self._later_item(delay, args, kwargs))
+        client = self._chosen_client()
+        return await client.apush(self._checked(client, self._later_item(delay, args, kwargs)))
 
     async def aenqueue_at(self, when: Moment, /, *args: P.args, **kwargs: P.kwargs) -> JobId[R_co]:
         """As `enqueue_at`, without blocking the event loop."""
-        return await self._apush(self._later_item(when, args, kwargs))
+        client = self._chosen_client()
+        return await client.apush(self._checked(client, self._later_item(when, args, kwargs)))
 
     async def aenqueue_many(
-        self,
-        calls: Iterable[Call[P, Any] | tuple[Any, ...] | list[Any]],
-        *,
-        at: Due | None = None,
-        spread_interval: float | timedelta | None = None,
-        batch_size: int | None = None,
+        self, calls: Iterable[Call[P, Any] | tuple[Any, ...] | list[Any]], **how: Unpack[BulkOptions]
     ) -> list[JobId[R_co]]:
         """As `enqueue_many`, without blocking the event loop."""
-        client = async_client_for(self._client)
-        item = self._bulk_item(client, calls, at)
-        return await client.push_bulk(item, spread_interval=spread_interval, batch_size=batch_size)
+        client = self._chosen_client()
+        return await client.apush_bulk(self._bulk_item(client, calls, how))
 
     # Sidekiq's names
 
@@ -203,17 +224,10 @@ class Enqueuer(Generic[P, R_co]):
 
     # How
 
-    def _push(self, item: dict[str, Any]) -> JobId[R_co]:
+    def _chosen_client(self) -> Client:
         if self.declared.obstacle:
             self.declared.warn_once()
-        client = client_for(self._client)
-        return client.push(self._checked(client, item))
-
-    def _apush(self, item: dict[str, Any]) -> Awaitable[JobId[R_co]]:
-        if self.declared.obstacle:
-            self.declared.warn_once()
-        client = async_client_for(self._client)
-        return client.push(self._checked(client, item))
+        return client_for(self._client)
 
     # The order of keys is Sidekiq's: perform_async puts args first, all other methods the class.
 
@@ -227,13 +241,11 @@ class Enqueuer(Generic[P, R_co]):
         item = {"class": self.declared, "args": args, "at": when}
         return {**item, "kwargs": kwargs} if kwargs else item
 
-    def _bulk_item(self, client: Client | AsyncClient, calls: Iterable[Any], at: object) -> dict[str, Any]:
-        if self.declared.obstacle:
-            self.declared.warn_once()
-        item = {"class": self.declared, "args": _own_calls(self.declared, calls)}
-        return self._checked(client, item if at is None else {**item, "at": at})
+    def _bulk_item(self, client: Client, calls: Iterable[Any], how: Mapping[str, object]) -> dict[str, Any]:
+        given = {name: value for name, value in how.items() if value is not None}
+        return self._checked(client, {"class": self.declared, "args": calls, **given})
 
-    def _checked(self, client: Client | AsyncClient, item: dict[str, Any]) -> dict[str, Any]:
+    def _checked(self, client: Client, item: dict[str, Any]) -> dict[str, Any]:
         """Merge ``item`` with the options of ``using``, which are checked against the client's extensions."""
         options = self._options
         if not options:
@@ -251,16 +263,33 @@ class Enqueuer(Generic[P, R_co]):
         return {**stored, **item}
 
 
-def _own_calls(job: Declared, calls: Iterable[Any]) -> Iterable[Any]:
-    """Reject calls of another job. The result has a length if ``calls`` has one, for the check of ``at``."""
-    calls = checked_calls(job, calls)
-    if isinstance(calls, Sequence):
-        return [_own_call(job, call) for call in calls]
-    return (_own_call(job, call) for call in calls)
+class _OfOthers:
+    """A missing method. Not `__getattr__`, which would make every other attribute of the class slow."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        message = f"{owner.__name__!r} object has no attribute {self._name!r}: use {OF_OTHERS[self._name]}"
+        raise AttributeError(message, name=self._name, obj=instance)
 
 
-def _own_call(job: Declared, call: Any) -> Any:
-    given: object = call
-    if isinstance(given, Call) and given.declared is not job:
-        raise InvalidArguments(f"{job.name}: got a call of another job, {given.declared.name}")
-    return call
+for _name in OF_OTHERS:
+    setattr(Enqueuer, _name, _OfOthers(_name))
+
+
+def lookup(jid: str, server: str = "") -> JobId[Any]:
+    """Return the id of a stored job, to read its state and its result, or to cancel it. Sends no command.
+
+    ::
+
+        offsider.lookup(request.args["jid"]).status()
+
+    Args:
+        jid: the id, as ``enqueue`` returned it.
+        server: the name of the server that has the job; by default the one that this process works for.
+
+    Raises:
+        ConfigurationError: there is no server of this name.
+    """
+    return JobId.at(Installation.of(server=server), jid)

@@ -11,8 +11,10 @@ import asyncio
 import contextvars
 import inspect
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from offsider.client import Prepared
@@ -22,7 +24,7 @@ from offsider.core.errors import Discard, Skip
 from offsider.jobs import registry
 from offsider.jobs.declared import Declared
 from offsider.runtime.context import JobContext, running
-from offsider.runtime.middleware import ServerChain
+from offsider.runtime.middleware import ServerChain, check_coroutine, thread_bound
 
 
 def run_prepared(
@@ -54,7 +56,7 @@ def run_prepared(
     with running(job):
         job.declared = declared if declared is not None else registry.find(job.name)
         try:
-            result = chain.run(job, _perform)
+            result = chain.run(job, partial(_perform, chain))
         except (Discard, Skip):
             return None
         if succeeded is not None:
@@ -62,13 +64,14 @@ def run_prepared(
         return result
 
 
-def _perform(job: JobContext) -> object:
+def _perform(chain: ServerChain, job: JobContext) -> object:
     """The innermost step. As in a worker, an ``async def`` job has finished when ``yield`` returns."""
     declared = job.declared
     assert isinstance(declared, Declared)  # noqa: S101  # set by the only caller
     declared.signature.check_fits(job.args, job.kwargs)
     result = declared.perform(declared.make(job), job.args, job.kwargs)
     if inspect.iscoroutine(result):
+        check_coroutine(thread_bound(chain), job, result)
         result = _run_to_its_end(job.wrapped(result))
     declared.check_ran(result)
     return result
@@ -78,17 +81,34 @@ def _run_to_its_end(coroutine: Coroutine[Any, Any, object]) -> object:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return _run_here(coroutine)
+        return _run_in_this_thread(coroutine)
     # This thread's loop is blocked by the caller, so the job runs on a loop in another thread.
+    with ThreadPoolExecutor(1) as other_thread, _copied_context() as context:
+        return other_thread.submit(_run, coroutine, context).result()
+
+
+@contextmanager
+def _copied_context() -> Generator[contextvars.Context, None, None]:
+    """Yield a copy of the context, and copy back what the job has set: middleware sees it after its ``yield``."""
     context = contextvars.copy_context()
-    with ThreadPoolExecutor(1) as other_thread:
-        return other_thread.submit(context.run, asyncio.run, coroutine).result()
+    try:
+        yield context
+    finally:
+        for variable, value in context.items():
+            if variable.get(None) is not value:
+                variable.set(value)
 
 
-def _run_here(coroutine: Coroutine[Any, Any, object]) -> object:
+def _run(coroutine: Coroutine[Any, Any, object], context: contextvars.Context) -> object:
+    with asyncio.Runner() as runner:
+        return runner.run(coroutine, context=context)
+
+
+def _run_in_this_thread(coroutine: Coroutine[Any, Any, object]) -> object:
     asgiref: Any = sys.modules.get("asgiref.sync")
     if asgiref is None:
-        return asyncio.run(coroutine)
+        with _copied_context() as context:
+            return _run(coroutine, context)
 
     async def run() -> object:
         return await coroutine

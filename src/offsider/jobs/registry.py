@@ -10,7 +10,6 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
 from offsider.config.config import Config
-from offsider.config.loading import check_server
 from offsider.config.routing import provided_by, route
 from offsider.core.errors import InvalidOptions, UnknownJob
 from offsider.core.wording import listed
@@ -98,7 +97,7 @@ def all_jobs() -> list[Declared]:
         return list(dict.fromkeys(_jobs.values()))
 
 
-provided_by(peek, all_jobs)
+provided_by(peek)
 
 
 def check_all(config: Config) -> None:
@@ -114,7 +113,7 @@ def check_all(config: Config) -> None:
     jobs = all_jobs()
     for job in jobs:
         job.check(config)
-        check_server(route(job, config.routing.rules, config.jobs).server, config.servers, of=job.name)
+        config.server_settings(route(job, config.routing.rules, config.jobs).server, of=job.name)
     _tell_doubts(jobs)
     for base in sorted(_bases, key=lambda base: base.__qualname__):
         if not base.__subclasses__():

@@ -141,23 +141,10 @@ class JobSignature:
         return bound
 
     def _stored(self, bound: inspect.BoundArguments) -> tuple[list[Any], dict[str, Any]]:
-        named = bound.arguments
-        last = max((index + 1 for index, name in enumerate(self._positions) if name in named), default=0)
-        parameters = self._signature.parameters
-        args = [named.get(name, parameters[name].default) for name in self._positions[:last]]
-        args += named.get(self._rest, ())
-        return args, self._keywords(bound)
-
-    def _keywords(self, bound: inspect.BoundArguments) -> dict[str, Any]:
-        keywords: dict[str, Any] = {}
-        for name in self.keyword_only:
-            if name not in bound.arguments:
-                continue
-            if self._signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-                keywords.update(bound.arguments[name])
-            else:
-                keywords[name] = bound.arguments[name]
-        return keywords
+        given = [index for index, name in enumerate(self._positions) if name in bound.arguments]
+        for name in self._positions[: given[-1] if given else 0]:
+            bound.arguments.setdefault(name, self._signature.parameters[name].default)
+        return list(bound.args), bound.kwargs
 
 
 def is_required(parameter: inspect.Parameter) -> bool:

@@ -13,7 +13,8 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
@@ -21,7 +22,6 @@ from itertools import groupby
 from logging import LogRecord
 from logging.handlers import QueueHandler
 from pathlib import Path
-from queue import SimpleQueue
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, cast
 
@@ -29,15 +29,18 @@ from offsider.core.error_text import (
     CUT,
     MAX_LOGGED_CHARACTERS,
     MAX_MESSAGE_CHARACTERS,
+    describe,
     last_characters,
     shown,
     traceback_of,
     traceback_parts,
 )
 from offsider.core.wording import counted
-from offsider.logs.output import Lines, Output, Writer
+from offsider.logs.output import LineQueue, Output, Writer
 from offsider.logs.structured import about_error, is_about, line_fields, line_of
 from offsider.runtime.context import current_job_or_none
+from offsider.runtime.forks import this_process
+from offsider.storage.attempts import LogLine
 
 if TYPE_CHECKING:
     from offsider.config.settings import LogSection
@@ -68,10 +71,10 @@ _COLORS = {"DEBUG": "36", "INFO": "32", "WARN": "33", "ERROR": "31", "FATAL": "1
 _OUR_FRAME = re.compile(rf'[ |]*File "{re.escape(str(Path(__file__).parents[1]))}[/\\]')
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _CONTROL_BUT_NEWLINE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")
-#: Longest wait for a reader that is slow or does not read.
-PATIENCE_SECONDS = 1.0
-#: Longest queue of lines: a megabyte of them.
-MAX_LINES = 5_000
+#: Longest wait for a reader that is slow or does not read, at the end of the process.
+FLUSH_SECONDS = 1.0
+#: Lines of a job that are stored if its run fails, and characters of each.
+MAX_JOB_LINES, MAX_JOB_LINE_CHARACTERS = 20, 200
 _PLAIN = logging.LogRecord("", logging.INFO, "", 0, "", (), None)
 #: Attributes that every record has; others are from ``extra``.
 _STANDARD = frozenset({*vars(_PLAIN), "message", "asctime", "taskName"})
@@ -176,13 +179,13 @@ def _short_context(own: Fields) -> dict[str, object]:
         if tags:
             fields["tags"] = ",".join(map(str, tags))
         if job.log:
-            fields |= job.log
-    fields |= own
+            fields.update(job.log)
+    if own:
+        fields.update(own)
     return fields
 
 
 class _Thread(threading.local):
-    pid = 0
     number = ""
 
 
@@ -191,10 +194,10 @@ _thread = _Thread()
 
 def thread_id() -> str:
     """Return the current thread's number in base 36, as in log lines and the web page's busy table."""
-    if _thread.pid != os.getpid():  # a thread's number changes when the process forks
-        _thread.number = base36(threading.get_native_id())
-        _thread.pid = os.getpid()
-    return _thread.number
+    number = _thread.number
+    if not number:
+        number = _thread.number = base36(threading.get_native_id())
+    return number
 
 
 def base36(number: int) -> str:
@@ -239,10 +242,14 @@ class TextFormatter(LineFormatter):
         self._colored = colored
 
     def line(self, word: str, created: float, own: Fields, message: str, record: LogRecord | None = None) -> str:
-        head = "".join([f" {name}={_field(value)}" for name, value in _short_context(own).items()])
+        head = ""
+        for name, value in _short_context(own).items():  # a comprehension would cost each line a call
+            head += f" {name}={_field(value)}"
         trace = "" if record is None else _trace(record, folded=getattr(record, "folded", False))
         level = f"\x1b[{_COLORS.get(word, '0')}m{word:<5}\x1b[0m" if self._colored else f"{word:<5}"
-        return f"{level} {timestamp(created)} pid={os.getpid()} tid={thread_id()}{head}: {_indented(message)}{trace}"
+        return (
+            f"{level} {timestamp(created)} pid={this_process.pid} tid={thread_id()}{head}: {_indented(message)}{trace}"
+        )
 
 
 class Json(LineFormatter):
@@ -252,7 +259,7 @@ class Json(LineFormatter):
         ours: dict[str, object] = {
             "time": timestamp(created),
             "severity": word,
-            "pid": os.getpid(),
+            "pid": this_process.pid,
             "tid": thread_id(),
             "message": message,
         }
@@ -278,13 +285,12 @@ class OffsiderHandler(QueueHandler):
     """The handler that `setup_logging` installs; a second call replaces it.
 
     Until a process runs jobs, the thread that logs writes its line, so that no thread disturbs a fork. The first line
-    of a job starts a `Writer`: from then on lines are queued, and written within 20 ms. If the reader is so slow that
-    the queue or the pipe is full, one line waits for up to PATIENCE_SECONDS; then lines are dropped and counted until
-    there is room again.
+    of a job, or a full pipe, starts a `Writer`: from then on lines are queued, and written within 20 ms. If the reader
+    is so slow that the queue is full, lines are dropped and counted until there is room again.
     """
 
     def __init__(self, stream: TextIO, lines: LineFormatter) -> None:
-        super().__init__(SimpleQueue())
+        super().__init__(LineQueue())
         self.stream = stream
         self.setFormatter(lines)
         self._lines = lines
@@ -294,38 +300,36 @@ class OffsiderHandler(QueueHandler):
 
     def forget_queue(self) -> None:
         """Write without a queue again; its lines are left to the thread that writes them, if it is of this process."""
-        self._waiting: Lines = SimpleQueue()
-        self.queue = self._waiting
+        self._waiting = self.queue = LineQueue()
         self._writer: Writer | None = None
-        self._guard = threading.Lock()
-        self._patience_seconds = PATIENCE_SECONDS
-        self._dropped = 0
+        self._starting = threading.Lock()
 
     def emit(self, record: LogRecord) -> None:
         if not is_written_by_application(record, self):
+            keep_job_line(record)
             super().emit(record)
 
     def prepare(self, record: LogRecord) -> str:
         return f"{self.format(record)}\n"
 
     def enqueue(self, record: Any) -> None:  # the text of `prepare`
-        """Write a line, or queue it for the writer."""
-        if self._writer is None:
-            self._write(record, self._patience_seconds)
-        elif self._waiting.qsize() < MAX_LINES or self._waited_for_room():
-            self._waiting.put(record)
-        else:
-            self._drop(1)
+        """Write lines while this does not block, and queue the others for the writer."""
+        rest = self._reporting(self._output.write_now, record) if self._writer is None else record
+        if rest:
+            self._put(rest)
 
     def put_line(self, message: str, own: Fields) -> None:
         """Queue a line at INFO, without a record."""
+        self._put(f"{self._lines.line('INFO', time.time(), own, message)}\n")
+
+    def _put(self, text: str) -> None:
         if self._writer is None:
             self._start_writer()
-        self.enqueue(f"{self._lines.line('INFO', time.time(), own, message)}\n")
+        self._waiting.put_nowait(text)
 
     def _start_writer(self) -> None:
         """Start it once, whichever thread is the first."""
-        with self._guard:
+        with self._starting:
             self._writer = self._writer or self._new_writer()
 
     def _new_writer(self) -> Writer:
@@ -334,12 +338,15 @@ class OffsiderHandler(QueueHandler):
         return writer
 
     def flush(self) -> None:
-        """Wait until the queued lines are written, but no longer than the reader deserves."""
+        """Wait until the queued lines are written, for up to a second; not again until the reader has read."""
         if self._writer is not None:
-            written = threading.Event()
-            self._waiting.put(written)
-            if not written.wait(self._patience_seconds):
-                self._patience_seconds = 0
+            self._waiting.join(FLUSH_SECONDS)
+
+    def end_writer(self) -> None:
+        """Write the queued lines and end the writer, until another line is queued; one that is blocked remains."""
+        if self._writer is not None and self._waiting.join(FLUSH_SECONDS):
+            self._writer.stop()
+            self.forget_queue()
 
     def close(self) -> None:
         """Write the queued lines and end the writer. Later lines are still written, as `dictConfig` may close us."""
@@ -358,29 +365,18 @@ class OffsiderHandler(QueueHandler):
         """Whether lines at INFO can skip the record: no filter or formatter uses it."""
         return self.formatter is self._lines and not self.filters and self.level <= logging.INFO
 
-    def _waited_for_room(self) -> bool:
-        until = time.monotonic() + self._patience_seconds
-        while self._waiting.qsize() >= MAX_LINES:
-            if time.monotonic() >= until:
-                self._patience_seconds = 0
-                return False
-            time.sleep(0.001)
-        return True
+    def _write(self, text: str) -> None:
+        """Write lines, then the number of dropped ones."""
+        self._reporting(self._output.write, text)
+        if dropped := self._waiting.take_dropped():
+            about = f"{counted(dropped, 'line')} of the log dropped: the reader was blocked"
+            line = f"{self._lines.line('WARN', time.time(), {'dropped_lines': dropped}, about)}\n"
+            self._reporting(self._output.write, line)
 
-    def _write(self, text: str, patience_seconds: float | None = None) -> None:
-        """Write lines, then the number of dropped ones. Never raises: a log that cannot be written ends nothing."""
+    def _reporting(self, write: Callable[[str], str | None], text: str) -> str | None:
+        """Call it and report its errors. Never raises: a log that cannot be written ends nothing."""
         try:
-            if not self._output.write(text, patience_seconds):
-                self._patience_seconds = 0
-                self._drop(text.count("\n"))
-                return
-            self._patience_seconds = PATIENCE_SECONDS
-            if self._dropped:
-                dropped = self._dropped
-                self._drop(-dropped)
-                about = f"{counted(dropped, 'line')} of the log dropped: the reader was blocked"
-                line = self._lines.line("WARN", time.time(), {"dropped_lines": dropped}, about)
-                self._output.write(f"{line}\n", patience_seconds)
+            return write(text)
         except BrokenPipeError:  # the reader is gone: ``offsider worker | head``
             with suppress(OSError, ValueError):
                 # From now on all output, including that of jobs, is discarded instead of failing.
@@ -391,10 +387,7 @@ class OffsiderHandler(QueueHandler):
         except (OSError, ValueError) as error:
             reason = (error.strerror if isinstance(error, OSError) else "") or str(error)
             self._report_once(f"cannot write the log: {reason}; the worker continues without these lines")
-
-    def _drop(self, lines: int) -> None:
-        with self._guard:
-            self._dropped += lines
+        return None
 
     def _report_once(self, text: str) -> None:
         if text not in self._reported:
@@ -409,7 +402,14 @@ def flush_log() -> None:
         handler.flush()
 
 
-def _forget_queues() -> None:
+def end_writers() -> None:
+    """End the threads that write the lines of this process, before a fork."""
+    for handler in _our_handlers():
+        handler.end_writer()
+
+
+def _in_child() -> None:
+    _thread.number = ""  # a thread's number changes when the process forks
     for handler in _our_handlers():
         handler.forget_queue()
 
@@ -421,7 +421,7 @@ def _our_handlers() -> list[OffsiderHandler]:
 # `logging.shutdown` misses handlers that were made before a `dictConfig`.
 atexit.register(flush_log)
 with suppress(AttributeError):  # Windows has no forks
-    os.register_at_fork(after_in_child=_forget_queues)  # the queued lines and the writer are the parent's
+    os.register_at_fork(after_in_child=_in_child)  # the queued lines and the writer are the parent's
 
 
 def setup_logging(settings: LogSection, stream: TextIO | None = None) -> OffsiderHandler | None:
@@ -454,7 +454,13 @@ def setup_logging(settings: LogSection, stream: TextIO | None = None) -> Offside
 
 
 def write_info(message: str, fields: Fields) -> None:
-    """Log a line at INFO, in the fastest way with the same output.
+    """Log a line at INFO, in the fastest way with the same output."""
+    if logger.isEnabledFor(logging.INFO):
+        write_enabled(message, fields)
+
+
+def write_enabled(message: str, fields: Fields) -> None:
+    """Log a line at INFO; the caller has checked that the level is enabled.
 
     If our handler is the only one and there are no filters, the line is written without a record, within 20 ms.
     Otherwise it is an ordinary record of the logger ``offsider`` with ``extra={"fields": …}``.
@@ -463,28 +469,26 @@ def write_info(message: str, fields: Fields) -> None:
     if len(handlers) == 1 and not logger.filters and not logger.propagate:
         handler = handlers[0]
         if type(handler) is OffsiderHandler and handler.takes_lines() and logging.getLogRecordFactory() is LogRecord:
-            if logger.isEnabledFor(logging.INFO):
-                handler.put_line(message, fields)
+            handler.put_line(message, fields)
             return
     logger.info(message, extra={"fields": fields})
 
 
-_latest: tuple[int, str] = (0, "1970-01-01T00:00:00")
+_latest: tuple[int, str] = (0, "1970-01-01T00:00:00.000Z")
 
 
 def timestamp(seconds: float) -> str:
     """Format epoch seconds as UTC with milliseconds: ``2026-11-20T23:21:27.109Z``."""
-    global _latest  # noqa: PLW0603  # the text of the last second: most lines share it
+    global _latest  # noqa: PLW0603  # the text of the last millisecond: a worker with short jobs writes many lines in it
     milliseconds = int(seconds * 1000)
-    whole, text = _latest
-    if whole != milliseconds // 1000:
-        whole = milliseconds // 1000
-        text = _second(whole)
-        _latest = whole, text
-    return f"{text}.{milliseconds % 1000:03d}Z"
+    latest, text = _latest
+    if latest != milliseconds:
+        text = f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"
+        _latest = milliseconds, text
+    return text
 
 
-@lru_cache(maxsize=64)  # most other times are of a few seconds
+@lru_cache(maxsize=64)  # most times are of a few seconds
 def _second(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
@@ -556,12 +560,28 @@ class JobFieldsFilter(logging.Filter):
 
     def filter(self, record: LogRecord) -> bool:
         """Add the fields, and to our own records the bounded text of a traceback; every record passes."""
+        keep_job_line(record)
         if record.name.partition(".")[0] == logger.name and record.exc_info and record.exc_info[1] is not None:
             record.exc_text = record.exc_text or traceback_of(record.exc_info[1], MAX_LOGGED_CHARACTERS).rstrip("\n")
         fields = line_fields(fields_of(record) if is_ours(record) else NO_FIELDS)
         for name, value in ({"jid": "", "class": "", "queue": ""} | fields).items():
             vars(record).setdefault(name, _one_line(value) if isinstance(value, str) else value)
         return True
+
+
+def keep_job_line(record: logging.LogRecord) -> None:
+    """Keep a line of the application for the record of its job's run, in case that fails."""
+    job = current_job_or_none()
+    if job is None or is_ours(record):
+        return
+    text = _message(record)
+    if record.exc_info and record.exc_info[1] is not None:
+        text += f" ({describe(record.exc_info[1])})"
+    line = LogLine(record.created, _word(record), _one_line(text[:MAX_JOB_LINE_CHARACTERS]))
+    if job.log_lines is None:
+        job.log_lines = deque(maxlen=MAX_JOB_LINES)
+    if not job.log_lines or job.log_lines[-1] != line:  # each handler gets the record
+        job.log_lines.append(line)
 
 
 def filter_handlers() -> None:

@@ -6,18 +6,15 @@ log shippers truncate or drop longer lines, mostly silently.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, islice
 from typing import Any, cast
 
-from offsider.core.error_text import class_of, shown
-from offsider.core.errors import MalformedPayload
-from offsider.core.payload import decode, encode, encode_text, shown_class
-from offsider.core.tracebacks import trace_of
+from offsider.core.error_text import class_of, shown, trace_of
+from offsider.core.payload import decode_or_none, encode, encode_text, json_encoder, shown_class
 from offsider.runtime.context import JobContext, current_job_or_none
 from offsider.runtime.propagation import carried, payload_context
 
@@ -36,7 +33,7 @@ _LONE_SURROGATE = re.compile(r"\\ud[89ab]..(?!\\ud[c-f])|(?<!\\ud[89ab]..)\\ud[c
 _PAYLOAD, _PAYLOAD_BYTES = "job", "jobstr"
 
 
-def about_here(job: JobContext | None) -> dict[str, object]:
+def about_running(job: JobContext | None) -> dict[str, object]:
     """Return the fields of every line about the running job, or outside a job about the open `context` block."""
     if job is None:
         return dict(carried(None))
@@ -59,10 +56,8 @@ def about_payload(payload: Mapping[str, Any], queue: str = "") -> dict[str, obje
 
 def about_raw(raw: bytes, queue: str) -> dict[str, object]:
     """Return the fields about a stored job; only the queue if the bytes are not a job."""
-    try:
-        return about_payload(cast("Mapping[str, Any]", decode(raw)), queue)
-    except MalformedPayload:
-        return {"queue": queue}
+    payload = decode_or_none(raw)
+    return {"queue": queue} if payload is None else about_payload(cast("Mapping[str, Any]", payload), queue)
 
 
 def is_about(job: JobContext, fields: Mapping[str, object]) -> bool:
@@ -82,7 +77,7 @@ def line_fields(own: Mapping[str, object]) -> dict[str, object]:
         if not own.get("jid"):
             about.update(carried(None))
     elif is_about(job, own):
-        about = about_here(job)
+        about = about_running(job)
         if job.log:
             # The fields that identify the job precede all others, and added fields do not replace them.
             return {**about, **own, **job.log, **about, **own}
@@ -130,20 +125,7 @@ def size_of(job: JobContext) -> int:
     return len(job.raw or encode(cast("Mapping[str, Any]", job.payload)))
 
 
-_ENCODER = json.JSONEncoder(default=shown, allow_nan=False)
-
-
-def _encoder() -> Callable[[Mapping[str, object]], str]:
-    """`_ENCODER.encode` with one C encoder for all lines; a cycle raises RecursionError."""
-    make: Any = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:  # a Python without the C accelerator
-        return _ENCODER.encode
-    quote = json.encoder.encode_basestring_ascii  # pyright: ignore[reportAttributeAccessIssue]
-    chunks = make(None, shown, quote, None, ": ", ", ", False, False, False)
-    return lambda entry: "".join(chunks(entry, 0))
-
-
-_encode = _encoder()
+_encode = json_encoder("encode_basestring_ascii", (", ", ": "), shown)
 
 
 def line_of(entry: Mapping[str, object]) -> str:

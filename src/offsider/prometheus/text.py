@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from offsider.core.errors import ConfigurationError
-from offsider.prometheus.family import Family
+from offsider.prometheus import Family
 
 try:
     from prometheus_client.core import Metric

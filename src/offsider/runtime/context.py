@@ -6,9 +6,10 @@ import math
 import re
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -18,6 +19,9 @@ from offsider.core.payload import JobPayload, shown_class
 from offsider.storage.working import Owner, PrivateListEntry
 
 if TYPE_CHECKING:
+    from types import FrameType
+
+    from offsider.storage.attempts import LogLine
     from offsider.storage.effects import Effect
 
 
@@ -26,14 +30,24 @@ CoroutineWrapper: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Coroutine[Any
 
 
 class Reach(Protocol):
-    """Raises errors in one running job; `offsider.worker.run.injection.Injection`."""
+    """Raises errors in one running job: `Injection` in its thread, `CoroutineRun` in its coroutine, `ChildRun` in its
+    process.
+    """
 
     def aim(self, kind: type[OffsiderError], message: str, landed: Callable[[], None]) -> bool:
         """Raise ``kind(message)`` in the job as soon as Python allows it, and call ``landed`` when it is raised."""
         ...
 
+    def kill(self, error: OffsiderError) -> bool:
+        """End the run, which fails with ``error``; False if only its process could be killed."""
+        ...
+
     def place(self) -> str:
         """Return the line that the job executes; empty if it has ended."""
+        ...
+
+    def frames(self) -> Sequence[FrameType]:
+        """Return the frames of the job, outermost first; none if it has ended."""
         ...
 
 
@@ -90,9 +104,14 @@ class JobContext:
             them during the run.
         control: lets an extension cancel the run and note its progress; None without one.
         result: what the job returned; None before.
+        log_lines: the last lines that the application wrote to the log during the run; None without any.
         wrappers: what `wrap_coroutine` has added.
         is_stopping: returns whether the worker is stopping; read it through `stopping`.
-        reach: raises errors in the running job; None outside of a worker.
+        reach: raises errors in the running job, in its thread or in its coroutine; None outside of a worker.
+        iterates: the run can end between two elements of an iteration; None before it, False after it.
+        must_yield: it shall do so, because it has reached its soft time limit.
+        steps: the durable steps of the run; None before the first one.
+        again_in_seconds: time until the next run, when `effects` are collected; 0 if there is none, or at once.
     """
 
     payload: JobPayload
@@ -112,6 +131,11 @@ class JobContext:
     control: RunControl | None = field(default=None, init=False, repr=False, compare=False)
     effects: tuple[Effect, ...] = field(default=(), init=False, repr=False, compare=False)
     result: object = field(default=None, init=False, repr=False, compare=False)
+    iterates: bool | None = field(default=None, init=False, repr=False, compare=False)
+    must_yield: bool = field(default=False, init=False, repr=False, compare=False)
+    steps: Any = field(default=None, init=False, repr=False, compare=False)
+    again_in_seconds: float = field(default=0.0, init=False, repr=False, compare=False)
+    log_lines: deque[LogLine] | None = field(default=None, init=False, repr=False, compare=False)
     _spent: dict[str, float] | None = field(default=None, init=False, repr=False, compare=False)
     wrappers: tuple[CoroutineWrapper, ...] = field(default=(), init=False, repr=False, compare=False)
 
@@ -271,6 +295,12 @@ class JobContext:
         with _spending:
             return dict(self._spent)
 
+    def add_measured(self, seconds: Mapping[str, float]) -> None:
+        """Add durations of blocks by name, which `measure` had in another process."""
+        if seconds:
+            with _spending:
+                self._spent = {**(self._spent or {}), **seconds}
+
     def wrap_coroutine(self, wrapper: CoroutineWrapper) -> None:
         """Run code on the event loop of an ``async def`` job, in its task: around its coroutine.
 
@@ -278,7 +308,8 @@ class JobContext:
         effect. The last wrapper is the innermost one.
 
         Args:
-            wrapper: takes the coroutine of the job and returns one that awaits it.
+            wrapper: takes the coroutine of the job and returns one that awaits it. Called in the thread that entered
+                the middleware, which takes other jobs from then on.
         """
         self.wrappers = (*self.wrappers, wrapper)
 
@@ -323,13 +354,10 @@ def current_job() -> JobContext:
     return job
 
 
-def current_job_or_none() -> JobContext | None:
-    return _job.get()
-
-
-#: Makes a job the current one until `leave_job` with the returned token. Cheaper than `running`, for the executor.
-enter_job: Callable[[JobContext], Token[JobContext | None]] = _job.set
-leave_job: Callable[[Token[JobContext | None]], None] = _job.reset
+#: Returns the job that runs here; None outside of a job.
+current_job_or_none = _job.get
+#: Makes a job the current one, until a call with None. Cheaper than `running`, for the executor.
+enter_job: Callable[[JobContext | None], object] = _job.set
 
 
 @contextmanager

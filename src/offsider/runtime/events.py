@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, overload
 
-from offsider.config.containers import frozen_error
+from offsider.config.containers import Freezable
 from offsider.core.errors import ConfigurationError
 from offsider.core.suggestions import suggest
 from offsider.runtime.context import JobContext
@@ -57,8 +57,8 @@ class ExecutionFinished:
 class JobRemoved:
     """A stored job was removed without a run: by an operator, a control, another push or its expiry.
 
-    Client middleware can remove a due job, too. A poison pill, and a job that no worker could run for too long, move to
-    the dead set without this event; only `Hooks.removal_effects` get it.
+    Client middleware can remove a due or retried job, too. A poison pill, and a job that no worker could run for too
+    long, move to the dead set without this event; only `Hooks.removal_effects` get it.
 
     Attributes:
         raw: the stored bytes.
@@ -169,7 +169,7 @@ class LostOwnership:
     outcome: str
 
 
-class Events:
+class Events(Freezable):
     """Handlers by name of event.
 
     Lifecycle handlers take no argument: ``fork`` (in each worker process of ``-p``, before ``startup``),
@@ -186,7 +186,6 @@ class Events:
         self._handlers: dict[str, tuple[Callable[..., Any], ...]] = dict.fromkeys(NAMES, ())
         self._done: set[str] = set()
         self._lock = threading.Lock()
-        self._frozen = False
 
     @overload
     def on(self, name: str, handler: None = None) -> Callable[[Handler], Handler]: ...
@@ -201,8 +200,7 @@ class Events:
         _check_name(name)
         if handler is None:
             return partial(self.on, name)
-        if self._frozen:
-            raise frozen_error("config.events")
+        self.check_open("config.events")
         if not callable(handler):
             raise ConfigurationError(f"the handler of {name!r} must be callable, got {handler!r}")
         with self._lock:
@@ -235,10 +233,6 @@ class Events:
         for handler in handlers:
             self._call(handler, name, payload)
 
-    def freeze(self) -> None:
-        """Refuse more handlers."""
-        self._frozen = True
-
     def _first_time(self, name: str) -> bool:
         with self._lock:
             first = name not in self._done
@@ -248,7 +242,7 @@ class Events:
     def _call(self, handler: Callable[..., Any], name: str, payload: tuple[object, ...]) -> None:
         try:
             handler(*payload)
-        except Exception as error:
+        except BaseException as error:  # SystemExit would end a thread of the worker
             if name == "startup":
                 raise
             self._on_error(error, {"event": name})

@@ -26,7 +26,7 @@ SENTINEL = 200
 _STDERR = 2
 
 
-class _Here:
+class _Process:
     """The current process. Every run reads it: an attribute is much cheaper than a call of the kernel.
 
     Attributes:
@@ -44,7 +44,7 @@ class _Here:
     stderr: os.stat_result | None = None
 
 
-here = _Here()
+this_process = _Process()
 
 
 def worker_started(*, owns_process: bool) -> None:
@@ -53,30 +53,29 @@ def worker_started(*, owns_process: bool) -> None:
     Args:
         owns_process: whether the process ends if a job closes its descriptors; another program must not end.
     """
-    here.workers += 1
-    here.stray = False
+    this_process.workers += 1
+    this_process.stray = False
     with suppress(OSError):
-        here.stderr = os.fstat(_STDERR)
-    if owns_process and here.sentinel < 0:
+        this_process.stderr = os.fstat(_STDERR)
+    if owns_process and this_process.sentinel < 0:
         import fcntl  # POSIX only, as workers are
 
         nowhere = os.open(os.devnull, os.O_RDONLY)
         with suppress(OSError):  # above the limit of open files
-            here.sentinel = fcntl.fcntl(nowhere, fcntl.F_DUPFD_CLOEXEC, SENTINEL)
+            this_process.sentinel = fcntl.fcntl(nowhere, fcntl.F_DUPFD_CLOEXEC, SENTINEL)
         os.close(nowhere)
 
 
 def worker_stopped() -> None:
     """Children of this process are not stray any more, unless another worker runs in it."""
-    here.workers -= 1
+    this_process.workers -= 1
 
 
-def check(job: JobPayload) -> None:
-    """End this process if a job forked it, or has closed its descriptors; called after the job's function."""
-    end_child(job)
-    if here.sentinel >= 0:
+def check_descriptors() -> None:
+    """End this process if a job has closed its descriptors; called after a run."""
+    if this_process.sentinel >= 0:
         try:
-            os.get_inheritable(here.sentinel)
+            os.get_inheritable(this_process.sentinel)
         except OSError:
             _say("a job closed the file descriptors of this worker: the worker exits, and its jobs run again")
             os._exit(CLOSED)
@@ -84,7 +83,7 @@ def check(job: JobPayload) -> None:
 
 def end_child(job: JobPayload | None = None) -> None:
     """End this process if it is a forked child; called after callbacks and handlers."""
-    if here.stray:
+    if this_process.stray:
         came_back(job)
 
 
@@ -96,7 +95,7 @@ def came_back(job: JobPayload | None = None) -> NoReturn:
     kind = "" if error is None or isinstance(error, StopIteration) else f" with {type(error).__name__}"
     whose = "a handler" if job is None else f"job {job.get('jid')} ({job['class']})"
     _say(
-        f"{whose}: a forked child (process {here.pid}) returned to the worker{kind} and was terminated; "
+        f"{whose}: a forked child (process {this_process.pid}) returned to the worker{kind} and was terminated; "
         "end it with os._exit()"
     )
     os._exit(CAME_BACK)
@@ -114,15 +113,15 @@ def _say(text: str) -> None:
     Not to the log: its locks may have been held at the fork.
     """
     with suppress(OSError):
-        if here.stderr is not None and os.path.samestat(os.fstat(_STDERR), here.stderr):
+        if this_process.stderr is not None and os.path.samestat(os.fstat(_STDERR), this_process.stderr):
             os.write(_STDERR, f"offsider: {text}\n".encode(errors="replace"))
 
 
 def _in_child() -> None:
-    here.pid = os.getpid()
-    here.stray = here.stray or here.workers > 0
-    here.workers = 0
-    here.sentinel = -1
+    this_process.pid = os.getpid()
+    this_process.stray = this_process.stray or this_process.workers > 0
+    this_process.workers = 0
+    this_process.sentinel = -1
 
 
 with suppress(AttributeError):  # Windows has no forks

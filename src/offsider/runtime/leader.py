@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 
 from offsider.core.errors import RedisFailure
-from offsider.runtime.service import FinishingService, OnError
+from offsider.runtime.service import Loop, OnError
 from offsider.storage import leases
 from offsider.storage.redis import Redis
 
@@ -48,7 +48,7 @@ class Leadership:
         self._until = until
 
 
-class Leader(FinishingService):
+class Leader(Loop):
     """The service that takes part in the election.
 
     Args:
@@ -72,13 +72,13 @@ class Leader(FinishingService):
         self._identity = identity
         self._leadership = leadership
         self._elected = elected
-        super().__init__("offsider-leader", self.tick, self._step_down, on_error)
+        super().__init__("offsider-leader", self.tick, on_error, finish=self._step_down)
 
     def tick(self) -> float:
         """Try once to become or stay the leader; return the seconds until the next attempt."""
         asked_at = time.monotonic()
         try:
-            left_seconds = leases.lead(self._redis, self._identity(), LIFE_SECONDS)
+            left_seconds = leases.acquire(self._redis, self._redis.keys.leader, self._identity(), LIFE_SECONDS)
         except RedisFailure as error:
             logger.debug("cannot elect a leader, trying again: %s", error)
             return RETRY_SECONDS
@@ -98,6 +98,6 @@ class Leader(FinishingService):
         self._leadership.hold(0.0)
         try:
             if led:
-                leases.step_down(self._redis, self._identity())
+                leases.release(self._redis, self._redis.keys.leader, self._identity())
         except RedisFailure as error:
             logger.debug("cannot release the lock of the leader, which expires by itself: %s", error)

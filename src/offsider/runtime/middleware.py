@@ -8,24 +8,26 @@ before its ``yield`` runs before the inner entries, the code after it when they 
 * A value other than None that is returned after ``yield`` replaces the result. Middleware that catches the error and
   returns ends it.
 
-`MiddlewareChain.run` enters and leaves all entries in a loop; tracebacks have no frames of entries that passed an error
-on.
+`MiddlewareChain.enter` enters all entries in a loop, `leave` and `leave_by_error` leave them; tracebacks have no frames
+of entries that passed an error on. Around an ``async def`` job another thread may leave them than has entered them, in
+the same context.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
-from offsider.config.containers import frozen_error
+from offsider.config.containers import Freezable
+from offsider.core.error_text import trace_of
 from offsider.core.errors import ConfigurationError
 from offsider.core.payload import JobPayload
-from offsider.core.tracebacks import trace_of
 from offsider.runtime.context import JobContext
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 Reason: TypeAlias = Literal["push", "schedule", "retry"]
 
@@ -66,11 +68,17 @@ class InvalidMiddleware(ConfigurationError, TypeError):
     """A value was added to a chain that is not a generator function."""
 
 
-class MiddlewareChain(Generic[T]):
+class MiddlewareChain(Freezable, Generic[T]):
     """Middleware in order; the first one is the outermost.
 
     An entry is a generator function, or an object whose ``__call__`` is one. If the object has a method ``concerns``,
     the chain skips the entry for each subject for which that returns False.
+
+    If an entry of server middleware has the attribute ``thread_bound = True``, it is left in the thread that entered
+    it, so ``async def`` jobs that it concerns are refused.
+
+    If an entry of server middleware has the attribute ``sets_context = True``, it also runs in the process of an
+    isolated job: it sets context variables, for example. See `sets_context`.
 
     All threads share the entries: an entry must have no state, or protect it with a lock.
     In `insert_before`, `insert_after`, `remove` and ``in`` an entry is given by itself or by its class.
@@ -81,7 +89,6 @@ class MiddlewareChain(Generic[T]):
 
     def __init__(self, entries: Iterable[Callable[[T], Middleware]] = (), *, what: str = "the chain") -> None:
         self._what = what
-        self._frozen = False
         self._set([])
         self.add(*entries)
 
@@ -112,36 +119,42 @@ class MiddlewareChain(Generic[T]):
 
     def remove(self, target: object) -> None:
         """Remove every entry that is ``target`` or an instance of it. No match is not an error."""
-        self._check_open()
+        self.check_open(self._what)
         self._set([entry for entry in self._entries if not _is(entry, target)])
 
     def clear(self) -> None:
-        self._check_open()
+        self.check_open(self._what)
         self._set([])
 
     def copy(self, *, what: str = "") -> MiddlewareChain[T]:
         """Return a chain with the same entries that is not frozen."""
         return MiddlewareChain(self._entries, what=what or self._what)
 
-    def freeze(self) -> None:
-        self._frozen = True
-
     def run(self, subject: T, innermost: Callable[[T], object]) -> Any:
         """Run ``innermost(subject)`` inside all entries; return the result, or raise the error, that leaves them."""
         entered: list[Middleware] = []
         try:
-            for concerns, entry in self._steps:
-                if concerns is None or concerns(subject):
-                    generator = entry(subject)
-                    try:
-                        next(generator)
-                    except StopIteration as returned:
-                        return _leave(entered, returned.value, None)
-                    entered.append(generator)
-            result = innermost(subject)
+            returned = self.enter(subject, entered)
+            result = innermost(subject) if returned is None else returned.value
         except BaseException as raised:  # noqa: BLE001 - the entries get it
-            return _leave(entered, None, _caught(raised))
-        return _leave(entered, result, None) if entered else result
+            return leave_by_error(entered, caught(raised))
+        return leave(entered, result) if entered else result
+
+    def enter(self, subject: T, entered: list[Middleware]) -> StopIteration | None:
+        """Enter the entries and add them to ``entered``, also those before one that raises.
+
+        Returns:
+            None, or the end of an entry that returned before its ``yield``, with its value.
+        """
+        for concerns, entry in self._steps:
+            if concerns is None or concerns(subject):
+                generator = entry(subject)
+                try:
+                    next(generator)
+                except StopIteration as returned:
+                    return returned
+                entered.append(generator)
+        return None
 
     def __iter__(self) -> Iterator[Callable[[T], Middleware]]:
         return iter(tuple(self._entries))
@@ -157,12 +170,13 @@ class MiddlewareChain(Generic[T]):
 
     def _set(self, entries: list[Callable[[T], Middleware]]) -> None:
         self._entries = entries
+        self.is_empty = not entries  # `len` of an object takes each push twenty times as long
         self._steps: list[tuple[Callable[[T], bool] | None, Callable[[T], Middleware]]] = [
             (getattr(entry, "concerns", None), entry) for entry in entries
         ]
 
     def _place(self, entry: Callable[[T], Middleware], position: Callable[[], int]) -> None:
-        self._check_open()
+        self.check_open(self._what)
         check_middleware(entry, self._what)
         self._entries = [other for other in self._entries if other != entry]
         self._entries.insert(position(), entry)
@@ -174,48 +188,75 @@ class MiddlewareChain(Generic[T]):
                 return index
         raise ConfigurationError(f"{self._what} does not contain {target!r}")
 
-    def _check_open(self) -> None:
-        if self._frozen:
-            raise frozen_error(self._what)
-
 
 ClientChain: TypeAlias = MiddlewareChain[Push]
 ServerChain: TypeAlias = MiddlewareChain[JobContext]
 
 
-def _leave(entered: list[Middleware], result: Any, error: BaseException | None) -> Any:
-    """Resume the entered entries, the innermost one first."""
-    trace = None if error is None else trace_of(error)
+def sets_context(entry: F) -> F:
+    """Have server middleware run in the process of an isolated job too. A decorator."""
+    cast("Any", entry).sets_context = True
+    return entry
+
+
+def thread_bound(chain: ServerChain) -> Sequence[ServerMiddleware]:
+    """Return the entries of a chain that have to be left in the thread that entered them."""
+    return [entry for entry in chain if getattr(entry, "thread_bound", False)]
+
+
+def check_coroutine(bound: Sequence[ServerMiddleware], job: JobContext, coroutine: Coroutine[Any, Any, Any]) -> None:
+    """Close the coroutine of a job and raise ConfigurationError if one of these thread-bound entries concerns it."""
+    for entry in bound:
+        concerns = getattr(entry, "concerns", None)
+        if concerns is None or concerns(job):
+            coroutine.close()
+            name = getattr(entry, "__qualname__", type(entry).__qualname__)
+            raise ConfigurationError(
+                f"the server middleware {name} is bound to its thread (thread_bound), and the async job {job.name} "
+                f"runs without one: declare the job with def, or add the middleware only to a capsule whose queues "
+                f"have no async jobs"
+            )
+
+
+def leave(entered: list[Middleware], result: Any) -> Any:
+    """Resume the entered entries with the result, the innermost one first."""
     while entered:
         generator = entered.pop()
         try:
-            if error is None:
-                generator.send(result)
-            else:
-                generator.throw(error)
+            generator.send(result)
             _refuse_second_yield(generator)
+        except StopIteration as returned:
+            if returned.value is not None:
+                result = returned.value
         except BaseException as raised:  # noqa: BLE001 - the outer entries get it
-            if isinstance(raised, StopIteration) and raised is not error:
-                error = trace = None
-                if raised.value is not None:
-                    result = raised.value
-            # Python replaces a StopIteration that leaves a generator, except one made by a lambda on CPython 3.14.
-            elif error is not None and (
-                raised is error or (isinstance(error, StopIteration) and raised.__cause__ is error)
-            ):
-                BaseException.with_traceback(error, trace)
-            else:
-                error, result = _caught(raised), None
-                trace = trace_of(error)
-    if error is None:
-        return result
+            return leave_by_error(entered, caught(raised))
+    return result
+
+
+def leave_by_error(entered: list[Middleware], error: BaseException) -> Any:
+    """Raise the error in the entered entries, the innermost one first, until one of them ends it."""
+    trace = trace_of(error)
     try:
+        while entered:
+            generator = entered.pop()
+            try:
+                generator.throw(error)
+                _refuse_second_yield(generator)
+            except BaseException as raised:  # noqa: BLE001 - the outer entries get it
+                # Python replaces a StopIteration that leaves a generator, except one made by a lambda on CPython 3.14.
+                if raised is error or (isinstance(error, StopIteration) and raised.__cause__ is error):
+                    BaseException.with_traceback(error, trace)
+                elif isinstance(raised, StopIteration):
+                    return leave(entered, raised.value)
+                else:
+                    error = caught(raised)
+                    trace = trace_of(error)
         raise error
     finally:
         del error, trace  # a cycle: the traceback has this frame
 
 
-def _caught(error: BaseException) -> BaseException:
+def caught(error: BaseException) -> BaseException:
     """Remove the frame that caught an error from its traceback."""
     trace = trace_of(error)
     return error if trace is None else BaseException.with_traceback(error, trace.tb_next)

@@ -29,6 +29,11 @@ ContextValue: TypeAlias = str | int | float | bool | None
 CORRELATION = "correlation_id"
 CALLER = "caller_id"
 META = "meta."
+#: Fields that name the tenant of a job; the first one that its payload has.
+TENANTS = ("tenant", "project", "organization", "root_namespace")
+_CALLER_KEY = META + CALLER
+_USER_KEY = f"{META}user"
+_TENANT_KEYS = tuple(META + name for name in TENANTS)
 #: Longer text is cut: it is stored with every job.
 MAX_CHARACTERS = 255
 
@@ -121,8 +126,7 @@ def stamps() -> Mapping[str, ContextValue]:
     """Return the payload keys for a push from here; keys that the payload already has take precedence."""
     job = current_job_or_none()
     if job is None:
-        block = _block.get()
-        return _NOTHING if block is None or block.job is not None else _told(_as_keys(_of_block(block)))
+        return carried(None) if _block.get() is not None else _NOTHING
     # Strongest first: fields set inside the job, the job's own name, the fields of its payload.
     return _told({**_payload_fields(job), f"{META}{CALLER}": _name_of(job), **_as_keys(_said_in(job))})
 
@@ -150,6 +154,27 @@ def payload_context(payload: Mapping[str, Any]) -> dict[str, ContextValue]:
         elif isinstance(value, int | float):
             found[key] = value
     return found
+
+
+def origin_of(payload: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return caller, tenant and user of a payload: ``meta.caller_id``, the first of `TENANTS`, ``meta.user``."""
+    return _shown(payload.get(_CALLER_KEY)), tenant_of(payload), _shown(payload.get(_USER_KEY))
+
+
+def tenant_of(payload: Mapping[str, Any]) -> str:
+    """Return the tenant of a payload: the first of `TENANTS`; empty if unknown."""
+    return _shown(next((payload[name] for name in _TENANT_KEYS if name in payload), None))
+
+
+def _shown(value: object) -> str:
+    if type(value) is str:
+        # A lone surrogate of a foreign client cannot be stored.
+        return value if value.isascii() and len(value) <= MAX_CHARACTERS else _cut(value)
+    return str(value) if isinstance(value, int | float) else ""
+
+
+def _cut(text: str) -> str:
+    return text[:MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
 
 
 def new_correlation_id() -> str:

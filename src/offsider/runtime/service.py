@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from offsider.runtime.forks import came_back, here
+from offsider.runtime.forks import came_back, this_process
 
 OnError: TypeAlias = Callable[[BaseException, dict[str, object]], None]
 
@@ -40,22 +40,34 @@ class Loop:
     3. `wake` ends the sleep between two ticks; during a tick, it ends the next sleep.
     4. An Exception in a tick is reported to ``on_error`` and the loop continues after one second. Any other
        BaseException is reported and ends the thread.
-    5. `stop` ends the sleep and the loop; `join` waits for the end.
+    5. `stop` ends the sleep and the loop. Then the thread calls ``finish``; not if the loop has not started.
+    6. `join` waits for the end.
 
     Args:
         name: name of the thread, also in reports.
         tick: the work.
         on_error: called with the error and ``{"service": name}``.
+        finish: work left after `stop`, such as to release a lease.
+
+    Attributes:
+        ticks: number of finished ticks, including failed ones.
     """
 
-    def __init__(self, name: str, tick: Callable[[], float | None], *, on_error: OnError) -> None:
+    def __init__(
+        self,
+        name: str,
+        tick: Callable[[], float | None],
+        on_error: OnError,
+        finish: Callable[[], object] = lambda: None,
+    ) -> None:
         self.name = name
         self._tick = tick
         self._on_error = on_error
+        self._finish = finish
         self._stopping = threading.Event()
         self._wakeup = threading.Event()
-        self._ticked = threading.Condition()
-        self._ticks = 0
+        self._starting = threading.Lock()
+        self.ticks = 0
         self._thread: threading.Thread | None = None
         self._pid = 0
 
@@ -63,11 +75,6 @@ class Loop:
     def stopping(self) -> bool:
         """Whether `stop` was called."""
         return self._stopping.is_set()
-
-    @property
-    def ticks(self) -> int:
-        """Number of finished ticks, including failed ones."""
-        return self._ticks
 
     @property
     def alive(self) -> bool:
@@ -80,9 +87,9 @@ class Loop:
             self._begin()
 
     def _begin(self) -> None:
-        with self._ticked:
+        with self._starting:
             if self._thread is None and not self._stopping.is_set():
-                self._pid = here.pid
+                self._pid = this_process.pid
                 thread = threading.Thread(target=self._run, name=self.name, daemon=True)
                 thread.start()
                 self._thread = thread  # not before: only a started thread can be joined
@@ -106,86 +113,29 @@ class Loop:
         thread.join(timeout_seconds)
         return not thread.is_alive()
 
-    def wait_for_tick(self, number: int, timeout_seconds: float) -> bool:
-        """Wait until ``number`` ticks since the start have finished; False after the timeout."""
-        with self._ticked:
-            return self._ticked.wait_for(lambda: self._ticks >= number, timeout_seconds)
-
     def _run(self) -> None:
         self._thread = threading.current_thread()
         try:
             while not self._stopping.is_set():
                 pause_seconds = self._tick_safely()
                 if pause_seconds is None:
-                    return
+                    break
                 self._wakeup.wait(max(0.0, pause_seconds))
                 self._wakeup.clear()
+            self._finish()
         except BaseException as error:  # noqa: BLE001  # no caller sees the errors of a thread
-            self._report(error)
+            self._report_error(error)
 
     def _tick_safely(self) -> float | None:
         try:
             return self._tick()
         except Exception as error:  # noqa: BLE001  # a failed tick must not end the service
-            self._report(error)
+            self._report_error(error)
             return PAUSE_AFTER_ERROR_SECONDS
         finally:
-            if here.pid != self._pid:  # a handler forked
+            if this_process.pid != self._pid:  # a handler forked
                 came_back()
-            with self._ticked:
-                self._ticks += 1
-                self._ticked.notify_all()
+            self.ticks += 1
 
-    def _report(self, error: BaseException) -> None:
+    def _report_error(self, error: BaseException) -> None:
         self._on_error(error, {"service": self.name})
-
-
-class LoopService:
-    """Base class of services with one `Loop`, which subclasses may use as ``_loop``."""
-
-    def __init__(self, name: str, tick: Callable[[], float | None], on_error: OnError) -> None:
-        self._loop = Loop(name, tick, on_error=on_error)
-
-    @property
-    def name(self) -> str:
-        return self._loop.name
-
-    def start(self) -> None:
-        self._loop.start()
-
-    def stop(self) -> None:
-        self._loop.stop()
-
-    def join(self, timeout_seconds: float | None = None) -> bool:
-        return self._loop.join(timeout_seconds)
-
-
-class FinishingService(LoopService):
-    """Base class of services whose thread has work left after `stop`, such as to release a lease.
-
-    Args:
-        tick: the work; returns the seconds until the next call.
-        finish: called once by the same thread, after `stop`.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        tick: Callable[[], float],
-        finish: Callable[[], None],
-        on_error: OnError,
-    ) -> None:
-        super().__init__(name, self._run_once, on_error)
-        self._tick = tick
-        self._finish = finish
-        self._ending = threading.Event()
-
-    def stop(self) -> None:
-        self._ending.set()
-        self._loop.wake()
-
-    def _run_once(self) -> float | None:
-        if not self._ending.is_set():
-            return self._tick()
-        self._finish()
-        return None

@@ -13,11 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Argument, Command, Script
+from offsider.storage.scripts import Command
 
-REPORT = Script("report")
-#: Processes without a heartbeat expire after this time.
-EXPIRY_SECONDS = 60
 #: The field of the process hash.
 FIELD = "activity"
 #: Older rates are ignored: the process is frozen or disconnected.
@@ -61,24 +58,8 @@ def digest_of(raw: bytes) -> int:
     return zlib.crc32(raw)
 
 
-def report(
-    redis: Redis,
-    identity: str,
-    activity: Activity,
-    busy: int,
-    *,
-    work_key: str,
-    ended: Sequence[str] | None = None,
-    begun: Mapping[str, str] | None = None,
-) -> bool:
-    """Write a report; returns False if the process is not in the registry.
-
-    Args:
-        busy: number of running jobs.
-        work_key: hash of the running jobs.
-        ended: thread ids to remove from it; None for all.
-        begun: thread id -> job to add to it.
-    """
+def encode(activity: Activity) -> str:
+    """Return the JSON of a report without its time and the closing brace, which the script adds."""
     running = activity.running
     fields = {
         "processed": round(activity.processed_per_second, 3),
@@ -87,11 +68,7 @@ def report(
         if running is None
         else {tid: [job.capsule, job.queue, job.digest, round(job.elapsed_seconds, 3)] for tid, job in running.items()},
     }
-    text = json.dumps(fields, separators=(",", ":")).removesuffix("}")
-    changes: list[Argument] = [-1] if ended is None else [len(ended), *ended]
-    for pair in (begun or {}).items():
-        changes += pair
-    return bool(redis.run(REPORT, [redis.keys.process(identity), work_key], [busy, text, EXPIRY_SECONDS, *changes]))
+    return json.dumps(fields, separators=(",", ":")).removesuffix("}")
 
 
 def parse(raw: bytes | None) -> Activity | None:

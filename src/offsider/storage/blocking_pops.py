@@ -4,7 +4,7 @@
 2. The sockets are in the caller's selector; `BlockingPops.read` reads the reply of a readable one.
 3. `BlockingPops.unblocks` returns the commands that cancel all waiting pops, to be sent in one write with a script;
    `BlockingPops.called_back` then reads the replies of the pops, which can still be jobs.
-4. A pop whose connection failed may have moved a job without a reply: it sets `doubtful`.
+4. A pop whose connection failed may have moved a job without a reply: it sets `ambiguous`.
 
 A pop cannot check whether its owner was fenced, so it has a timeout (rule 2). The server wakes exactly one process
 per job, after a plain LPUSH of any client.
@@ -13,7 +13,7 @@ per job, after a plain LPUSH of any client.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from selectors import EVENT_READ, BaseSelector
 from typing import Any
 
@@ -91,7 +91,7 @@ class BlockingPops:
 
     Attributes:
         brought: the jobs that pops have moved, until `take`.
-        doubtful: a pop may have moved a job whose reply was lost. The caller that handles this resets it.
+        ambiguous: a pop may have moved a job whose reply was lost. The caller that handles this resets it.
         failure: the error of the last failed pop. The caller that handles this resets it.
     """
 
@@ -103,13 +103,18 @@ class BlockingPops:
         self._pops: Mapping[str, BlockingPop] = {}
         self._called: list[BlockingPop] = []
         self.brought: list[PrivateListEntry] = []
-        self.doubtful = False
+        self.ambiguous = False
         self.failure: RedisFailure | None = None
 
     @property
     def waiting(self) -> list[BlockingPop]:
         """The pops that block at the server. Thread-safe."""
         return [pop for pop in self._pops.values() if pop.waiting]
+
+    @property
+    def queues(self) -> Iterable[str]:
+        """The queues that have a connection, or had one at the last start."""
+        return self._pops.keys()
 
     def may_call_back(self) -> bool:
         """Whether this user may block in a pop, and cancel it. The server or a proxy can lack the commands.
@@ -219,7 +224,7 @@ class BlockingPops:
 
     def _lose(self, pop: BlockingPop) -> None:
         pop.close(self._selector)
-        self.doubtful = True
+        self.ambiguous = True
 
 
 def _number(reply: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from offsider.core.clock import Clock
@@ -23,11 +24,17 @@ class Comparison(NamedTuple):
     ahead_seconds: float
 
 
+def seconds_of(reply: Sequence[bytes]) -> float:
+    """Return the epoch seconds of the reply to TIME."""
+    seconds, microseconds = reply
+    return int(seconds) + int(microseconds) / 1_000_000
+
+
 def look(redis: Redis) -> tuple[float, float]:
     """Return the server's time (epoch seconds) in the middle of a round trip, and its duration in seconds."""
     started = time.perf_counter()
-    seconds, microseconds = redis.call("TIME")
-    return int(seconds) + int(microseconds) / 1_000_000, time.perf_counter() - started
+    now = seconds_of(redis.call("TIME"))
+    return now, time.perf_counter() - started
 
 
 def compare(redis: Redis, clock: Clock, *, times: int = 1) -> Comparison:

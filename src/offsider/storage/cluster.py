@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from offsider.storage.scripts import Command
 SCHEMES = ("redis+cluster://", "rediss+cluster://")
 DEFAULT_PREFIX = "{offsider}:"
 #: Pause before commands are sent again: the second time, and at most.
-PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 0.1
+PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.02, 0.1
 
 Address = tuple[str, int]
 
@@ -47,7 +48,7 @@ def split_url(url: str) -> UrlParts:
 
 
 def plain_urls(url: str) -> list[str]:
-    """Return one ``redis://`` or ``rediss://`` URL per seed of the URL of a Cluster; another URL as it is.
+    """Return one ``redis://`` or ``rediss://`` URL per seed of the URL of a Cluster; any other URL unchanged.
 
     Raises:
         ValueError: a host is empty, or has its own login. The message contains no part of the URL.
@@ -86,7 +87,7 @@ class Again(NamedTuple):
     Attributes:
         places: their indexes.
         asking: send each one after ASKING, to the node that ASK named.
-        pause_seconds: wait this long before.
+        pause_seconds: pause before they are sent.
     """
 
     places: list[int]
@@ -97,14 +98,14 @@ class Again(NamedTuple):
 def redirected(commands: Sequence[Command], replies: Sequence[Any], deadline: float) -> Iterator[Again]:
     """Yield the commands to send again, until none is left or the deadline has passed.
 
-    The caller puts the new replies in the place of the old ones.
+    The caller replaces the old replies by the new ones.
     """
     pause = 0.0
     while (places := _places(commands, replies)) and time.monotonic() + pause < deadline:
-        # Of a transaction, MULTI and EXEC have replies of their own.
+        # MULTI and EXEC of a transaction have replies of their own.
         asking = {_code(replies[place]) for place in places} <= {"ASK", "", "EXECABORT"}
         yield Again(places, asking, pause)
-        pause = min(2 * pause or PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+        pause = min(2 * pause or PAUSE_SECONDS, MAX_PAUSE_SECONDS)
 
 
 def _places(commands: Sequence[Command], replies: Sequence[Any]) -> list[int]:
@@ -216,7 +217,7 @@ class NodePool:
     """Creates connections, as a redis-py pool does.
 
     Args:
-        kind: `sync_kind` or `async_kind` of redis-py's class.
+        kind: `node_connection` of redis-py's class.
         nodes: shared by the connections.
         options: keyword arguments of the class.
     """
@@ -230,26 +231,25 @@ class NodePool:
         return self._kind(self.nodes, self._options)
 
 
-def make_pool(url: str, prefix: str, options: Mapping[str, Any], connection: Any, managed: Any) -> NodePool:
+def make_pool(url: str, prefix: str, options: Mapping[str, Any]) -> NodePool:
     """Return the pool of a Cluster's URL.
 
     Args:
         url: with all seeds.
         prefix: the key prefix, with its hash tag.
         options: keyword arguments for each connection.
-        connection: the module ``redis.connection`` or ``redis.asyncio.connection``.
-        managed: `sync_kind` or `async_kind`.
 
     Raises:
         ConfigurationError: the prefix has no hash tag.
         ValueError: redis-py cannot read the URL.
     """
+    connection: Any = importlib.import_module("redis.connection")
     parsed = [connection.parse_url(plain) for plain in plain_urls(url)]
     seeds = [(str(one.get("host", "localhost")), int(one.get("port", 6379))) for one in parsed]
     given = {**parsed[0], **options}
     given.pop("max_connections", None)  # of a pool
     kind = given.pop("connection_class", connection.Connection)
-    return NodePool(managed(kind), Nodes(seeds, prefix), given)
+    return NodePool(node_connection(kind), Nodes(seeds, prefix), given)
 
 
 class _NoClusterNode(Exception):
@@ -291,7 +291,7 @@ def _without_primary(nodes: Nodes, asked: Sequence[Address], failures: Mapping[A
     raise NoConnection(f"no node of the Cluster returned a primary of slot {nodes.slot} ({errors[-1]})")
 
 
-def sync_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is imported at first use
+def node_connection(base: Any) -> Any:  # noqa: C901 - a class, whose base is imported at first use
     """Return redis-py's connection class ``base``, connecting to the primary of the slot."""
     from redis.exceptions import ConnectionError as NoConnection, ResponseError, TimeoutError as TooLate
 
@@ -313,6 +313,14 @@ def sync_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is imported
             """Make the next connection go to the node that ASK named."""
             self.disconnect()
             self._next = self.asked
+
+        def note(self, error: Exception) -> None:
+            """Apply the redirection of an error reply to the next connection."""
+            self.asked = self._nodes.read(error, (self.host, self.port))
+
+        def doubt(self) -> None:
+            """Make the next connection look for the primary again, because there was no reply."""
+            self._nodes.doubt((self.host, self.port))
 
         def connect_check_health(self, *, check_health: bool = True, retry_socket_connect: bool = True) -> None:
             goal, self._next = self._next or self._nodes.primary, None
@@ -359,92 +367,4 @@ def sync_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is imported
                 return self._nodes.learn_from_key(address, error)
             return self._nodes.learn_from_key(address, None)
 
-        def read_response(self, *args: Any, **options: Any) -> Any:
-            try:
-                return self._super.read_response(*args, **options)
-            except ResponseError as error:
-                self.asked = self._nodes.read(error, (self.host, self.port))
-                raise
-            except TooLate:
-                self._nodes.doubt((self.host, self.port))
-                raise
-
     return Connection
-
-
-def async_kind(base: Any) -> Any:  # noqa: C901 - a class, whose base is imported at first use
-    """See `sync_kind`, for redis-py's asynchronous classes."""
-    from redis.exceptions import ConnectionError as NoConnection, ResponseError, TimeoutError as TooLate
-
-    class AsyncConnection(base):  # type: ignore[misc]
-        asked: Address | None = None
-        _next: Address | None = None
-
-        def __init__(self, nodes: Nodes, options: Mapping[str, Any]) -> None:
-            self._nodes, self._options = nodes, dict(options)
-            self._super: Any = super()
-            self._super.__init__(**options)  # type: ignore[misc]
-
-        @property
-        def is_outdated(self) -> bool:
-            """Whether the primary is another node, or unknown because this one did not reply."""
-            return (self.host, self.port) != self._nodes.primary
-
-        def ask(self) -> None:
-            """Make the next connection go to the node that ASK named."""
-            self._next = self.asked
-
-        def note(self, error: Exception) -> None:
-            """Apply the redirection of an error reply to the next connection."""
-            self.asked = self._nodes.read(error, (self.host, self.port))
-
-        def doubt(self) -> None:
-            """Make the next connection look for the primary again, because there was no reply."""
-            self._nodes.doubt((self.host, self.port))
-
-        async def connect_check_health(self, *, check_health: bool = True, retry_socket_connect: bool = True) -> None:
-            goal, self._next = self._next or self._nodes.primary, None
-            if goal is not None:
-                self.host, self.port = goal
-                try:
-                    await self._super.connect_check_health(check_health, retry_socket_connect)
-                except (NoConnection, TooLate):
-                    self._nodes.doubt(goal)
-                else:
-                    return
-            self.host, self.port = await self._discover()
-            await self._super.connect_check_health(check_health, retry_socket_connect)
-
-        async def _discover(self) -> Address:
-            failures: dict[Address, Exception] = {}
-            for address in (known := list(self._nodes.addresses)):
-                self._nodes.put_last(address)  # first: the caller may give up before this node replies
-                node = base(**self._options | {"host": address[0], "port": address[1]})
-                try:
-                    await node.connect()
-                    primary = await self._asked(node, address)
-                except (NoConnection, TooLate, _NoClusterNode) as error:
-                    failures[address] = error
-                    continue
-                finally:
-                    await node.disconnect(nowait=True)
-                if primary is not None:
-                    return primary
-            return _without_primary(self._nodes, known, failures)
-
-        async def _asked(self, node: Any, address: Address) -> Address | None:
-            try:
-                await node.send_command("CLUSTER", "SLOTS")
-                return self._nodes.learn(address, await node.read_response())
-            except ResponseError as error:
-                if _DISABLED.search(str(error)):
-                    raise _NoClusterNode from error
-                # forbidden, or a proxy
-                await node.send_command("EXISTS", self._nodes.prefix)
-            try:
-                await node.read_response()
-            except ResponseError as error:
-                return self._nodes.learn_from_key(address, error)
-            return self._nodes.learn_from_key(address, None)
-
-    return AsyncConnection

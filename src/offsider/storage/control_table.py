@@ -13,11 +13,11 @@ from dataclasses import asdict, replace
 from typing import Any, NamedTuple, cast
 
 from offsider.core.controls import ACTIONS, QUEUE, Control
-from offsider.storage import controls, hashes
-from offsider.storage.commands import run_together
+from offsider.storage import clocks, controls, events, hashes
+from offsider.storage.keys import Keys
 from offsider.storage.queues import readable
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Command, Script
+from offsider.storage.scripts import Command, Script, run_together
 
 FORGET_CONTROL = Script("forget_control")
 
@@ -47,31 +47,56 @@ def put(redis: Redis, control: Control, *, seconds: float | None = None) -> Cont
     Returns:
         The control with its times.
     """
-    now = _now(redis.call("TIME"))
+    now, _ = clocks.look(redis)
     control = replace(control, since=now, until=None if seconds is None else now + seconds)
-    stored = json.dumps(asdict(control), ensure_ascii=True, separators=(",", ":"))
     keys = redis.keys
     run_together(
         redis,
-        ("HSET", keys.controls, control.subject, stored),
+        ("HSET", keys.controls, control.subject, _stored(control)),
         ("HDEL", keys.controls_acted, control.subject),
         *_pausing(redis, control.subject, pause=control.action == "hold"),
-        controls.changed(keys),
+        *controls.changed(keys),
+        _set_event(keys, control),
     )
     return control
 
 
-def clear(redis: Redis, subject: str) -> bool:
-    """Delete the control of a subject. Returns False if there is none."""
+def adopt(redis: Redis, control: Control) -> bool:
+    """Record when a queue was first seen paused that another client has paused. False if it is recorded already."""
+    now, _ = clocks.look(redis)
+    seen = _stored(replace(control, since=now))
+    if not redis.call("HSETNX", redis.keys.controls, control.subject, seen):
+        return False
+    return events.note_command(redis, _set_event(redis.keys, control))
+
+
+def clear(redis: Redis, subject: str, *, by: str = "") -> bool:
+    """Delete the control of a subject. Returns False if there is none.
+
+    Args:
+        by: who ends it, for the event log.
+    """
     keys = redis.keys
     replies = run_together(
         redis,
         ("HDEL", keys.controls_acted, subject),
         ("HDEL", keys.controls, subject),
         *_pausing(redis, subject, pause=False),
-        controls.changed(keys),
+        *controls.changed(keys),
     )
-    return any(replies[1:-1])
+    if not any(replies[1:-2]):
+        return False
+    events.note(redis, events.CONTROL_REMOVED, subject, by)
+    return True
+
+
+def _stored(control: Control) -> str:
+    return json.dumps(asdict(control), ensure_ascii=True, separators=(",", ":"))
+
+
+def _set_event(keys: Keys, control: Control) -> Command:
+    fields = {"action": control.action, "jobs": control.described, "reason": control.reason}
+    return events.command(keys, events.CONTROL_SET, control.subject, control.by, **fields, until=control.until)
 
 
 def _pausing(redis: Redis, subject: str, *, pause: bool) -> list[Command]:
@@ -81,18 +106,23 @@ def _pausing(redis: Redis, subject: str, *, pause: bool) -> list[Command]:
 
 
 def forget(redis: Redis, subject: str, stored: bytes) -> bool:
-    """Delete a control that has ended, unless it was replaced after it was read."""
+    """Delete a control that has ended, unless it was replaced, or its queue paused again, after it was read."""
     keys = redis.keys
+    control, (now, _) = _read(subject, stored), clocks.look(redis)
+    has_expired = control is not None and control.until is not None and control.until <= now
     queue = subject.removeprefix(QUEUE) if subject.startswith(QUEUE) else ""
-    own = [keys.controls, keys.controls_acted, keys.controls_version, keys.paused]
-    return bool(redis.run(FORGET_CONTROL, own, [subject, stored, queue]))
+    own = [keys.controls, keys.controls_acted, keys.paused]
+    if not redis.run(FORGET_CONTROL, own, [subject, stored, queue, int(has_expired)]):
+        return False
+    events.note(redis, events.CONTROL_ENDED if has_expired else events.CONTROL_REMOVED, subject)
+    return True
 
 
 def read(redis: Redis) -> ControlSnapshot:
     """Read all controls. Unreadable entries are ignored. A queue that Ruby paused has a control without an author."""
     keys = redis.keys
     stored, paused = redis.pipeline([("HGETALL", keys.controls), ("SMEMBERS", keys.paused)])
-    now = _now(redis.call("TIME")) if stored else 0.0
+    now = clocks.look(redis)[0] if stored else 0.0
     on: dict[str, Control] = {f"{QUEUE}{queue}": Control(f"{QUEUE}{queue}", "hold") for queue in readable(paused)}
     over: dict[str, bytes] = {}
     for field, value in hashes.pairs(stored):
@@ -141,8 +171,3 @@ def _parse(subject: str, fields: Mapping[str, Any]) -> Control:
         by=str(fields.get("by", "")),
         reason=str(fields.get("reason", "")),
     )
-
-
-def _now(time: list[bytes]) -> float:
-    seconds, microseconds = time
-    return int(seconds) + int(microseconds) / 1_000_000

@@ -1,67 +1,37 @@
-"""The round trip of a scheduler: moves prepared jobs, and reads the next due jobs.
+"""The round trips of a scheduler: moves prepared jobs, and reads the next due jobs.
 
 1. The first commands move the batch that the last round trip read, and the scheduler has prepared since.
-2. One script then acquires or renews the lease, which limits the work to one scheduler at a time, and reads a batch of
-   each set. Without the lease it reads nothing.
-3. At the end, the holder releases the lease (`leases.release`).
-
-Losing the lease is harmless: it only saves work, and each move checks that the job is still in its set.
+2. One script then reads a batch of each set.
+3. While nothing is due, `has_earlier` asks whether a job has come before the first known one.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from offsider.core.errors import OffsiderError, RedisRefused
+from offsider.storage import clocks
 from offsider.storage.places import QUEUES, Move, MoveResult, move_call
 from offsider.storage.redis import Redis
 from offsider.storage.redis_errors import error_code
-from offsider.storage.scripts import Argument, Call, Script
+from offsider.storage.scripts import Call, Command, Script
 
 DUE_JOBS = Script("due_jobs")
 
 
-class Lease(NamedTuple):
-    """The right to move due jobs: one scheduler at a time, for ``life_ms`` after each round trip.
-
-    Attributes:
-        held: this scheduler had the lease at its last read.
-    """
-
-    holder: str
-    life_ms: int
-    held: bool = False
-
-
 class Due(NamedTuple):
-    """The jobs of a set that are due, and the seconds until the next one (None if there is none)."""
+    """The jobs of a set that are due, the score of the next one, and the seconds until then; infinite without one."""
 
     members: list[bytes]
-    next_in_seconds: float | None
-
-
-class DueJobs(NamedTuple):
-    """The reply of the script.
-
-    Attributes:
-        held: this scheduler has the lease.
-        lease_ends_in_seconds: when the lease of another scheduler ends unless it is renewed.
-        sets: due jobs of each set, or the error of reading it; empty without the lease.
-    """
-
-    held: bool
-    lease_ends_in_seconds: float
-    sets: Sequence[Due | RedisRefused]
-
-    @property
-    def is_due(self) -> bool:
-        return any(isinstance(due, Due) and due.members for due in self.sets)
+    next_score: float = math.inf
+    next_in_seconds: float = math.inf
 
 
 def move_and_look(
-    redis: Redis, lease: Lease, batches: Sequence[tuple[str, Sequence[Move]]], limit: int
-) -> tuple[list[list[MoveResult] | OffsiderError], DueJobs]:
+    redis: Redis, batches: Sequence[tuple[str, Sequence[Move]]], limit: int
+) -> tuple[list[list[MoveResult] | OffsiderError], list[Due | RedisRefused]]:
     """Move batches out of their sets, then read the due jobs of the retry set and the schedule.
 
     Args:
@@ -69,19 +39,44 @@ def move_and_look(
         limit: maximum number of jobs to read per set.
 
     Returns:
-        The results of each batch (or its error), and the due jobs: ``sets`` are the retry set and the schedule.
+        The results of each batch (or its error), and the due jobs of the retry set and of the schedule (or the error of
+        reading it).
 
     Raises:
         RedisUnavailable, RedisRefused: the due jobs could not be read.
     """
     keys = redis.keys
-    arguments: list[Argument] = [lease.holder, lease.life_ms, limit, int(lease.held)]
-    look: Call = DUE_JOBS, [keys.schedule_lease, keys.retry, keys.schedule], arguments
+    look: Call = DUE_JOBS, [keys.retry, keys.schedule], [limit]
     calls = [*(move_call(keys, place, moves, QUEUES, only_due=True) for place, moves in batches), look]
     *moved, answer = _run(redis, calls)
     if isinstance(answer, OffsiderError):
         raise answer
-    return [_moved(reply) for reply in moved], _due_jobs(answer)
+    now, *sets = answer
+    return [_moved(reply) for reply in moved], [_due(reply, float(now)) for reply in sets]
+
+
+def has_earlier(redis: Redis, known: Sequence[Due]) -> bool:
+    """Whether the retry set or the schedule has a job before the next one that `move_and_look` has found.
+
+    A set without jobs needs no command of its own: an idle worker asks each second.
+    """
+    keys = (redis.keys.retry, redis.keys.schedule)
+    empty = [key for key, due in zip(keys, known, strict=True) if due.next_score == math.inf]
+    commands: list[Command] = [("EXISTS", *empty)] if empty else []
+    for key, due in zip(keys, known, strict=True):
+        if key not in empty:
+            commands.append(("ZCOUNT", key, "-inf", f"({due.next_score!r}"))
+    # An error counts: the script reports it, and reads the other set.
+    return any(redis.pipeline(commands, raise_errors=False))
+
+
+def scheduler_lag_seconds(redis: Redis) -> dict[str, float]:
+    """Return how long the longest overdue job of ``schedule`` and of ``retry`` has been due; 0 if none is due."""
+    sets = {"schedule": redis.keys.schedule, "retry": redis.keys.retry}
+    firsts = [("ZRANGE", key, 0, 0, "WITHSCORES") for key in sets.values()]
+    time, *heads = redis.pipeline([("TIME",), *firsts])
+    now = clocks.seconds_of(time)
+    return {name: max(0.0, now - float(head[1])) if head else 0.0 for name, head in zip(sets, heads, strict=True)}
 
 
 def _run(redis: Redis, calls: Sequence[Call]) -> list[Any]:
@@ -105,15 +100,8 @@ def _moved(reply: Any) -> list[MoveResult] | OffsiderError:
     return reply if isinstance(reply, OffsiderError) else [MoveResult(int(one)) for one in reply]
 
 
-def _due_jobs(answer: list[Any]) -> DueJobs:
-    held, *rest = answer
-    if held != b"1":
-        return DueJobs(held=False, lease_ends_in_seconds=rest[0] / 1000, sets=())
-    return DueJobs(held=True, lease_ends_in_seconds=0.0, sets=[_due(reply) for reply in rest])
-
-
-def _due(reply: Any) -> Due | RedisRefused:
+def _due(reply: Any, now: float) -> Due | RedisRefused:
     if isinstance(reply, Exception):
         return RedisRefused(f"cannot read the retry set or the schedule: {reply}", code=error_code(reply))  # type: ignore[arg-type]
-    next_in, members = reply
-    return Due(members, float(next_in) if next_in else None)
+    score, members = reply
+    return Due(members, float(score), float(score) - now) if score else Due(members)

@@ -18,6 +18,7 @@ from functools import cache
 from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from offsider.core.errors import ConfigurationError
 from offsider.storage.scripts import Argument, Call, RunsScripts, Script
 
 if TYPE_CHECKING:
@@ -31,12 +32,11 @@ the effect does not apply."""
 @dataclass(slots=True, eq=False)  # not frozen: a frozen one takes three times as long to create
 class Effect:
     """A script that an extension runs with the outcome of a job, declared in ``job.effects`` during the run; or with a
-    push, see `offsider.config.push_effects`.
+    push, see `offsider.config.hooks`.
 
     Attributes:
         script: returns a number, or nothing.
-        arguments: for an outcome also a function, for example `at_end`; None for the jid of the job, so that many jobs
-            can share an effect.
+        arguments: for an outcome also a function; None for the jid of the job, so that many jobs can share an effect.
         common: arguments before ``arguments``. If it is not None, effects with the same ``keys`` and ``common`` run as
             one call: the script receives ``common``, and then the arguments of each, which have the same number. They
             wait a few milliseconds for those of other short jobs.
@@ -50,6 +50,16 @@ class Effect:
     done: Callable[[Any, Outcome], None] | None = None
     common: Sequence[Argument] | None = None
 
+    def __post_init__(self) -> None:
+        # Here, so that a bad one fails its own job and not the request that acknowledges many.
+        own = () if callable(self.arguments) else self.arguments or ()
+        for word in cast("Sequence[object]", (*self.keys, *(self.common or ()), *own)):
+            if isinstance(word, str):
+                word.encode()
+            elif not isinstance(word, (bytes, int, float)):
+                msg = f"effect {self.script.name}: pass str, bytes, int or float, not {type(word).__name__}"
+                raise ConfigurationError(msg)
+
     def applied(self, outcome: Outcome, goes: Destination) -> Sequence[Effect]:
         """Return the effect with its arguments for this outcome, or those to run instead; none if it does not apply."""
         if not callable(self.arguments):
@@ -60,11 +70,6 @@ class Effect:
         if found and isinstance(found[0], Effect):
             return cast("Sequence[Effect]", found)
         return (Effect(self.script, self.keys, cast("Sequence[Argument]", found), self.done, self.common),)
-
-
-def at_end(*arguments: Argument) -> ArgumentsOf:
-    """Apply an effect only if the job ends: succeeded, skipped, discarded or dead."""
-    return lambda _, goes: arguments if goes in ("gone", "dead") else None
 
 
 def are_urgent(effects: Iterable[Effect]) -> bool:

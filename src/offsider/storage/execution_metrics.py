@@ -15,10 +15,13 @@ Deploy marks are a hash ``YYYYMMDD-marks`` of ISO minute -> label, kept for 90 d
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, cast
 
+from offsider.core.series import SIDEKIQ_SECONDS, Series, regroup
 from offsider.storage import hashes
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
@@ -28,30 +31,7 @@ MINUTE_EXPIRY_SECONDS = 8 * 60 * 60
 TEN_MINUTES_EXPIRY_SECONDS = 3 * 24 * 60 * 60
 MARKS_EXPIRY_SECONDS = 90 * 24 * 60 * 60
 MARK_LOCK_SECONDS = 60
-BUCKETS = 26
-#: Digits and sign of the largest counter value in Redis.
-LONGEST_COUNT = 20
-
-
-class JobCounts(NamedTuple):
-    """Counts of one class.
-
-    Attributes:
-        name: name of the class.
-        processed: number of runs.
-        failed: runs that raised.
-        milliseconds: total duration of successful runs.
-        histogram: number of successful runs in each of the 26 buckets.
-        failed_milliseconds, failed_histogram: the same of the runs that raised, which Sidekiq does not store.
-    """
-
-    name: str
-    processed: int
-    failed: int
-    milliseconds: int
-    histogram: Sequence[int]
-    failed_milliseconds: int = 0
-    failed_histogram: Sequence[int] = (0,) * BUCKETS
+BUCKETS = len(SIDEKIQ_SECONDS) + 1
 
 
 class ClassCounts(NamedTuple):
@@ -62,20 +42,38 @@ class ClassCounts(NamedTuple):
     milliseconds: int = 0
 
 
-def commands_of(keys: Keys, counted: Iterable[JobCounts], at: datetime, *, wire_version: int) -> list[Command]:
-    """Return the commands that add to the minute of ``at`` and its ten minutes. Zeros are not written."""
+@dataclass(frozen=True, order=True, slots=True)
+class DeployMark:
+    """A deploy.
+
+    Attributes:
+        at: the start of its minute, in epoch seconds.
+        label: the text given by the deploy, such as a revision.
+    """
+
+    at: float
+    label: str
+
+
+def commands_of(keys: Keys, counted: Iterable[Series], at: datetime, *, wire_version: int) -> list[Command]:
+    """Return the commands that add the counts of classes to the minute of ``at`` and its ten minutes.
+
+    Zeros are not written. Sidekiq does not store the time of runs that raised.
+    """
     commands: list[Command] = []
     minute, ten_minutes = keys.job_minute(at, wire_version), keys.job_ten_minutes(at)
-    for job in counted:
-        sums = (("ms", job.milliseconds), ("p", job.processed), ("f", job.failed))
+    for one in counted:
+        name, milliseconds = one.labels["class"], round((one.run_seconds - one.failed_seconds) * 1000)
+        sums = (("ms", milliseconds), ("p", one.processed), ("f", one.failed))
         for key in (minute, ten_minutes):
-            commands += [("HINCRBY", key, f"{job.name}|{field}", count) for field, count in sums if count]
-        if any(job.histogram):
-            histogram = keys.job_histogram(job.name, at, wire_version)
-            raised: list[Argument] = []
-            for place, count in enumerate(job.histogram):
-                if count:
-                    raised += ("INCRBY", "u16", f"#{place}", count)
+            commands += [("HINCRBY", key, f"{name}|{field}", count) for field, count in sums if count]
+        succeeded = [ran - failed for ran, failed in zip(one.run_buckets, one.failed_buckets, strict=True)]
+        raised: list[Argument] = []
+        for place, count in enumerate(regroup(succeeded, SIDEKIQ_SECONDS)):
+            if count:
+                raised += ("INCRBY", "u16", f"#{place}", count)
+        if raised:
+            histogram = keys.job_histogram(name, at, wire_version)
             commands.append(("BITFIELD", histogram, "OVERFLOW", "SAT", *raised))
             commands.append(("EXPIRE", histogram, MINUTE_EXPIRY_SECONDS))
     if commands:
@@ -85,9 +83,7 @@ def commands_of(keys: Keys, counted: Iterable[JobCounts], at: datetime, *, wire_
 
 def minutes(redis: Redis, starts: Sequence[datetime]) -> list[dict[str, ClassCounts]]:
     """Read the counts of each minute, by class, in the formats of Sidekiq 7 and 8."""
-    forms = [redis.keys.job_minute(at, version) for at in starts for version in (8, 7)]
-    read = _hashes(redis, forms)
-    return [_merged(ours, older) for ours, older in zip(read[::2], read[1::2], strict=True)]
+    return _counts(redis, [[redis.keys.job_minute(at, version) for version in (8, 7)] for at in starts])
 
 
 def has_minutes_of_7(redis: Redis, starts: Sequence[datetime]) -> bool:
@@ -97,7 +93,7 @@ def has_minutes_of_7(redis: Redis, starts: Sequence[datetime]) -> bool:
 
 def ten_minutes(redis: Redis, starts: Sequence[datetime]) -> list[dict[str, ClassCounts]]:
     """Read the counts of each ten minutes, by class."""
-    return _hashes(redis, [redis.keys.job_ten_minutes(at) for at in starts])
+    return _counts(redis, [[redis.keys.job_ten_minutes(at)] for at in starts])
 
 
 def minutes_of(redis: Redis, name: str, starts: Sequence[datetime]) -> list[tuple[ClassCounts, list[int]]]:
@@ -111,7 +107,10 @@ def minutes_of(redis: Redis, name: str, starts: Sequence[datetime]) -> list[tupl
     replies = redis.pipeline(commands, raise_errors=False)
     read = [(_counts_of(replies[place]), _buckets(replies[place + 1])) for place in range(0, len(replies), 2)]
     return [
-        (_sum(counts, older), [a + b for a, b in zip(buckets, others, strict=True)])
+        (
+            ClassCounts(*(sum(pair) for pair in zip(counts, older, strict=True))),
+            [sum(pair) for pair in zip(buckets, others, strict=True)],
+        )
         for (counts, buckets), (older, others) in zip(read[::2], read[1::2], strict=True)
     ]
 
@@ -126,11 +125,16 @@ def mark(redis: Redis, label: str, at: datetime) -> bool:
     return bool(replies[0])
 
 
-def marks(redis: Redis, since: datetime, until: datetime) -> list[tuple[datetime, str]]:
+def unmark(redis: Redis, at: datetime) -> None:
+    """Delete the deploy mark of a minute."""
+    redis.call("HDEL", redis.keys.deploy_marks(at), _minute(at))
+
+
+def marks(redis: Redis, since: datetime, until: datetime) -> list[DeployMark]:
     """Return the deploy marks between two times, oldest first."""
     days = [since + timedelta(days=day) for day in range((until.date() - since.date()).days + 1)]
     replies = redis.pipeline([("HGETALL", redis.keys.deploy_marks(day)) for day in days], raise_errors=False)
-    found: list[tuple[datetime, str]] = []
+    found: list[DeployMark] = []
     for reply in replies:
         for minute, label in hashes.texts(reply):
             try:
@@ -139,7 +143,7 @@ def marks(redis: Redis, since: datetime, until: datetime) -> list[tuple[datetime
                 continue
             at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
             if since.replace(second=0, microsecond=0) <= at <= until:
-                found.append((at, label))
+                found.append(DeployMark(at.timestamp(), label))
     return sorted(found)
 
 
@@ -147,27 +151,26 @@ def _minute(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:00Z")
 
 
-def _hashes(redis: Redis, keys: Sequence[str]) -> list[dict[str, ClassCounts]]:
-    replies = redis.pipeline([("HGETALL", key) for key in keys], raise_errors=False) if keys else []
-    return [_by_class(reply) for reply in replies]
+def _counts(redis: Redis, keys: Sequence[Sequence[str]]) -> list[dict[str, ClassCounts]]:
+    """Return the sum of the hashes of each time bucket, by class."""
+    commands = [("HGETALL", key) for of_bucket in keys for key in of_bucket]
+    replies = iter(redis.pipeline(commands, raise_errors=False) if commands else ())
+    return [_by_class([next(replies) for _ in of_bucket]) for of_bucket in keys]
 
 
-def _by_class(reply: object) -> dict[str, ClassCounts]:
-    fields: dict[str, dict[str, int]] = {}
-    for field, value in hashes.texts(reply):
-        name, _, kind = field.rpartition("|")
-        fields.setdefault(name, {})[kind] = _whole(value)
-    return {
-        name: ClassCounts(kinds.get("p", 0), kinds.get("f", 0), kinds.get("ms", 0))
-        for name, kinds in fields.items()
-        if name
-    }
+def _by_class(replies: Iterable[object]) -> dict[str, ClassCounts]:
+    sums: dict[str, Counter[str]] = {}
+    for reply in replies:
+        for field, value in hashes.texts(reply):
+            name, _, kind = field.rpartition("|")
+            sums.setdefault(name, Counter[str]())[kind] += hashes.count(value)
+    return {name: ClassCounts(kinds["p"], kinds["f"], kinds["ms"]) for name, kinds in sums.items() if name}
 
 
 def _counts_of(reply: object) -> ClassCounts:
     if not isinstance(reply, list):
         return ClassCounts()
-    milliseconds, processed, failed = (_whole(value) for value in cast("list[bytes | None]", reply))
+    milliseconds, processed, failed = map(hashes.count, cast("list[bytes | None]", reply))
     return ClassCounts(processed, failed, milliseconds)
 
 
@@ -175,21 +178,3 @@ def _buckets(stored: object) -> list[int]:
     raw = stored if isinstance(stored, bytes) else b""
     whole = raw[: 2 * BUCKETS].ljust(2 * BUCKETS, b"\0")
     return list(struct.unpack(f">{BUCKETS}H", whole))
-
-
-def _whole(value: bytes | str | None) -> int:
-    """Parse a count; 0 for a value that Redis cannot have counted."""
-    try:
-        return int(value or 0) if value is None or len(value) <= LONGEST_COUNT else 0
-    except ValueError:
-        return 0
-
-
-def _merged(first: Mapping[str, ClassCounts], second: Mapping[str, ClassCounts]) -> dict[str, ClassCounts]:
-    return {name: _sum(first.get(name, ClassCounts()), second.get(name, ClassCounts())) for name in {**first, **second}}
-
-
-def _sum(first: ClassCounts, second: ClassCounts) -> ClassCounts:
-    return ClassCounts(
-        first.processed + second.processed, first.failed + second.failed, first.milliseconds + second.milliseconds
-    )

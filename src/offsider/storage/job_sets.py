@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from offsider.storage.commands import run_together
+from offsider.storage import clocks, hashes
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Script
+from offsider.storage.scripts import run_together
 from offsider.storage.working import DeadSetLimits
-
-DEFER = Script("defer")
 
 #: A cursor of Redis: a number below 2**64.
 _CURSOR = re.compile(r"[0-9]{1,19}")
@@ -43,7 +41,8 @@ def add(redis: Redis, sorted_set: str, payload: bytes, at: float) -> None:
 
 def defer(redis: Redis, sorted_set: str, member: bytes, delay_seconds: float) -> bool:
     """Delay a member, counted from now by the server's clock. Never makes it due earlier."""
-    return bool(redis.run(DEFER, [sorted_set], [member, repr(delay_seconds)]))
+    score = repr(clocks.look(redis)[0] + delay_seconds)
+    return run_together(redis, ("ZADD", sorted_set, "XX", "GT", "CH", score, member)) == [1]
 
 
 def size(redis: Redis, sorted_set: str) -> int:
@@ -56,7 +55,7 @@ def page(
     """Return members with their scores, earliest or latest first; ``start`` counts from 0."""
     order = ("REV",) if newest_first else ()
     reply = redis.call("ZRANGE", sorted_set, start, start + count - 1, *order, "WITHSCORES")
-    return _pairs(reply)
+    return hashes.scores(reply)
 
 
 def each(redis: Redis, sorted_set: str) -> Iterator[tuple[bytes, float]]:
@@ -69,7 +68,7 @@ def each(redis: Redis, sorted_set: str) -> Iterator[tuple[bytes, float]]:
     start, skip = b"-inf", 0
     while True:
         reply = redis.call("ZRANGE", sorted_set, start, "+inf", "BYSCORE", "LIMIT", skip, _PAGE, "WITHSCORES")
-        page = [(float(score), member) for member, score in zip(reply[::2], reply[1::2], strict=True)]
+        page = [(score, member) for member, score in hashes.scores(reply)]
         if skip and (not page or page[0] > last):
             # Members of this score were removed, so the offset may skip others: read them all.
             skip = max(0, skip - _PAGE)
@@ -105,13 +104,9 @@ def scan_on(redis: Redis, sorted_set: str, text: str, cursor: str, count: int) -
     match = ("MATCH", f"*{literal(text)}*") if text else ()
     start = cursor if _CURSOR.fullmatch(cursor) else "0"
     position, reply = redis.call("ZSCAN", sorted_set, start, *match, "COUNT", count)
-    return "" if position == b"0" else position.decode(), _pairs(reply)
+    return "" if position == b"0" else position.decode(), hashes.scores(reply)
 
 
 def literal(text: str) -> str:
     """Escape ``text`` as a glob pattern that matches it literally."""
     return "".join("\\" + letter if letter in "*?[]\\^" else letter for letter in text)
-
-
-def _pairs(reply: Sequence[bytes]) -> list[tuple[bytes, float]]:
-    return [(member, float(score)) for member, score in zip(reply[::2], reply[1::2], strict=True)]

@@ -18,14 +18,17 @@ key                          type    written by                          expires
 ``<identity>``               hash    heartbeat; activity each second     60 s
 ``<identity>:work``          hash    heartbeat (7.x, 8.x)                60 s
 ``<identity>:workers``       hash    heartbeat (``wire_version = 6``)    60 s
-``<identity>-signals``       list    web page, ``quiet`` and ``stop``    60 s
+``<identity>-signals``       list    ``quiet``, ``stop``, ``cancel``     60 s
 ``paused``                   set     pause and unpause of a queue        never
 ``process_cleanup``          string  pruning of dead identities          60 s
 ``j|<YYMMDD>|<H:MM>``        hash    heartbeat (runs of a minute)        8 h
 ``j|<YYMMDD>|<H:M>``         hash    heartbeat (runs of ten minutes)     3 days
 ``h|<Class>-<D-H:M>``        string  heartbeat (histogram of a class)    8 h
-``<YYYYMMDD>-marks``         hash    ``offsider mark`` (deploys)         90 days
-``deploylock-<label>``       string  ``offsider mark``                   60 s
+``<YYYYMMDD>-marks``         hash    a new release, ``offsider mark``    90 days
+``deploylock-<label>``       string  a new release, ``offsider mark``    60 s
+``profiles``                 zset    ``Profiles`` (key -> expiry)         a day each
+``<token>-<jid>``            hash    ``Profiles`` (a profile)             1 day
+``it-<jid>``                 hash    iteration (cursor), cancellation    30 days
 ``dear-leader``              string  the leader, also Enterprise's        20 s
 ===========================  ======  ==================================  ==============================
 
@@ -45,21 +48,28 @@ key                                            type    written by               
 ``offsider:rescued``                           list    parent (jobs of dead workers)      1 day
 ``offsider:quarantine``                        zset    bulk purges (id -> kept until)     never (trimmed)
 ``offsider:quarantine:jobs``                   hash    bulk purges (id -> job and place)  never (trimmed)
-``offsider:counted:<id>``                      hash    pages (jobs of a bulk action)      1 h
+``offsider:counted:<name>``                    hash    pages (jobs of a bulk action)      1 h
+``offsider:stacks:<jid>``                      list    watchdog (samples of a long run)   1 h
+``offsider:steps:<jid>``                       hash    steps, signals (their results)      with the job
 ``offsider:attempts``                          zset    a failed run (jid -> when)         never (10,000 jobs)
 ``offsider:attempts:<jid>``                    list    a failed run (the last ten)        with the job
+``offsider:attempts:<jid>:log``                list    a failed run (lines of three)      with the job
 ``offsider:errors``                            zset    a failed run (group -> last seen)  never (500 groups)
-``offsider:errors:fields``                     hash    a failed run (counts of groups)    never (500 groups)
-``offsider:series:<metric>``                   zset    heartbeat (labels -> last added)   8 h, 14 or 30 days
-``offsider:series:<metric>:<chunk>:<labels>``  string  heartbeat (counts)                 8 h, 14 or 30 days
-``offsider:classes:<identity>``                string  heartbeat (known jobs)             60 s
+``offsider:errors:<group>``                    hash    a failed run (totals and facts)    30 days
+``offsider:errors:<group>:users``              string  a failed run (HyperLogLog)         30 days
+``offsider:series:<metric>``                   zset    heartbeat, sampler (label sets)    8 h, 14 or 30 days
+``offsider:series:<metric>:<chunk>:<labels>``  string  heartbeat, sampler (counts)        8 h, 14 or 30 days
+``offsider:runs``                              string  worker (ring of finished runs)     7 days
+``offsider:runs:kinds``                        hash    worker (number -> class, ...)      7 days
+``offsider:claimed``                           hash    worker (queue -> claims)           never (its queues)
+``offsider:sample``                            string  sampler (the last sample)          60 s
 ``offsider:places``                            set     extensions (lists with jobs)       never
 ``offsider:stranded``                          hash    worker (stranded jobs)             15 min
 ``offsider:stranded:counts``                   hash    worker (class -> count)            never (500 classes)
 ``offsider:expired``                           hash    worker (class -> count)            never (its classes)
 ``offsider:handed-on:<jid>:<retry>``           string  hand-overs of a job (count)        1 h
-``offsider:turn:<name>``                       string  history of metrics (its lease)     3 intervals
-``offsider:controls:version``                  string  controls (changes with each)       never
+``offsider:turn:<name>``                       string  history, sampler (their leases)    3 intervals
+``offsider:controls:version``                  set     controls and signals (one member)  never
 ``offsider:controls``                          hash    controls (subject -> action)       never
 ``offsider:controls:acted``                    hash    worker (subject -> affected jobs)  never
 ``offsider:limits``                            hash    workers (class -> limits in code)  never
@@ -75,6 +85,11 @@ key                                            type    written by               
 ``offsider:in-transit``                        set     moves (names of servers)           never
 ``offsider:in-transit:<server>``               list    moves (jobs in transit)            when delivered
 ``offsider:stored:<jid>:<hop>``                string  transfers (a job was stored)       1 day
+``offsider:findings``                          string  sampler (findings)                 1 h
+``offsider:findings:muted``                    hash    operators (finding -> until, who)  never (1,000 findings)
+``offsider:findings:posted``                   hash    alerts (finding -> what, when)     7 days
+``offsider:releases``                          zset    heartbeat (release -> last seen)   never (100)
+``offsider:events``                            stream  workers, pages, commands (events)  never (10,000)
 =============================================  ======  =================================  ==============
 
 Every key is prefixed with ``key_prefix``.
@@ -91,7 +106,8 @@ STRIKE_SECONDS = 72 * 60 * 60
 #: The common beginning of a family of keys, without their prefix: offsider's keys up to the name of the extension or
 #: feature, Sidekiq's up to the first separator, batches, processes.
 FAMILY = re.compile(
-    r"offsider:results:[a-z]+:?|offsider:[a-z-]+:?|(?:queue|stat):|[hj]\||b-|(?P<identity>[^:|]+:\d+:[0-9a-f]{12})"
+    r"offsider:(?:results|series):[a-z_]+:?|offsider:[a-z-]+:?|(?:queue|stat):|[hj]\||b-"
+    r"|deploylock-|(?P<marks>[0-9]{8}-marks)$|(?P<identity>[^:|]+:\d+:[0-9a-f]{12})"
     r"|(?:queues|schedule|retry|dead|processes|paused|batches|dear-leader|process_cleanup)$"
 )
 
@@ -114,6 +130,7 @@ class Keys:
         self.dead = prefix + "dead"
         self.processes = prefix + "processes"
         self.paused = prefix + "paused"
+        self.profiles = prefix + "profiles"
         self.process_cleanup = prefix + "process_cleanup"
         self.leader = prefix + "dear-leader"
         self.owners = prefix + "offsider:owners"
@@ -125,7 +142,6 @@ class Keys:
         self.quarantined_jobs = prefix + "offsider:quarantine:jobs"
         self.every_attempts = prefix + "offsider:attempts"
         self.errors = prefix + "offsider:errors"
-        self.error_fields = prefix + "offsider:errors:fields"
         self.controls_version = prefix + "offsider:controls:version"
         self.controls = prefix + "offsider:controls"
         self.controls_acted = prefix + "offsider:controls:acted"
@@ -136,7 +152,16 @@ class Keys:
         self.stranded = prefix + "offsider:stranded"
         self.expired = prefix + "offsider:expired"
         self.stranded_counts = prefix + "offsider:stranded:counts"
+        self.finished_runs = prefix + "offsider:runs"
+        self.run_kinds = prefix + "offsider:runs:kinds"
+        self.claimed = prefix + "offsider:claimed"
+        self.sample = prefix + "offsider:sample"
         self.places = prefix + "offsider:places"
+        self.findings = prefix + "offsider:findings"
+        self.muted_findings = prefix + "offsider:findings:muted"
+        self.posted_findings = prefix + "offsider:findings:posted"
+        self.events = prefix + "offsider:events"
+        self.releases = prefix + "offsider:releases"
         self.transits = prefix + "offsider:in-transit"
         self._queue = prefix + "queue:"
 
@@ -211,6 +236,22 @@ class Keys:
     def attempts(self, jid: str) -> str:
         return f"{self.every_attempts}:{jid}"
 
+    def attempts_log(self, jid: str) -> str:
+        """Log lines of the last failed attempts of a job."""
+        return f"{self.every_attempts}:{jid}:log"
+
+    def stacks(self, jid: str) -> str:
+        """Stack samples of a run that lasts unusually long."""
+        return f"{self.prefix}offsider:stacks:{jid}"
+
+    def error(self, group: str) -> str:
+        """Totals and facts of an error group."""
+        return f"{self.errors}:{group}"
+
+    def error_users(self, group: str) -> str:
+        """The users of an error group."""
+        return f"{self.errors}:{group}:users"
+
     def every_series(self, metric: str) -> str:
         """The label sets of a metric."""
         return f"{self.prefix}offsider:series:{metric}"
@@ -222,16 +263,21 @@ class Keys:
     def alive(self, identity: str) -> str:
         return f"{self.prefix}offsider:alive:{identity}"
 
+    def steps(self, jid: str) -> str:
+        return f"{self.prefix}offsider:steps:{jid}"
+
+    def profile(self, token: str, jid: str) -> str:
+        return f"{self.prefix}{token}-{jid}"
+
+    def iteration(self, jid: str) -> str:
+        return f"{self.prefix}it-{jid}"
+
     def fenced(self, identity: str) -> str:
         return f"{self.prefix}offsider:fenced:{identity}"
 
     def strikes(self, jid: str) -> str:
         """The strikes of a job, by its jid, or by a digest for a job without one."""
         return f"{self.prefix}offsider:strikes:{jid}"
-
-    def registered(self, identity: str) -> str:
-        """The job names that a process can run."""
-        return f"{self.prefix}offsider:classes:{identity}"
 
     def handed_on(self, jid: str, retry: str) -> str:
         """How many times workers that cannot run a job have handed it on, per retry."""

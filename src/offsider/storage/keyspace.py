@@ -18,7 +18,7 @@ from offsider.storage.keys import FAMILY
 from offsider.storage.redis import Redis
 
 _COUNT = 5_000
-_MOST = 100
+_MAX_NAMES = 100
 # Private lists of other reliable fetchers: Sidekiq Pro's, an older form of it, and GitLab's.
 _FOREIGN = ("queue:sq|", "queue:sq_", "working:queue:")
 _NEVER = -1
@@ -28,6 +28,8 @@ MAX_MEASURED = 2_000
 #: Elements of a key that the server measures. By default it measures five, too few for hashes with one large field.
 SAMPLES = 100
 OTHER = "other keys"
+#: Names of the families whose keys begin with a variable part.
+_NAMED = {"identity": "<identity>*", "marks": "<YYYYMMDD>-marks"}
 
 
 @dataclass
@@ -35,18 +37,14 @@ class Keyspace:
     """The result of a scan, with up to 100 keys of each kind.
 
     Attributes:
-        complete: all keys were scanned; False if the time budget ran out.
         foreign_lists: private lists of other reliable fetchers.
         prefixes: other prefixes that have a set ``queues``.
         queues: names of queues with jobs that are not in the set of queues.
-        unreadable: names of queues with jobs that are not UTF-8, with escapes.
     """
 
-    complete: bool = True
     foreign_lists: list[str] = field(default_factory=list[str])
     prefixes: list[str] = field(default_factory=list[str])
     queues: list[str] = field(default_factory=list[str])
-    unreadable: list[str] = field(default_factory=list[str])
 
 
 def walk(redis: Redis, budget_seconds: float) -> Keyspace:
@@ -59,14 +57,11 @@ def walk(redis: Redis, budget_seconds: float) -> Keyspace:
 
     def note(name: bytes) -> None:
         _note(found, name.decode("utf-8", "replace"), prefix)
-        if name.startswith(start) and not name.startswith(foreign) and name not in known and len(lists) < _MOST:
+        if name.startswith(start) and not name.startswith(foreign) and name not in known and len(lists) < _MAX_NAMES:
             lists.append(name)
 
-    found.complete = _scan(redis, budget_seconds, note)
-    unregistered = queues.unregistered(redis, lists) if lists else []
-    found.queues = queues.readable(unregistered)
-    escaped = [(name, name.decode(errors="backslashreplace")) for name in unregistered]
-    found.unreadable = [text for name, text in escaped if text.encode() != name]
+    _scan(redis, budget_seconds, note)
+    found.queues = queues.readable(queues.unregistered(redis, lists)) if lists else []
     _drop_what_is_no_set(redis, found)
     return found
 
@@ -93,7 +88,7 @@ def _note(found: Keyspace, key: str, prefix: str) -> None:
 
 
 def _add(names: list[str], name: str) -> None:
-    if len(names) < _MOST:
+    if len(names) < _MAX_NAMES:
         names.append(name)
 
 
@@ -171,7 +166,8 @@ def _family(name: bytes, prefix: str) -> str:
     match = FAMILY.match(key)
     if match is None:
         return OTHER
-    return "<identity>*" if match["identity"] else match[0] if match.end() == len(key) else f"{match[0]}*"
+    named = _NAMED.get(match.lastgroup or "")
+    return named or (match[0] if match.end() == len(key) else f"{match[0]}*")
 
 
 def _measure(redis: Redis, families: Iterable[KeyFamily]) -> None:

@@ -9,7 +9,6 @@ from offsider.storage.redis import Redis
 from offsider.storage.scripts import Script
 
 LEASE = Script("lease")
-RELEASE_LEASE = Script("release_lease")
 
 
 def acquire(redis: Redis, key: str, holder: str, life_seconds: float) -> float:
@@ -24,26 +23,19 @@ def acquire(redis: Redis, key: str, holder: str, life_seconds: float) -> float:
     return left / 1000
 
 
+def renew(redis: Redis, key: str, holder: str, life_seconds: float) -> bool:
+    """Renew the lease of a key with one command, on a full server too. False if it was lost.
+
+    If another holder has it by now, its lease is prolonged once.
+    """
+    return bool(redis.call("GETEX", key, "PX", int(life_seconds * 1000)) == holder.encode())
+
+
 def hold_lease(redis: Redis, name: str, holder: str, life_seconds: float) -> bool:
     """Acquire or renew the lease of some work. False if another process has it."""
     return acquire(redis, redis.keys.lease(name), holder, life_seconds) == 0
 
 
-def is_held(redis: Redis, name: str) -> bool:
-    """Whether any process has the lease of some work now."""
-    return bool(redis.call("EXISTS", redis.keys.lease(name)))
-
-
-def lead(redis: Redis, identity: str, life_seconds: float) -> float:
-    """Become or remain the leader; see `acquire`."""
-    return acquire(redis, redis.keys.leader, identity, life_seconds)
-
-
 def release(redis: Redis, key: str, holder: str) -> bool:
     """Release the lease of a key. False if another holder, or none, has it."""
-    return bool(redis.run(RELEASE_LEASE, [key], [holder]))
-
-
-def step_down(redis: Redis, identity: str) -> bool:
-    """Release the leader's lease. False if this process is not the leader."""
-    return release(redis, redis.keys.leader, identity)
+    return bool(redis.run(LEASE, [key], [holder, 0]) == 0)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from offsider.core.errors import Fenced
-from offsider.storage import leases
+from offsider.storage import hashes
+from offsider.storage.events import DIED, MAX_EVENTS
 from offsider.storage.keys import FENCE_SECONDS
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Script
@@ -23,6 +24,8 @@ FENCE = Script("fence")
 FORGET = Script("forget")
 NOTE_STOP = Script("note_stop")
 
+#: How an owner died whose end no process has seen.
+SILENT = "sent no heartbeat"
 #: Time between the two checks that must find all lists of a dead owner empty.
 FORGET_AFTER_MS = 60_000
 
@@ -84,11 +87,39 @@ def lists_of(redis: Redis, identity: str) -> Lists | None:
     return None if queues is None else _parse_lists(identity.encode(), queues)
 
 
+class Claimed(NamedTuple):
+    """A job in a private list.
+
+    Attributes:
+        identity: the owner of the list.
+        queue: the queue that the job was claimed from.
+        raw: the job.
+        is_alive: whether the owner has not been silent for ``worker.liveness_seconds``.
+    """
+
+    identity: str
+    queue: str
+    raw: bytes
+    is_alive: bool
+
+
+def claimed_with(redis: Redis, text: str) -> Iterator[Claimed]:
+    """Yield the jobs in private lists that contain a text."""
+    places = [(owner, queue) for lists in registered(redis) for owner, queues in lists.owners() for queue in queues]
+    keys = [redis.keys.working(owner.identity, owner.capsule, queue) for owner, queue in places]
+    replies = redis.pipeline([("LRANGE", key, 0, -1) for key in keys], raise_errors=False) if keys else []
+    needle = text.encode()
+    for (owner, queue), reply in zip(places, replies, strict=True):
+        for raw in cast("list[bytes]", reply) if isinstance(reply, list) else ():
+            if needle in raw:
+                is_alive = bool(redis.call("EXISTS", redis.keys.alive(owner.identity)))
+                yield Claimed(owner.identity, queue, raw, is_alive)
+
+
 def registered(redis: Redis) -> list[Lists]:
     """Return all owners in the registry. Unreadable entries are omitted; `adopt_strays` finds their lists."""
-    reply = redis.call("HGETALL", redis.keys.owners)
-    pairs = zip(reply[::2], reply[1::2], strict=True)
-    return [lists for identity, queues in pairs if (lists := _parse_lists(identity, queues)) is not None]
+    stored = hashes.pairs(redis.call("HGETALL", redis.keys.owners))
+    return [lists for identity, queues in stored if (lists := _parse_lists(identity, queues)) is not None]
 
 
 def _parse_lists(identity: bytes, queues: bytes) -> Lists | None:
@@ -103,11 +134,6 @@ def count(redis: Redis) -> int:
     return int(redis.call("HLEN", redis.keys.owners))
 
 
-def hold_lease(redis: Redis, holder: str, life_ms: int) -> bool:
-    """Acquire or renew the lease of the sweep, which one process at a time runs."""
-    return leases.acquire(redis, redis.keys.sweep, holder, life_ms / 1000) == 0
-
-
 def look(redis: Redis, identities: Sequence[str], life_ms: int) -> list[str]:
     """Check each owner once, and return those that may be declared dead."""
     keys = [redis.keys.suspects, redis.keys.owners]
@@ -116,15 +142,16 @@ def look(redis: Redis, identities: Sequence[str], life_ms: int) -> list[str]:
     return [identity.decode() for identity in redis.run(LOOK, keys, [life_ms, *identities])]
 
 
-def fence(redis: Redis, lists: Lists, *, proven: bool = False) -> bool:
-    """Fence an owner, so that it can no longer write. False if it is alive.
+def fence(redis: Redis, lists: Lists, *, how: str = "") -> bool:
+    """Fence an owner, so that it can no longer write, and append its death to the event log. False if it is alive.
 
     Args:
-        proven: the caller saw the process exit, so an unexpired liveness key is ignored.
+        how: how its process ended, if the caller saw that, so that an unexpired liveness key is ignored.
     """
     keys = redis.keys
-    own = [keys.alive(lists.identity), keys.fenced(lists.identity), keys.suspects, *lists.keys(redis)]
-    return bool(redis.run(FENCE, own, [FENCE_SECONDS, lists.identity, int(proven)]))
+    own = [keys.alive(lists.identity), keys.fenced(lists.identity), keys.suspects, keys.events, *lists.keys(redis)]
+    event = (MAX_EVENTS, DIED, SILENT)
+    return bool(redis.run(FENCE, own, [FENCE_SECONDS, lists.identity, how, *event]))
 
 
 def note_stop(redis: Redis, identity: str) -> None:
@@ -148,13 +175,14 @@ def forget(redis: Redis, lists: Lists, *, leaving: bool) -> bool:
     )
 
 
-def newest(redis: Redis, lists: Lists, limit: int) -> list[PrivateListEntry]:
-    """Return up to ``limit`` jobs of each private list, latest claim first.
+def newest(redis: Redis, lists: Lists, limit: int | None = None) -> list[PrivateListEntry]:
+    """Return up to ``limit`` jobs of each private list, or all, latest claim first.
 
     Requeued in this order at the head of a queue, batch by batch, the oldest job runs first.
     """
     owned = [(owner, queue) for owner, queues in lists.owners() for queue in queues]
-    commands = [("LRANGE", redis.keys.working(o.identity, o.capsule, queue), 0, limit - 1) for o, queue in owned]
+    last = -1 if limit is None else limit - 1
+    commands = [("LRANGE", redis.keys.working(o.identity, o.capsule, queue), 0, last) for o, queue in owned]
     replies = redis.pipeline(commands)
     return [
         PrivateListEntry(owner, queue, raw) for (owner, queue), raws in zip(owned, replies, strict=True) for raw in raws

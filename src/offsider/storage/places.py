@@ -1,4 +1,4 @@
-"""Places where jobs lie, and the one script that moves jobs between them.
+"""Places that contain jobs, and the one script that moves jobs between them.
 
 Within a server a move is one script: it finds the job, writes the destination and removes the job from its place last.
 A move to another server takes three steps:
@@ -13,11 +13,12 @@ A crash leaves the job in that list, and the next move repeats step 2, which sto
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, NamedTuple
+from itertools import islice
+from typing import Literal, NamedTuple, cast
 from urllib.parse import quote, unquote
 
 from offsider.core.errors import MalformedPayload
@@ -27,7 +28,7 @@ from offsider.storage.keys import Keys
 from offsider.storage.queue_walk import Position
 from offsider.storage.queues import readable
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Argument, Call, RunsScripts, Script
+from offsider.storage.scripts import Argument, Call, Command, RunsScripts, Script
 from offsider.storage.store_once import QUEUE, Transfer, store_once
 from offsider.storage.working import DeadSetLimits
 
@@ -35,6 +36,10 @@ MOVE = Script("move")
 
 #: Maximum number of jobs that one script moves.
 BATCH = 500
+#: Maximum number of places of a sample.
+MAX_SAMPLED_PLACES = 200
+#: Approximate bytes that a sample reads from each end of a place.
+MAX_SAMPLED_BYTES = 5_000_000
 _DELIVERED_AT_ONCE = 200
 _PROBE_SECONDS = 10
 
@@ -64,7 +69,7 @@ class Move(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Destination:
+class MoveTarget:
     """Where jobs go.
 
     Attributes:
@@ -92,16 +97,16 @@ class Destination:
         return further
 
 
-QUEUES = Destination("list")
-NOWHERE = Destination("none")
+QUEUES = MoveTarget("list")
+NOWHERE = MoveTarget("none")
 
 
-def dead_set(limits: DeadSetLimits) -> Destination:
-    """Return the dead set as a destination; it is trimmed after the move."""
-    return Destination("dead", seconds=limits.timeout_seconds, most=limits.max_jobs)
+def dead_set(limits: DeadSetLimits) -> MoveTarget:
+    """Return the dead set as a target; it is trimmed after the move."""
+    return MoveTarget("dead", seconds=limits.timeout_seconds, most=limits.max_jobs)
 
 
-def move_call(keys: Keys, place: str, moves: Sequence[Move], to: Destination, *, only_due: bool = False) -> Call:
+def move_call(keys: Keys, place: str, moves: Sequence[Move], to: MoveTarget, *, only_due: bool = False) -> Call:
     """Return the script call that moves jobs, for use in a pipeline.
 
     Args:
@@ -118,7 +123,7 @@ def move_call(keys: Keys, place: str, moves: Sequence[Move], to: Destination, *,
 
 
 def move(
-    redis: RunsScripts, place: str, moves: Sequence[Move], to: Destination, *, only_due: bool = False
+    redis: RunsScripts, place: str, moves: Sequence[Move], to: MoveTarget, *, only_due: bool = False
 ) -> list[MoveResult]:
     """Move jobs out of a place, as `move_call`. A job that another client has taken before is GONE."""
     return [MoveResult(reply) for reply in redis.run(*move_call(redis.keys, place, moves, to, only_due=only_due))]
@@ -153,7 +158,7 @@ class PlacePage(NamedTuple):
 
 
 class Place:
-    """A list or set in which jobs lie.
+    """A list or set that contains jobs.
 
     Args:
         redis: its server.
@@ -168,13 +173,18 @@ class Place:
         self.is_list = name not in _KINDS
         self.is_private = is_private
 
+    @property
+    def length(self) -> Command:
+        """The command that returns the number of its jobs."""
+        return ("LLEN" if self.is_list else "ZCARD", self.key)
+
     def __len__(self) -> int:
-        return int(self._redis.call("LLEN" if self.is_list else "ZCARD", self.key))
+        return int(self._redis.call(*self.length))
 
     def read(self, cursor: str, count: int, text: str = "") -> PlacePage:
         """Read about ``count`` jobs: of a list in the order in which they run, of a set in no order.
 
-        A walk from the beginning (an empty or unknown cursor) to the end meets each job that stays, perhaps twice.
+        A walk from the beginning (an empty or unknown cursor) to the end finds each job that stays, perhaps twice.
 
         Args:
             text: the server may leave out jobs of a set without it.
@@ -185,7 +195,7 @@ class Place:
             return PlacePage([PlacedJob(self._job(raw), at) for at, raw in enumerate(raws, start)], len(raws), after)
         if self.name == "quarantine":
             following, ids = job_sets.scan_on(self._redis, self.key, "", cursor, count)
-            return PlacePage(self._quarantined(ids), max(count, len(ids)), following)
+            return PlacePage(quarantined(self._redis, ids), max(count, len(ids)), following)
         following, pairs = job_sets.scan_on(self._redis, self.key, text, cursor, count)
         jobs = sorted((PlacedJob(raw, score=score) for raw, score in pairs), key=lambda job: job.score)
         return PlacePage(jobs, max(count, len(pairs)), following)
@@ -205,7 +215,7 @@ class Place:
             yield from page.jobs
             cursor, is_first = page.cursor, False
 
-    def move(self, moves: Sequence[Move], to: Destination, *, through: RunsScripts | None = None) -> list[MoveResult]:
+    def move(self, moves: Sequence[Move], to: MoveTarget, *, through: RunsScripts | None = None) -> list[MoveResult]:
         """Move jobs out of this place, as `move`.
 
         Args:
@@ -218,16 +228,38 @@ class Place:
     def _job(self, raw: bytes) -> bytes:
         return raw.partition(b"\n")[2] if self.key.startswith(self._redis.keys.transits) else raw
 
-    def _quarantined(self, ids: Sequence[tuple[bytes, float]]) -> list[PlacedJob]:
-        names = [identifier for identifier, _ in ids]
-        jobs = self._redis.keys.quarantined_jobs
-        entries: list[bytes | None] = self._redis.call("HMGET", jobs, *names) if names else []
-        found: list[PlacedJob] = []
-        for (identifier, until), entry in zip(ids, entries, strict=True):
-            if entry is not None:
-                head, _, raw = entry.partition(b"\n")
-                found.append(PlacedJob(raw, 0, until, identifier.decode("utf-8", "replace"), head))
-        return found
+
+def quarantined(redis: Redis, listed: Sequence[tuple[bytes, float]]) -> list[PlacedJob]:
+    """Return the jobs in quarantine with these ids and expiries; those that have left are omitted."""
+    ids = [identifier for identifier, _ in listed]
+    entries: list[bytes | None] = redis.call("HMGET", redis.keys.quarantined_jobs, *ids) if ids else []
+    found: list[PlacedJob] = []
+    for (identifier, until), entry in zip(listed, entries, strict=True):
+        if entry is not None:
+            head, _, raw = entry.partition(b"\n")
+            found.append(PlacedJob(raw, 0, until, identifier.decode("utf-8", "replace"), head))
+    return found
+
+
+def sample(redis: Redis, found: Iterable[Place], *, each: int) -> dict[str, list[bytes]]:
+    """Return up to ``each`` jobs from each end of every place, by its name; fewer where jobs are large.
+
+    A key of the wrong type has no jobs. Places after the first 200 are left out.
+    """
+    listed = list(islice(found, MAX_SAMPLED_PLACES))
+    measures = [question for place in listed for question in (place.length, ("MEMORY", "USAGE", place.key))]
+    sizes = redis.pipeline(measures, raise_errors=False)
+    ends: list[Command] = []
+    for place, count, used in zip(listed, sizes[::2], sizes[1::2], strict=True):
+        is_known = isinstance(count, int) and isinstance(used, int) and used > 0
+        most = max(1, min(each, MAX_SAMPLED_BYTES * count // used)) if is_known else each
+        verb = "LRANGE" if place.is_list else "ZRANGE"
+        ends += [(verb, place.key, 0, most - 1), (verb, place.key, -most, -1)]
+    replies = redis.pipeline(ends, raise_errors=False)
+    found_jobs = [cast("list[bytes]", reply) if isinstance(reply, list) else [] for reply in replies]
+    pairs = zip(listed, found_jobs[::2], found_jobs[1::2], strict=True)
+    # In a short list they overlap.
+    return {place.name: list(dict.fromkeys([*first, *last])) for place, first, last in pairs}
 
 
 def private_lists(redis: Redis) -> list[Place]:
@@ -239,7 +271,7 @@ def private_lists(redis: Redis) -> list[Place]:
 def every(redis: Redis) -> Iterator[Place]:
     """Yield each place of a server, lists of extensions included, in the order in which jobs move.
 
-    A walk meets every job that does not start to run meanwhile: private lists come first and once more after the
+    A walk finds every job that does not start to run during the walk: private lists come first and once more after the
     queues, since a claimed job that has not run returns to a queue, a set, or a list of an extension.
     """
     yield from private_lists(redis)

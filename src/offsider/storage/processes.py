@@ -7,46 +7,58 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from offsider.core.errors import OffsiderError
-from offsider.storage import activity
-from offsider.storage.activity import EXPIRY_SECONDS
-from offsider.storage.commands import run_together
+from offsider.storage import activity, controls
+from offsider.storage.activity import Activity, encode
+from offsider.storage.hashes import pairs, text
 from offsider.storage.keys import Keys
 from offsider.storage.queues import readable
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Argument, Command, Script
+from offsider.storage.scripts import Argument, Command, Script, run_together
 
 HEARTBEAT = Script("heartbeat")
 
 PRUNE_SECONDS = 60
-#: Fields of the process hash that offsider reads.
+#: Processes without a heartbeat expire after this time.
+EXPIRY_SECONDS = 60
+#: Start of a signal that cancels the run of a job, before its id. Ruby's processes raise an error at it.
+CANCEL = "CANCEL "
+#: Field of the process hash: JSON of the jobs that the process can run, name -> digest of the signature.
+JOBS = "jobs"
+#: The other fields that offsider reads.
 SHOWN = ("info", "concurrency", "busy", "beat", "quiet", "rtt_us", "rss", activity.FIELD)
 
 
-def heartbeat(
+def write(
     redis: Redis,
     identity: str,
     fields: Mapping[str, Argument],
-    work: Mapping[str, str],
+    begun: Mapping[str, str],
+    reported: Activity,
     *,
+    ended: Sequence[str] | None = None,
     queues: Sequence[str] = (),
+    is_beat: bool = True,
     wire_version: int,
 ) -> bool:
-    """Write the process and its running jobs, with an expiry of a minute, and register its queues.
-
-    Returns whether the process was registered before.
+    """Write the process and its running jobs, in one script; returns whether the process was registered before.
 
     Args:
-        fields: the process hash: info, concurrency, busy, beat, rtt_us, quiet, rss.
-        work: thread id -> JSON of queue, payload and run_at.
+        fields: of the process hash: busy; at a heartbeat info, concurrency, beat, rtt_us, quiet, rss, and jobs if they
+            are new.
+        begun: thread id -> JSON of queue, payload and run_at of each running job to add.
+        reported: jobs per second and running jobs.
+        ended: thread ids whose job to remove; None for all.
         queues: names to add to the set of queues.
+        is_beat: register the process for a minute. Without, write nothing if it is not registered.
     """
     keys = redis.keys
     flat = [item for pair in fields.items() for item in pair]
-    running = [item for pair in work.items() for item in pair]
+    jobs = [item for pair in begun.items() for item in pair]
+    sizes = [len(flat), len(queues), -1 if ended is None else len(ended)]
     known = redis.run(
         HEARTBEAT,
         [keys.processes, keys.process(identity), work_key(keys, identity, wire_version), keys.queues],
-        [identity, EXPIRY_SECONDS, len(flat), len(queues), *flat, *queues, *running],
+        [identity, EXPIRY_SECONDS, int(is_beat), encode(reported), *sizes, *flat, *queues, *(ended or ()), *jobs],
     )
     return bool(known)
 
@@ -62,39 +74,30 @@ def leave(redis: Redis, identity: str) -> None:
     redis.pipeline(
         [
             ("SREM", keys.processes, identity),
-            ("UNLINK", keys.process(identity), keys.work(identity), keys.workers(identity), keys.registered(identity)),
+            ("UNLINK", keys.process(identity), keys.work(identity), keys.workers(identity)),
         ]
     )
 
 
-def publish_jobs(redis: Redis, identity: str, signatures: Mapping[str, str]) -> None:
-    """Publish the jobs that a process can run. Expires after a minute; prolong it at each heartbeat.
-
-    Args:
-        signatures: name -> digest of the job's signature.
-    """
-    encoded = json.dumps(signatures, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    redis.call("SET", redis.keys.registered(identity), encoded, "EX", EXPIRY_SECONDS)
-
-
-def keep_published(redis: Redis, identity: str) -> bool:
-    """Prolong what `publish_jobs` has written. False if it has expired."""
-    return bool(redis.call("EXPIRE", redis.keys.registered(identity), EXPIRY_SECONDS))
-
-
 def published_jobs(redis: Redis, identities: Sequence[str]) -> dict[str, Mapping[str, str]]:
-    """Return the jobs of each process as name -> digest. Processes that publish none, such as Ruby's, are omitted."""
+    """Return the jobs that each process can run: name -> digest of the signature. Ruby's processes publish none."""
     if not identities:
         return {}
-    replies = redis.call("MGET", *map(redis.keys.registered, identities))
+    replies = _read(redis, [("HGET", redis.keys.process(identity), JOBS) for identity in identities])
     decoded = {identity: _signatures(raw) for identity, raw in zip(identities, replies, strict=True)}
     return {identity: signatures for identity, signatures in decoded.items() if signatures is not None}
 
 
 def send_signal(redis: Redis, identity: str, signal: str) -> None:
-    """Leave a signal (``TSTP`` quiet, ``TERM`` stop, ``TTIN`` dump) for a process."""
+    """Leave a signal (``TSTP`` quiet, ``TERM`` stop, ``TTIN`` dump, `CANCEL` and a jid) for a process."""
     key = redis.keys.signals(identity)
-    run_together(redis, ("LPUSH", key, signal), ("EXPIRE", key, EXPIRY_SECONDS))
+    run_together(redis, ("LPUSH", key, signal), ("EXPIRE", key, EXPIRY_SECONDS), *controls.changed(redis.keys))
+
+
+def take_signal(redis: Redis, identity: str) -> str | None:
+    """Remove and return the oldest signal for a process."""
+    signal: bytes | None = redis.call("RPOP", redis.keys.signals(identity))
+    return None if signal is None else signal.decode("utf-8", "replace")
 
 
 def identities(redis: Redis) -> list[str]:
@@ -115,19 +118,11 @@ def prune(redis: Redis) -> int:
     listed = identities(redis)
     if not listed:
         return 0
-    known = infos(redis, listed)
-    gone = [identity for identity in listed if identity not in known]
+    known = hashes(redis, listed)
+    gone = [identity for identity in listed if "info" not in known.get(identity, {})]
     if gone:
         redis.call("SREM", redis.keys.processes, *gone)
     return len(gone)
-
-
-def infos(redis: Redis, listed: Sequence[str]) -> dict[str, bytes]:
-    """Return the ``info`` JSON of each process that has one; keys of another type are skipped."""
-    if not listed:
-        return {}
-    replies = _read(redis, [("HGET", redis.keys.process(identity), "info") for identity in listed])
-    return {identity: info for identity, info in zip(listed, replies, strict=True) if info is not None}
 
 
 def hashes(redis: Redis, listed: Sequence[str]) -> dict[str, dict[str, bytes]]:
@@ -175,11 +170,10 @@ def work(redis: Redis, listed: Sequence[str]) -> list[tuple[str, str, bytes]]:
     """Return identity, thread id and JSON of each running job, from the last heartbeats."""
     keys = redis.keys
     # Sidekiq 6 uses another key.
-    pairs = [(identity, key) for identity in listed for key in (keys.work(identity), keys.workers(identity))]
-    replies = redis.pipeline([("HGETALL", key) for _, key in pairs], raise_errors=False) if pairs else []
+    stored = [(identity, key) for identity in listed for key in (keys.work(identity), keys.workers(identity))]
+    replies = redis.pipeline([("HGETALL", key) for _, key in stored], raise_errors=False) if stored else []
     return [
-        (identity, tid.decode("utf-8", "replace"), job)
-        for (identity, _), reply in zip(pairs, replies, strict=True)
-        if isinstance(reply, list)
-        for tid, job in zip(cast("list[bytes]", reply)[::2], cast("list[bytes]", reply)[1::2], strict=True)
+        (identity, text(tid), job)
+        for (identity, _), reply in zip(stored, replies, strict=True)
+        for tid, job in pairs(reply)
     ]

@@ -15,14 +15,14 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import cast
 
 from offsider.core.errors import MalformedPayload, OffsiderError, RedisRefused
 from offsider.core.payload import decode, read_stamp
-from offsider.storage.commands import run_together
 from offsider.storage.keys import Keys
-from offsider.storage.redis import Redis
-from offsider.storage.scripts import Argument, Call, Command, Script
+from offsider.storage.redis import Redis, packed_command
+from offsider.storage.scripts import Argument, Call, Command, Script, run_together
 
 FORGET_QUEUE = Script("forget_queue")
 STORE = Script("store")
@@ -44,6 +44,18 @@ def push_commands(keys: Keys, queue: str, raws: Sequence[bytes]) -> list[Command
     The last reply is the result.
     """
     return [("SADD", keys.queues, queue), ("LPUSH", keys.queue(queue), *raws)]
+
+
+def packed_push(keys: Keys, queue: str, raw: bytes) -> bytes:
+    """Return the packed `push_commands` of one job."""
+    return b"".join((_start_of_push(keys.prefix, queue), b"%d\r\n" % len(raw), raw, b"\r\n"))
+
+
+@lru_cache(maxsize=1_000)
+def _start_of_push(prefix: str, queue: str) -> bytes:
+    """Return the bytes before the length of the payload, which are the same for all jobs of a queue."""
+    whole = b"".join(map(packed_command, push_commands(Keys(prefix), queue, [b""])))
+    return whole.removesuffix(b"0\r\n\r\n")
 
 
 def schedule_commands(keys: Keys, jobs: Iterable[tuple[float, bytes]]) -> list[Command]:
@@ -104,8 +116,11 @@ def _is_job(raw: object) -> bool:
     return False
 
 
-def size(redis: Redis, key: str) -> int:
-    return int(redis.call("LLEN", key))
+def lengths(redis: Redis, queues: Sequence[str]) -> dict[str, int | None]:
+    """Return the length of each queue; None if its key is not a list."""
+    commands = [("LLEN", redis.keys.queue(queue)) for queue in queues]
+    replies = redis.pipeline(commands, raise_errors=False) if commands else []
+    return {queue: reply if isinstance(reply, int) else None for queue, reply in zip(queues, replies, strict=True)}
 
 
 def page(redis: Redis, key: str, start: int, count: int, *, newest_first: bool = False) -> list[bytes]:
@@ -143,17 +158,6 @@ def clear(redis: Redis, queue: str) -> int:
 def forget(redis: Redis, queue: str) -> bool:
     """Remove an empty queue from the set of queues; False if it contains jobs or is not in the set."""
     return bool(redis.run(FORGET_QUEUE, [redis.keys.queue(queue), redis.keys.queues], [queue]))
-
-
-def pause(redis: Redis, *queues: str) -> None:
-    """Pause queues: workers claim nothing from them; running jobs continue."""
-    if queues:
-        run_together(redis, ("SADD", redis.keys.paused, *queues))
-
-
-def unpause(redis: Redis, *queues: str) -> None:
-    if queues:
-        redis.call("SREM", redis.keys.paused, *queues)
 
 
 def paused(redis: Redis) -> set[str]:

@@ -7,17 +7,21 @@ because a retried LPUSH or LMOVE duplicates or strands jobs. The caller decides 
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 import re
+import socket
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from operator import length_hint
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 from offsider.core import gil
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisFailure, RedisRefused, RedisUnavailable
@@ -27,11 +31,11 @@ from offsider.storage.cluster import (
     make_pool,
     redirected,
     split_url,
-    sync_kind,
     tag_of,
     with_asking,
 )
 from offsider.storage.keys import Keys
+from offsider.storage.loop_exchange import LoopExchange, can_exchange
 from offsider.storage.redis_errors import CLUSTER_QUESTION, REROUTE, check_no_cluster, translate
 from offsider.storage.scripts import Argument, Command, Script
 from offsider.storage.server_version import VERSION_QUESTION, warn_if_too_old
@@ -50,6 +54,10 @@ POOL_WAIT_SECONDS = 1.0
 MAX_IDLE_SECONDS = 0.1
 #: A timeout of a socket that differs by less than this from the wanted one is not changed.
 NEARLY_SECONDS = 0.02
+RECEIVED_BYTES = 65_536
+#: hiredis copies an argument several times, which costs more for one of this size than joining does.
+LARGE_BYTES = 10_000
+_NOTHING = object()
 
 
 @dataclass
@@ -172,37 +180,25 @@ def sentinel_addresses(settings: RedisSettings) -> list[tuple[str, int]]:
 
 
 def make_factory(settings: RedisSettings) -> Any:
-    """A redis-py pool that only creates connections: it has the class and the arguments."""
-    # Imported at first use: importing redis-py takes longer than all of offsider.
-    from redis import connection, sentinel
-    from redis.backoff import NoBackoff
-    from redis.retry import Retry
-
-    options = connection_options(settings, retry=Retry(NoBackoff(), 0))
-    return pool_of(settings, options, connection, sentinel, sync_kind)
-
-
-def pool_of(settings: RedisSettings, options: dict[str, Any], connection: Any, sentinel: Any, managed: Any) -> Any:
-    """Return the redis-py pool for a URL, for Sentinels or for a Cluster.
-
-    Args:
-        settings: address of the server.
-        options: keyword arguments for each connection.
-        connection: the module ``redis.connection`` or ``redis.asyncio.connection``.
-        sentinel: the module ``redis.sentinel`` or ``redis.asyncio.sentinel``.
-        managed: `sync_kind` or `async_kind`.
+    """Return a redis-py pool that only creates connections: it has the class and the arguments.
 
     Raises:
         ConfigurationError: the URL, the Sentinels or the key prefix are not usable.
     """
+    # Imported at first use: importing redis-py takes longer than all of offsider.
+    from redis.backoff import NoBackoff
     from redis.maint_notifications import MaintNotificationsConfig
+    from redis.retry import Retry
 
+    connection: Any = importlib.import_module("redis.connection")
+    sentinel: Any = importlib.import_module("redis.sentinel")
+    options = connection_options(settings, retry=Retry(NoBackoff(), 0))
     options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
     addresses = sentinel_addresses(settings) if settings.sentinels else []
     pool: Any
     try:
         if settings.is_cluster:
-            pool = make_pool(settings.url, settings.prefix, options, connection, managed)
+            pool = make_pool(settings.url, settings.prefix, options)
         elif addresses:
             options = login_options(connection.parse_url(settings.url)) | options
             options["ssl"] = settings.url.startswith("rediss://")
@@ -245,11 +241,11 @@ def sentinel_clients(factory: Any) -> list[Any]:
     return list(factory.sentinel_manager.sentinels) if hasattr(factory, "sentinel_manager") else []
 
 
-def pool_exhausted(settings: RedisSettings, size: int, waited_seconds: float, users: str) -> RedisUnavailable:
-    """The error after a timeout for a free connection; ``users`` are the threads or the tasks that use them."""
+def pool_exhausted(settings: RedisSettings, size: int, waited_seconds: float) -> RedisUnavailable:
+    """The error after a timeout for a free connection."""
     return RedisUnavailable(
         f"all {size} connections to {settings.redacted_url} stayed in use for {waited_seconds:.3g} s: "
-        f"check that the server replies, and raise redis.client_pool_size or use fewer {users}",
+        f"check that the server replies, and raise redis.client_pool_size or use fewer threads",
         ambiguous=False,
     )
 
@@ -272,88 +268,156 @@ def time_left(deadline: float) -> float:
     return left if left > 0.001 else 0.001  # noqa: FURB136  # `max` costs each push a call
 
 
-def packer(connection: Any) -> Callable[[Sequence[Command]], Sequence[bytes]]:
+def packed_command(command: Command) -> bytes:
+    """Return the bytes of a command, as hiredis packs it."""
+    words = [word if isinstance(word, bytes) else str(word).encode() for word in command]
+    parts = [b"*%d\r\n" % len(words)]
+    for word in words:
+        parts += (b"$%d\r\n" % len(word), word, b"\r\n")
+    return b"".join(parts)
+
+
+def packer(connection: Any) -> Callable[[Sequence[Command]], bytes]:
     """The function that packs commands: hiredis' if installed, which is faster than redis-py's."""
     try:
         hiredis: Any = importlib.import_module("hiredis")
     except ImportError:
-        pack: Callable[[Sequence[Command]], Sequence[bytes]] = connection.pack_commands
-        return pack
+        return lambda commands: b"".join(connection.pack_commands(commands))
     pack_one = hiredis.pack_command
-    return lambda commands: [b"".join([pack_one(command) for command in commands])]
+
+    def pack(command: Command) -> bytes:
+        is_large = max(map(length_hint, command)) >= LARGE_BYTES  # 0 for numbers
+        return packed_command(command) if is_large else pack_one(command)
+
+    return lambda commands: b"".join([pack(command) for command in commands])
 
 
-_wires: weakref.WeakSet[Wire] = weakref.WeakSet()
+_Refused: TypeAlias = "Callable[[Exception], OffsiderError]"
 
 
-class Wire:
-    """One connection. Not thread-safe."""
+class _Replies:
+    """The replies on an open connection, read by redis-py's parser. An error reply is what ``refused`` makes of it."""
+
+    def __init__(self, connection: Any) -> None:
+        self._read: Callable[[], Any] = connection._parser.read_response  # noqa: SLF001 - that of the connection takes twice as long
+
+    def next(self, refused: _Refused) -> Any:
+        """Return the next reply."""
+        reply = self._read()
+        return refused(reply) if isinstance(reply, Exception) else reply
+
+    def receive(self, refused: _Refused) -> list[Any]:
+        """Receive once, if no reply is complete; return at least one."""
+        return [self.next(refused)]
+
+    def has_data(self) -> bool:
+        """Whether a part of a reply has been received and not been read."""
+        return False
+
+
+class _FastReplies:
+    """As `_Replies`, with hiredis' reader, in a third of the time."""
+
+    def __init__(self, connection: Any, hiredis: Any) -> None:
+        from redis.exceptions import ConnectionError as Lost, InvalidResponse
+
+        self._receive = connection._sock.recv  # noqa: SLF001 - redis-py reads only for itself
+        reader = hiredis.Reader(
+            protocolError=InvalidResponse,
+            replyError=connection._parser.parse_error,  # noqa: SLF001 - the classes of errors are redis-py's
+            notEnoughData=_NOTHING,
+        )
+        self._feed, self._get, self.has_data = reader.feed, reader.gets, reader.has_data
+        self._lost: type[Exception] = Lost
+
+    def next(self, refused: _Refused) -> Any:
+        """Return the next reply."""
+        while (reply := self._get()) is _NOTHING:
+            self._feed(self._receive(RECEIVED_BYTES) or self._closed())
+        return self._error(reply, refused) if isinstance(reply, Exception) else reply
+
+    def receive(self, refused: _Refused) -> list[Any]:
+        """Receive once; return the replies that are complete."""
+        self._feed(self._receive(RECEIVED_BYTES) or self._closed())
+        replies: list[Any] = []
+        get = self._get
+        while (reply := get()) is not _NOTHING:
+            replies.append(self._error(reply, refused) if isinstance(reply, Exception) else reply)
+        return replies
+
+    def _closed(self) -> NoReturn:
+        raise self._lost("Connection closed by server.")
+
+    def _error(self, reply: Exception, refused: _Refused) -> OffsiderError:
+        if isinstance(reply, self._lost):  # the server refuses the connection, or is loading its data
+            raise reply
+        return refused(reply)
+
+
+def replies_of(connection: Any) -> _Replies | _FastReplies:
+    """Return the reader of a connection: hiredis' if redis-py uses hiredis, which it does not with old versions."""
+    if type(connection._parser).__name__ == "_HiredisParser":  # noqa: SLF001 - both readers would take bytes
+        return _FastReplies(connection, importlib.import_module("hiredis"))
+    return _Replies(connection)
+
+
+def _is_reroute(reply: object) -> bool:
+    return isinstance(reply, RedisFailure) and reply.code in REROUTE
+
+
+_wires: weakref.WeakSet[_OpenWire] = weakref.WeakSet()
+
+
+class _OpenWire:
+    """The part of `Wire` that opens and closes its connection."""
 
     def __init__(self, make: Callable[[], Any], server: str, report_trouble: Callable[[], None]) -> None:
         # Imported at first use, since importing redis-py takes longer than all of offsider; not once per command.
-        from redis.exceptions import RedisError, ResponseError
+        from redis.exceptions import RedisError, TimeoutError as TooLate
 
+        self._too_late: type[Exception] = TooLate
         self._redis_error: type[Exception] = RedisError
-        self._response_error: type[Exception] = ResponseError
+        self._errors: tuple[type[Exception], ...] = (RedisError, OSError)
         self._make = make
-        self._connection = make()
-        self._pack = packer(self._connection)
+        self._finalizer: weakref.finalize[..., Any] | None = None
+        self._connection = self._new_connection()
+        self.pack = packer(self._connection)
+        self._replies: _Replies | _FastReplies = _Replies(self._connection)
         self._server = server
         self._report_trouble = report_trouble
         self._connections = 0
         self._used_at = 0.0
         #: Number of commands of `send` whose replies are unread.
         self.awaited = 0
+        #: Whether a reply said that the server's role has changed: its name may point to another server now.
+        self._is_rerouted = False
         _wires.add(self)
 
-    def exchange(self, commands: Sequence[Command], deadline: float | None = None) -> list[Any]:
-        """Send all commands in one write and return their replies; error replies are elements of the list.
-
-        Args:
-            commands: the commands, each a tuple.
-            deadline: monotonic seconds until which all of it may take; default: the timeouts of the settings.
+    def prepare(self) -> int:
+        """Connect if there is no connection or a stale one. Returns a number that identifies the connection.
 
         Raises:
-            RedisUnavailable: the connection failed; ``ambiguous`` if a command may have been executed.
+            RedisUnavailable: no connection.
         """
-        self._connect(deadline)
-        try:
-            self._connection.send_packed_command(self._pack(commands), check_health=False)
-            replies: list[Any] = []
-            for _ in commands:
-                # The replies to one write usually arrive together.
-                if deadline is not None and replies and time.monotonic() - self._used_at > NEARLY_SECONDS:
-                    self._limit(time_left(deadline))
-                replies.append(self._reply())
-            return replies
-        except self._redis_error as error:
-            raise self._failed(error) from error
-        except BaseException:
-            self.disconnect()  # an unread reply would be taken for the reply to the next command
-            raise
-
-    def ask(self, commands: Sequence[Command], deadline: float) -> list[Any]:
-        """Send commands to the node of a Cluster that ASK named; see `exchange`."""
-        self._connection.ask()
-        sent, places = with_asking(commands)
-        try:
-            replies = self.exchange(sent, deadline)
-            return [replies[place] for place in places]
-        finally:
-            self.disconnect()
+        self._used_at = 0.0
+        self._connect()
+        return self._connections
 
     def _connect(self, deadline: float | None = None) -> None:
         try:
             now = time.monotonic()
+            connection = self._connection
             unused = now - self._used_at > MAX_IDLE_SECONDS and not self.awaited
-            if unused and self._connection.is_connected and self._is_stale():
+            if unused and connection.is_connected and self._is_stale():
                 self.disconnect()
             self._used_at = now
-            if not self._connection.is_connected:
+            if connection._sock is None:  # noqa: SLF001 - its property takes longer
                 # Not counted as trouble: proxies close idle connections. In an outage other commands fail.
                 self._open(deadline)
+                now = time.monotonic()
+                self._replies = replies_of(self._connection)
                 self._connections += 1
-            self._limit(self._connection.socket_timeout if deadline is None else time_left(deadline))
+            self._limit(self._connection.socket_timeout if deadline is None else deadline - now)
         except (self._redis_error, RedisUnavailable) as error:
             self.disconnect()
             if self._connections:
@@ -365,12 +429,21 @@ class Wire:
             self.disconnect()
             raise
 
+    def _new_connection(self) -> Any:
+        connection = self._make()
+        # The garbage collector may take the socket of a forgotten pool before the connection that would close it.
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        self._finalizer = weakref.finalize(self, connection.disconnect)
+        self._finalizer.atexit = False
+        return connection
+
     def _limit(self, seconds: float) -> None:
         """Set the timeout of writes and replies, unless it is nearly the same: each change is a system call."""
         sock = self._connection._sock  # noqa: SLF001 - redis-py has no timeout for one command
         now = sock.gettimeout()
-        if now is None or abs(now - seconds) > NEARLY_SECONDS:
-            sock.settimeout(seconds)
+        if not now or not -NEARLY_SECONDS < now - seconds < NEARLY_SECONDS:
+            sock.settimeout(max(seconds, 0.001))
 
     def _open(self, deadline: float | None) -> None:
         """Connect, until ``deadline`` in another thread: a lookup of the host name has no timeout."""
@@ -397,7 +470,7 @@ class Wire:
         try:
             opened.result(time_left(deadline))
         except BaseException as error:
-            self._connection = self._make()
+            self._connection = self._new_connection()
             connection.disconnect()  # ends a handshake without reply
             opened.add_done_callback(lambda _: connection.disconnect())
             if isinstance(error, TimeoutError):
@@ -411,28 +484,128 @@ class Wire:
         Checked before anything is sent, this is not a failure: the command is sent on a new connection.
         """
         try:
-            return getattr(self._connection, "is_outdated", False) or bool(self._connection.can_read(0))
+            return getattr(self._connection, "is_outdated", False) or self._can_read(0)
         except self._redis_error:
             return True
 
-    def _reply(self) -> Any:
-        try:
-            return self._connection.read_response()
-        except self._response_error as error:
-            failure = translate(cast("RedisError", error), sent=True, server=self._server)
-            if isinstance(failure, RedisFailure) and failure.code in REROUTE | {"OOM"}:
-                self._report_trouble()
-            return failure
+    def _can_read(self, timeout_seconds: float) -> bool:
+        return self._replies.has_data() or bool(self._connection.can_read(timeout_seconds))
 
-    def prepare(self) -> int:
-        """Connect if there is no connection or a stale one. Returns a number that identifies the connection.
+    def _refused(self, reply: Exception) -> OffsiderError:
+        """Return an error reply as ours."""
+        if hasattr(self._connection, "note"):  # of a Cluster
+            self._connection.note(reply)
+        failure = translate(cast("RedisError", reply), sent=True, server=self._server)
+        if isinstance(failure, RedisFailure) and failure.code in REROUTE | {"OOM"}:
+            self._is_rerouted = self._is_rerouted or failure.code in REROUTE
+            self._report_trouble()
+        return failure
+
+    def _failed(self, error: Exception) -> OffsiderError:
+        if hasattr(self._connection, "doubt") and isinstance(error, (TimeoutError, self._too_late)):
+            self._connection.doubt()
+        self.disconnect()
+        self._report_trouble()
+        return translate(cast("RedisError", error), sent=True, server=self._server)
+
+    def fileno(self) -> int:
+        """The file descriptor of the socket, for a selector; only while connected."""
+        return int(self._connection._sock.fileno())  # noqa: SLF001 - redis-py has no other way to wait on several
+
+    def disconnect(self) -> None:
+        self._is_rerouted = False
+        self.awaited = 0
+        self._connection.disconnect()
+
+    def let_go(self) -> None:
+        """Close the socket in this process only. Does not use redis-py: its locks may have been held at the fork."""
+        sock, self._connection._sock = self._connection._sock, None  # noqa: SLF001 - redis-py would shut the socket down
+        if sock is not None:
+            with suppress(OSError):
+                sock.close()
+
+
+class Wire(_OpenWire):
+    """One connection. Not thread-safe."""
+
+    def exchange(self, commands: Sequence[Command], deadline: float | None = None) -> list[Any]:
+        """Send all commands in one write and return their replies; error replies are elements of the list.
+
+        Args:
+            commands: the commands, each a tuple.
+            deadline: monotonic seconds until which all of it may take; default: the timeouts of the settings.
 
         Raises:
-            RedisUnavailable: no connection.
+            RedisUnavailable: the connection failed; ``ambiguous`` if a command may have been executed.
         """
-        self._used_at = 0.0
-        self._connect()
-        return self._connections
+        return self.exchange_packed(self.pack(commands), len(commands), deadline)
+
+    def exchange_packed(self, packed: bytes, number: int, deadline: float | None = None) -> list[Any]:
+        """As `exchange`, for packed commands.
+
+        Args:
+            packed: the bytes of the commands.
+            number: their number.
+            deadline: as for `exchange`.
+        """
+        self._connect(deadline)
+        try:
+            self._connection._sock.sendall(packed)  # noqa: SLF001 - redis-py's own call takes twice as long
+            replies: list[Any] = []
+            while len(replies) < number:  # they usually arrive together
+                if deadline is not None and time.monotonic() - self._used_at > NEARLY_SECONDS:
+                    self._limit(time_left(deadline))
+                replies += self._replies.receive(self._refused)
+        except self._errors as error:
+            raise self._failed(error) from error
+        except BaseException:
+            self.disconnect()  # an unread reply would be taken for the reply to the next command
+            raise
+        if self._is_rerouted:
+            self.disconnect()
+        return replies
+
+    async def exchange_on_loop(self, packed: bytes, number: int, seconds: float) -> list[Any]:
+        """As `exchange_packed`, without blocking the running event loop. Requires `is_for_loops`."""
+        self._used_at = time.monotonic()
+        receive = partial(self._replies.receive, self._refused)
+        exchange = LoopExchange(self._connection._sock, receive, number)  # noqa: SLF001 - as above
+        try:
+            replies = await exchange.run(packed, seconds, self._too_late("Timeout reading from socket"))
+        except self._errors as error:
+            raise self._failed(error) from error
+        except BaseException:
+            self.disconnect()  # as above
+            raise
+        if self._is_rerouted:
+            self.disconnect()
+        return replies
+
+    def is_for_loops(self) -> bool:
+        """Whether the connection is open, and an event loop can exchange on it without a thread.
+
+        It cannot with TLS, which may have to write before it reads, and with redis-py's parser, which waits for the
+        rest of a reply.
+        """
+        sock = self._connection._sock  # noqa: SLF001 - as above
+        if type(sock) is not socket.socket or not isinstance(self._replies, _FastReplies):
+            return False
+        return time.monotonic() - self._used_at <= MAX_IDLE_SECONDS or not self._is_stale()
+
+    def check_before_sending(self, check: Callable[[], None], deadline: float | None) -> None:
+        """Connect, so that the next request is sent at once, then call ``check``."""
+        self._connect(deadline)
+        check()
+
+    def ask(self, commands: Sequence[Command], deadline: float) -> list[Any]:
+        """Send commands to the node of a Cluster that ASK named; see `exchange`."""
+        self._connection.ask()
+        sent, places = with_asking(commands)
+        try:
+            replies = self.exchange(sent, deadline)
+            return [replies[place] for place in places]
+        finally:
+            self.disconnect()
 
     def send(self, commands: Sequence[Command]) -> None:
         """Send commands whose replies are read later, one by one, with `receive`.
@@ -442,8 +615,8 @@ class Wire:
         """
         self._connect()
         try:
-            self._connection.send_packed_command(self._pack(commands), check_health=False)
-        except self._redis_error as error:
+            self._connection._sock.sendall(self.pack(commands))  # noqa: SLF001 - as in `exchange_packed`
+        except self._errors as error:
             raise self._failed(error) from error
         except BaseException:
             self.disconnect()  # an unread reply would be taken for the reply to the next command
@@ -461,45 +634,25 @@ class Wire:
 
             raise self._failed(Lost("Connection closed by server."))
         try:
-            reply = self._reply()
-        except self._redis_error as error:
+            reply = self._replies.next(self._refused)
+        except self._errors as error:
             raise self._failed(error) from error
         except BaseException:
             self.disconnect()  # an unread reply would be taken for the reply to the next command
             raise
         self.awaited -= 1
-        if isinstance(reply, RedisFailure) and reply.code in REROUTE:
-            self.disconnect()  # the name may point to another server now
+        if self._is_rerouted:
+            self.disconnect()
         return reply
-
-    def _failed(self, error: Exception) -> OffsiderError:
-        self.disconnect()
-        self._report_trouble()
-        return translate(cast("RedisError", error), sent=True, server=self._server)
 
     def readable(self, timeout_seconds: float) -> bool:
         """Wait for data. Also True if the connection has failed; `receive` then raises."""
         if not self._connection.is_connected:  # redis-py would connect again, and no reply would ever arrive
             return True
         try:
-            return bool(self._connection.can_read(timeout_seconds))
+            return self._can_read(timeout_seconds)
         except self._redis_error:
             return True
-
-    def fileno(self) -> int:
-        """The file descriptor of the socket, for a selector; only while connected."""
-        return int(self._connection._sock.fileno())  # noqa: SLF001 - redis-py has no other way to wait on several
-
-    def disconnect(self) -> None:
-        self.awaited = 0
-        self._connection.disconnect()
-
-    def let_go(self) -> None:
-        """Close the socket in this process only. Does not use redis-py: its locks may have been held at the fork."""
-        sock, self._connection._sock = self._connection._sock, None  # noqa: SLF001 - redis-py would shut the socket down
-        if sock is not None:
-            with suppress(OSError):
-                sock.close()
 
 
 def _let_go_in_child() -> None:
@@ -515,17 +668,13 @@ with suppress(AttributeError):  # Windows has no forks
     os.register_at_fork(after_in_child=_let_go_in_child)
 
 
-class Redis:
-    """A bounded pool of wires to one server, safe to share between threads and across a fork.
-
-    Args:
-        settings: address of the server.
-        size: maximum number of open connections; a caller waits POOL_WAIT_SECONDS for a free one.
-    """
+class _Pool:
+    """The part of `Redis` that lends its connections."""
 
     def __init__(self, settings: RedisSettings, *, size: int) -> None:
         self.settings = settings
         self.size = size
+        self.is_cluster = settings.is_cluster
         self.keys = Keys(settings.prefix)
         self._factory: Any = None
         self._troubles = 0
@@ -549,6 +698,76 @@ class Redis:
         During such failures liveness keys cannot be renewed, so no owner may be declared dead for a missing one.
         """
         return self._troubles
+
+    def own_wire(self) -> Wire:
+        """A connection outside the pool, for callers that wait on its socket. The caller disconnects it."""
+        with self._lock:
+            return self._new_wire()
+
+    def _borrow(self, deadline: float | None) -> Wire:
+        if self._pid != os.getpid():
+            # A forked child must not use its parent's sockets, nor a lock that another thread held at the fork.
+            self._reset()
+        try:
+            # Those who wait come first; else the one that was used last, as the server may have closed the others.
+            wire = self._wait(deadline) if self._waiting else self._free.pop()
+        except IndexError:
+            wire = self._wait(deadline)
+        if wire is not None:
+            return wire
+        try:
+            with self._lock:
+                return self._new_wire()
+        except BaseException:
+            self._give_back(None)
+            raise
+
+    def _wait(self, deadline: float | None) -> Wire | None:
+        """Wait behind those who wait already: a thread that uses connections without a pause would overtake them."""
+        seconds = POOL_WAIT_SECONDS if deadline is None else time_left(deadline)
+        until = time.monotonic() + seconds
+        with self._returned:
+            first = not self._waiting
+            self._waiting += 1  # before the list is read: whoever adds to it later sees this
+            try:
+                while True:
+                    if first:
+                        with suppress(IndexError):
+                            return self._free.pop()
+                    if not self._returned.wait(max(0.0, until - time.monotonic())):
+                        raise pool_exhausted(self.settings, self.size, seconds)
+                    first = True
+            finally:
+                self._waiting -= 1
+                if self._free:
+                    self._returned.notify()
+
+    def _give_back(self, wire: Wire | None) -> None:
+        if wire is None:
+            self._free.insert(0, None)  # open connections are used first
+        else:
+            self._free.append(wire)
+        if self._waiting:
+            with self._returned:
+                self._returned.notify()
+
+    def _new_wire(self) -> Wire:
+        if self._factory is None:
+            self._factory = make_factory(self.settings)
+        return Wire(self._factory.make_connection, self.settings.redacted_url, self._note_trouble)
+
+    def _note_trouble(self) -> None:
+        with self._lock:
+            self._troubles += 1
+
+
+class Redis(_Pool):
+    """A bounded pool of wires to one server, safe to share between threads and across a fork.
+
+    Args:
+        settings: address of the server.
+        size: maximum number of open connections; a caller waits POOL_WAIT_SECONDS for a free one.
+    """
 
     def call(self, *command: Argument) -> Any:
         """Run one command.
@@ -576,7 +795,12 @@ class Redis:
         self._is_checked = True
 
     def pipeline(
-        self, commands: Sequence[Command], *, raise_errors: bool = True, deadline: float | None = None
+        self,
+        commands: Sequence[Command],
+        *,
+        raise_errors: bool = True,
+        deadline: float | None = None,
+        check: Callable[[], None] | None = None,
     ) -> list[Any]:
         """Run several commands in one round trip.
 
@@ -585,14 +809,15 @@ class Redis:
             raise_errors: raise the first error reply; otherwise errors are elements of the list.
             deadline: monotonic seconds until which waiting for a connection, connecting and the replies may take;
                 default: the timeouts of the settings.
+            check: called before the commands are sent, on an open connection; what it raises prevents that.
         """
         wire = self._borrow(deadline)
         try:
+            if check is not None:
+                wire.check_before_sending(check, deadline)
             replies = wire.exchange(commands, deadline)
-            for reply in replies:  # `any` with a generator takes twice as long
-                if isinstance(reply, RedisFailure) and reply.code in REROUTE:
-                    self._reroute(wire, commands, replies, deadline)
-                    break
+            if self.is_cluster and any(map(_is_reroute, replies)):
+                self._redirect(wire, commands, replies, deadline)
         finally:
             self._give_back(wire)
         if raise_errors:
@@ -601,11 +826,62 @@ class Redis:
                     raise reply
         return replies
 
-    def _reroute(self, wire: Wire, commands: Sequence[Command], replies: list[Any], deadline: float | None) -> None:
-        """Disconnect, and in a Cluster send the commands again that were redirected."""
-        wire.disconnect()
-        if not self.settings.is_cluster:
-            return
+    def exchange_packed(
+        self, packed: bytes, number: int, deadline: float, check: Callable[[], None] | None = None
+    ) -> list[Any]:
+        """As `pipeline`, for packed commands; error replies are elements of the list. Not for a Cluster."""
+        wire = self._borrow(deadline)
+        try:
+            if check is not None:
+                wire.check_before_sending(check, deadline)
+            return wire.exchange_packed(packed, number, deadline)
+        finally:
+            self._give_back(wire)
+
+    async def exchange_on_loop(
+        self, request: bytes | Sequence[Command], number: int, seconds: float
+    ) -> list[Any] | None:
+        """Run commands with the running event loop instead of a thread; error replies are elements of the list.
+
+        Returns None, and sends nothing, if this could block the loop: no connection is idle or `Wire.is_for_loops`, or
+        the server is a Cluster, whose redirections take time.
+
+        Args:
+            request: the commands, packed or not.
+            number: their number.
+            seconds: maximum duration.
+        """
+        is_child = self._pid != os.getpid()  # whose first exchange in a thread resets the pool
+        if is_child or not self._is_checked or self.is_cluster or not can_exchange(asyncio.get_running_loop()):
+            return None
+        wire = self._idle_wire()
+        if wire is None:
+            return None
+        try:
+            packed = request if isinstance(request, bytes) else wire.pack(request)
+            return await wire.exchange_on_loop(packed, number, seconds)
+        finally:
+            try:
+                self._free.remove(None)
+            except ValueError:
+                wire.disconnect()
+            else:
+                self._give_back(wire)
+
+    def _idle_wire(self) -> Wire | None:
+        """Take an idle wire for a loop, but not its place in the pool: a loop that is busy or ended returns none."""
+        try:
+            wire = self._free.pop()
+        except IndexError:
+            return None
+        if wire is not None and not self._waiting and wire.is_for_loops():
+            self._give_back(None)
+            return wire
+        self._give_back(wire)
+        return None
+
+    def _redirect(self, wire: Wire, commands: Sequence[Command], replies: list[Any], deadline: float | None) -> None:
+        """Send the commands again that a node of a Cluster has redirected."""
         until = deadline or time.monotonic() + self.settings.socket_timeout_seconds
         for again in redirected(commands, replies, until):
             time.sleep(again.pause_seconds)
@@ -618,8 +894,6 @@ class Redis:
                 return  # the others were executed
             for place, reply in zip(again.places, new, strict=True):
                 replies[place] = reply
-            if any(isinstance(reply, RedisFailure) and reply.code in REROUTE for reply in new):
-                wire.disconnect()
 
     @property
     def cluster_place(self) -> str:
@@ -646,69 +920,6 @@ class Redis:
         if isinstance(result, OffsiderError):
             raise result
         return replies, result
-
-    def own_wire(self) -> Wire:
-        """A connection outside the pool, for callers that wait on its socket. The caller disconnects it."""
-        with self._lock:
-            return self._new_wire()
-
-    @contextmanager
-    def wire(self, deadline: float | None = None) -> Generator[Wire]:
-        """Borrow a connection from the pool.
-
-        Raises:
-            RedisUnavailable: all connections stayed in use for POOL_WAIT_SECONDS, or until ``deadline``.
-        """
-        wire = self._borrow(deadline)
-        try:
-            yield wire
-        finally:
-            self._give_back(wire)
-
-    def _borrow(self, deadline: float | None) -> Wire:
-        if self._pid != os.getpid():
-            # A forked child must not use its parent's sockets, nor a lock that another thread held at the fork.
-            self._reset()
-        try:
-            wire = self._free.pop()  # the one that was used last: the server may have closed the others
-        except IndexError:
-            wire = self._wait(POOL_WAIT_SECONDS if deadline is None else time_left(deadline))
-        if wire is not None:
-            return wire
-        try:
-            with self._lock:
-                return self._new_wire()
-        except BaseException:
-            self._give_back(None)
-            raise
-
-    def _wait(self, seconds: float) -> Wire | None:
-        until = time.monotonic() + seconds
-        with self._returned:
-            self._waiting += 1  # before the list is read: whoever adds to it later sees this
-            try:
-                while True:
-                    with suppress(IndexError):
-                        return self._free.pop()
-                    if not self._returned.wait(max(0.0, until - time.monotonic())):
-                        raise pool_exhausted(self.settings, self.size, seconds, "threads")
-            finally:
-                self._waiting -= 1
-
-    def _give_back(self, wire: Wire | None) -> None:
-        self._free.append(wire)
-        if self._waiting:
-            with self._returned:
-                self._returned.notify()
-
-    def _new_wire(self) -> Wire:
-        if self._factory is None:
-            self._factory = make_factory(self.settings)
-        return Wire(self._factory.make_connection, self.settings.redacted_url, self._note_trouble)
-
-    def _note_trouble(self) -> None:
-        with self._lock:
-            self._troubles += 1
 
     def ping(self) -> float:
         """The time of one round trip, in seconds."""

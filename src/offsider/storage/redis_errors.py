@@ -15,27 +15,15 @@ from offsider.core.errors import (
 if TYPE_CHECKING:
     from redis.exceptions import RedisError
 
-#: Error codes after which nothing was executed, and another connection (to a new master) may accept the command.
-REROUTE = frozenset(
-    {
-        "READONLY",
-        "UNBLOCKED",
-        "MASTERDOWN",
-        "NOREPLICAS",
-        "MOVED",
-        "ASK",
-        "TRYAGAIN",
-        "CLUSTERDOWN",
-    }
-)
-#: The codes among them that only a Cluster returns, and why it cannot execute the command now.
+#: Error codes of a Cluster after which nothing was executed, and why it cannot execute the command now.
 REDIRECTIONS = {
     "MOVED": "its slot has moved to another node",
     "ASK": "its slot is moving to another node",
     "TRYAGAIN": "its slot is moving to another node",
     "CLUSTERDOWN": "the Cluster is down",
 }
-
+#: Error codes after which nothing was executed, and another connection (to a new master) may accept the command.
+REROUTE = frozenset({"READONLY", "UNBLOCKED", "MASTERDOWN", "NOREPLICAS", *REDIRECTIONS})
 #: Error codes that only Cluster nodes return.
 CLUSTER = {*REDIRECTIONS, "CROSSSLOT"}
 #: Completes a sentence that begins with the server's URL.
@@ -73,11 +61,11 @@ _CODES = {
 }
 
 
-def translate(error: RedisError, *, sent: bool, server: str) -> OffsiderError:
+def translate(error: RedisError | OSError, *, sent: bool, server: str) -> OffsiderError:
     """Return the offsider error for ``error``.
 
     Args:
-        error: the exception of redis-py.
+        error: the exception of redis-py, or of the socket.
         sent: whether bytes of a command may have reached the server.
         server: the server's URL without its password, for the message.
     """
@@ -88,7 +76,7 @@ def translate(error: RedisError, *, sent: bool, server: str) -> OffsiderError:
     unusable = _why_unusable(error, code, server)
     if unusable:
         return RedisUnavailable(f"{server}{unusable}", ambiguous=False, code=code if code in REDIRECTIONS else "")
-    if code != "NOAUTH" and isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError)):
+    if code != "NOAUTH" and isinstance(error, (OSError, exceptions.ConnectionError, exceptions.TimeoutError)):
         plain = server.partition("://")[0].replace("rediss", "redis")
         tls = f", or {plain}:// in its URL if it does not use TLS" if server.startswith("rediss") else ""
         way_out = f" (start it, or set REDIS_URL or its url in the configuration to another server{tls})"
@@ -106,7 +94,7 @@ def translate(error: RedisError, *, sent: bool, server: str) -> OffsiderError:
     return RedisRefused(f"{server} {said}", code=code)
 
 
-def _why_unusable(error: RedisError, code: str, server: str) -> str:
+def _why_unusable(error: RedisError | OSError, code: str, server: str) -> str:
     """Return why a server that replied executes nothing now; empty if that is not its reply."""
     from redis import exceptions
 
@@ -119,7 +107,7 @@ def _why_unusable(error: RedisError, code: str, server: str) -> str:
     return ""
 
 
-def error_code(error: RedisError) -> str:
+def error_code(error: RedisError | OSError) -> str:
     """Return the first word of an error reply, for example ``WRONGTYPE``."""
     named = _CODES.get(type(error).__name__)
     if named is not None:

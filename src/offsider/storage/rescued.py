@@ -9,8 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from offsider.core.errors import MalformedPayload
-from offsider.core.payload import decode, encode
+from offsider.core.payload import decode_or_none, encode
 from offsider.storage.redis import Redis
 
 MAX_JOBS = 1_000
@@ -51,9 +50,8 @@ def _read(stored: bytes) -> Rescued:
 def _bounded(raw: bytes) -> bytes:
     if len(raw) <= MAX_BYTES:
         return raw
-    try:
-        payload = decode(raw)
-    except MalformedPayload:
+    payload = decode_or_none(raw)
+    if payload is None:
         return raw[:MAX_BYTES]
     payload["args"] = []
     payload.pop("kwargs", None)

@@ -8,29 +8,52 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 from offsider.core.errors import RedisUnavailable
-from offsider.core.series import CELLS, MICROSECONDS, Load, ReleaseRuns, Series
+from offsider.core.series import MICROSECONDS, Load, Series, summed
 from offsider.storage import execution_metrics, series as store, stats
-from offsider.storage.execution_metrics import BUCKETS, JobCounts
 from offsider.storage.redis import Redis
 from offsider.storage.series import MINUTE, RECENT_TOTAL, TEN_MINUTES, TOTAL, Buckets, Labels, Metric
 
 logger = logging.getLogger("offsider")
 
-#: Runs by class, queue and all other labels, with the cells of `Series`.
-RUNS = Metric("runs", CELLS, (TOTAL,))
+NO_COUNTS: Mapping[Any, int] = MappingProxyType({})
+#: Class, caller and tenant; three empty texts are all other sources.
+Source: TypeAlias = tuple[str, str, str]
+_MILLISECONDS = 1_000
+_COUNTS = ("processed", "failed", "retried", "satisfied")
+_RUN_CELLS = (*_COUNTS, "run_seconds", "cpu_seconds", "queue_seconds", "run_buckets", "queue_buckets")
+_RELEASE_SUMS = ("processed", "failed", "run_seconds")
+_RELEASE_CELLS = (*_RELEASE_SUMS, "failed_seconds", "satisfied", "run_buckets", "queue_buckets")
+_FAILED_CELLS = ("failed_buckets",)
+
+
+def _count(names: Sequence[str]) -> int:
+    return len(Series({}).cells(names, 1))
+
+
+#: Runs by class, queue and all other labels; times in microseconds.
+RUNS = Metric("runs", _count(_RUN_CELLS), (TOTAL,))
 #: Runs, failed runs, and runs that missed a target, by `SLO_LABELS`.
 SLO = Metric("slo", 3, (TEN_MINUTES,), bits=32)
-#: Runs by class and release: processed, failed, milliseconds of runs that did not raise and of those that did, and the
-#: buckets of both together, with Sidekiq's bounds. With several deploys a day only this metric gets new label sets all
+#: Runs by class and release; times in milliseconds. With several deploys a day only this metric gets new label sets all
 #: the time; they are kept for eight hours, so that releases can be compared.
-RELEASES = Metric("releases", 4 + BUCKETS, (MINUTE,), bits=32, max_label_sets=2_000)
-#: The same without buckets, for monitoring systems.
-RELEASE_TOTALS = Metric("release_totals", 4, (RECENT_TOTAL,), max_label_sets=2_000)
+RELEASES = Metric("releases", _count(_RELEASE_CELLS), (MINUTE,), bits=32, max_label_sets=2_000)
+#: Failed runs by duration; only of classes and releases that fail.
+FAILED = Metric("failed", _count(_FAILED_CELLS), (MINUTE,), bits=32, max_label_sets=2_000)
+#: Totals of `RELEASES` without buckets, for monitoring systems.
+RELEASE_TOTALS = Metric("release_totals", _count(_RELEASE_SUMS), (RECENT_TOTAL,), max_label_sets=2_000)
 #: Busy and total microseconds of the threads of a shard.
 SHARDS = Metric("shards", 2, (MINUTE, TOTAL))
+
+#: Runs by `Source`.
+SOURCES = Metric("sources", 1, (MINUTE,), bits=32, max_label_sets=1_000)
+_SOURCE_LABELS = ("class", "caller", "tenant")
 
 #: Labels of SLOs, without queues and the labels of extensions.
 SLO_LABELS = ("boundary", "class", "feature_category", "shard", "urgency")
@@ -40,12 +63,13 @@ WINDOWS: Mapping[str, int] = {"1h": 6, "6h": 36, "3d": 432}
 
 def add(
     redis: Redis,
-    counted: Sequence[JobCounts],
     series: Sequence[Series],
     now: float,
     *,
     wire_version: int,
     totals: tuple[int, int] = (0, 0),
+    claimed: Mapping[str, int] = NO_COUNTS,
+    sources: Mapping[Source, int] = NO_COUNTS,
     release: str = "",
     load: Load | None = None,
     shard: str = "",
@@ -55,6 +79,8 @@ def add(
     Args:
         now: epoch seconds; the runs are counted in this minute.
         totals: number of runs, and of those that raised, of all classes.
+        claimed: number of claims by queue.
+        sources: number of runs by source.
         release: release of the process.
         load: load of the threads in this time; None if unknown.
         shard: the shard that they serve.
@@ -63,16 +89,19 @@ def add(
         RedisFailure: nothing was written, unless the error is ``ambiguous``.
     """
     keys, at = redis.keys, datetime.fromtimestamp(now, UTC)
-    loads = [] if load is None else [({"shard": shard}, _micros(load.run_seconds, load.thread_seconds))]
+    of_class = summed(series, ["class"])
     commands = stats.commands_of(keys, *totals, at.strftime("%Y-%m-%d"))
-    commands += execution_metrics.commands_of(keys, counted, at, wire_version=wire_version)
-    releases = [({"class": one.name, "release": release}, _release_cells(one)) for one in counted]
-    added = {
-        RUNS: [(one.labels, one.cells()) for one in series],
-        SLO: _scored(series),
-        RELEASES: releases,
-        RELEASE_TOTALS: [(labels, cells[: RELEASE_TOTALS.cells]) for labels, cells in releases],
-        SHARDS: loads,
+    commands += [("HINCRBY", keys.claimed, queue, count) for queue, count in claimed.items()]
+    commands += execution_metrics.commands_of(keys, of_class, at, wire_version=wire_version)
+    released = [({**one.labels, "release": release}, one) for one in of_class]
+    added: dict[Metric, list[tuple[Labels, Sequence[int]]]] = {
+        RUNS: [(one.labels, one.cells(_RUN_CELLS, MICROSECONDS)) for one in series],
+        SLO: [(one.labels, _score(one)) for one in summed(series, SLO_LABELS)],
+        RELEASES: [(labels, one.cells(_RELEASE_CELLS, _MILLISECONDS)) for labels, one in released],
+        FAILED: [(labels, one.cells(_FAILED_CELLS, _MILLISECONDS)) for labels, one in released],
+        RELEASE_TOTALS: [(labels, one.cells(_RELEASE_SUMS, _MILLISECONDS)) for labels, one in released],
+        SOURCES: [(dict(zip(_SOURCE_LABELS, source, strict=True)), [runs]) for source, runs in sources.items()],
+        SHARDS: [] if load is None else [({"shard": shard}, _micros(load.run_seconds, load.thread_seconds))],
     }
     of_metrics = {metric: store.commands_of(keys, metric, cells, now) for metric, cells in added.items()}
     grown = [metric for metric, found in of_metrics.items() if found]
@@ -91,47 +120,138 @@ def add(
             logger.error("a count was not written to %s: %s", command[1], reply)
 
 
-def _release_cells(counts: JobCounts) -> list[int]:
-    buckets = [sum(pair) for pair in zip(counts.histogram, counts.failed_histogram, strict=True)]
-    return [counts.processed, counts.failed, counts.milliseconds, counts.failed_milliseconds, *buckets]
+def _score(one: Series) -> list[int]:
+    return [one.processed, one.failed, one.late]
 
 
 def totals(redis: Redis, class_name: str | None = None) -> list[Series]:
     """Return the totals of every class, or of one."""
     where = None if class_name is None else {"class": class_name}
-    return [Series.of(one.labels, one.sums()) for one in store.read(redis, RUNS, TOTAL, where=where)]
+    read = store.read(redis, RUNS, TOTAL, where=where)
+    return [Series.of(one.labels, one.sums(), _RUN_CELLS, MICROSECONDS) for one in read]
 
 
-def release_minutes(redis: Redis, since: float, until: float, class_name: str) -> list[tuple[float, ReleaseRuns]]:
-    """Return the runs of a class from ``since`` to ``until`` (epoch seconds), by start of the minute and release."""
+def release_minutes(redis: Redis, since: float, until: float, class_name: str) -> list[tuple[float, Series]]:
+    """Return the runs of a class from ``since`` to ``until`` (epoch seconds), by start of the minute and release.
+
+    A run counts in the minute in which it ended. The sum of queue latencies is not stored, only their buckets.
+    """
+    where = {"class": class_name}
     first = since // MINUTE.seconds * MINUTE.seconds
-    return [
-        (first + number * MINUTE.seconds, _release_runs(one.labels, cells))
-        for one in store.read(redis, RELEASES, MINUTE, since, until, where={"class": class_name})
-        for number, cells in enumerate(one.steps)
-        if any(cells)
-    ]
+    runs, failed = (
+        {
+            (first + number * MINUTE.seconds, tuple(one.labels.values())): Series.of(
+                one.labels, cells, names, _MILLISECONDS
+            )
+            for one in store.read(redis, metric, MINUTE, since, until, where=where)
+            for number, cells in enumerate(one.steps)
+            if any(cells)
+        }
+        for metric, names in ((RELEASES, _RELEASE_CELLS), (FAILED, _FAILED_CELLS))
+    )
+    for of, series in runs.items():
+        if of in failed:
+            series.failed_buckets = failed[of].failed_buckets
+    return [(at, series) for (at, _), series in runs.items()]
 
 
-def release_totals(redis: Redis) -> list[ReleaseRuns]:
+def source_minutes(redis: Redis, since: float, until: float, class_name: str | None) -> list[tuple[Source, list[int]]]:
+    """Return the runs of each source, per minute from ``since`` to ``until`` (epoch seconds); of one class if given."""
+    where = None if class_name is None else {"class": class_name}
+    found: list[tuple[Source, list[int]]] = []
+    for one in store.read(redis, SOURCES, MINUTE, since, until, where=where):
+        name, caller, tenant = (one.labels.get(label, "") for label in _SOURCE_LABELS)
+        found.append(((name, caller, tenant), list(one.cells)))
+    return found
+
+
+@dataclass(frozen=True)
+class MinuteCounts:
+    """Runs of a class and release in consecutive minutes, earliest first. Each part is sliced when it is read.
+
+    Attributes:
+        name: class.
+        release: release; empty if unknown.
+        buckets: the stored counts.
+    """
+
+    name: str
+    release: str
+    buckets: Buckets
+
+    @cached_property
+    def processed(self) -> Sequence[int]:
+        """Runs per minute."""
+        return self._cells(_PROCESSED)
+
+    @cached_property
+    def failed(self) -> Sequence[int]:
+        """Failed runs per minute."""
+        return self._cells(_FAILED)
+
+    @cached_property
+    def satisfied(self) -> Sequence[int]:
+        """Runs per minute that met their targets."""
+        return self._cells(_SATISFIED)
+
+    @cached_property
+    def durations(self) -> Sequence[Sequence[int]]:
+        """For each bucket of `DURATION_SECONDS`, its runs per minute."""
+        return [self._cells(cell) for cell in _DURATIONS]
+
+    @cached_property
+    def waits(self) -> Sequence[Sequence[int]]:
+        """For each bucket of `BOUNDS_SECONDS`, the runs per minute that waited so long in their queue."""
+        return [self._cells(cell) for cell in _WAITS]
+
+    @property
+    def first(self) -> int:
+        """Number of the first minute with a run; that of all minutes without any."""
+        return next((number for number, runs in enumerate(self.processed) if runs), len(self.processed))
+
+    def last_durations(self, minutes: int) -> list[int]:
+        """Return the runs of the last minutes, by bucket of durations."""
+        _, width, cells = self.buckets
+        last = cells[-minutes * width :]
+        return [sum(last[cell::width]) for cell in _DURATIONS]
+
+    def _cells(self, cell: int) -> Sequence[int]:
+        return self.buckets.cells[cell :: self.buckets.width]
+
+
+_PROCESSED, _FAILED, _SATISFIED = map(_RELEASE_CELLS.index, ("processed", "failed", "satisfied"))
+_DURATIONS = range(_count(_RELEASE_CELLS[:-2]), _count(_RELEASE_CELLS[:-1]))
+_WAITS = range(_DURATIONS.stop, _count(_RELEASE_CELLS))
+
+
+def minutes_of_classes(redis: Redis, since: float, until: float) -> dict[str, list[MinuteCounts]]:
+    """Return the runs from ``since`` to ``until`` (epoch seconds) by class; one entry per release."""
+    found: dict[str, list[MinuteCounts]] = {}
+    for one in store.read(redis, RELEASES, MINUTE, since, until):
+        name = one.labels.get("class", "")
+        found.setdefault(name, []).append(MinuteCounts(name, one.labels.get("release", ""), one))
+    return found
+
+
+def urgencies(redis: Redis) -> dict[str, str]:
+    """Return the urgency of each class that ran in the last days."""
+    known = store.label_sets(redis, SLO)
+    return {labels["class"]: labels["urgency"] for labels in known if {"class", "urgency"} <= labels.keys()}
+
+
+def release_totals(redis: Redis) -> list[Series]:
     """Return the totals of each class and release that ran within the last eight hours."""
     read = store.read(redis, RELEASE_TOTALS, RECENT_TOTAL)
-    return [_release_runs(one.labels, one.sums()) for one in read if "class" in one.labels]
+    return [Series.of(one.labels, one.sums(), _RELEASE_SUMS, _MILLISECONDS) for one in read]
 
 
-def _release_runs(labels: Labels, cells: Sequence[int]) -> ReleaseRuns:
-    processed, failed, milliseconds, failed_milliseconds, *histogram = cells
-    name, release = labels["class"], labels.get("release", "")
-    return ReleaseRuns(name, release, processed, failed, milliseconds, failed_milliseconds, histogram)
-
-
-def scores(redis: Redis, now: float) -> list[tuple[Labels, dict[str, tuple[int, ...]]]]:
-    """Return the labels of each class that ran within the longest window, and its `SLO` cells per window."""
+def scores(redis: Redis, now: float, class_name: str | None = None) -> list[tuple[Labels, dict[str, tuple[int, ...]]]]:
+    """Return the labels of each class that ran within the longest window, or of one, and its `SLO` cells per window."""
     since = now - (max(WINDOWS.values()) - 1) * TEN_MINUTES.seconds
+    where = None if class_name is None else {"class": class_name}
     return [
         (one.labels, {window: tuple(one.sums(steps)) for window, steps in WINDOWS.items()})
-        for one in store.read(redis, SLO, TEN_MINUTES, since, now)
-        if one.labels.get("class")
+        for one in store.read(redis, SLO, TEN_MINUTES, since, now, where=where)
     ]
 
 
@@ -144,17 +264,6 @@ def load_minutes(redis: Redis, since: float, until: float) -> dict[str, list[Loa
     """Return the load of each shard, per minute from ``since`` to ``until`` (epoch seconds)."""
     found = _by_shard(store.read(redis, SHARDS, MINUTE, since, until))
     return {shard: [_load(cells) for cells in buckets.steps] for shard, buckets in found}
-
-
-def _scored(series: Iterable[Series]) -> Iterable[tuple[Labels, Sequence[int]]]:
-    """Reduce the labels of each series to those of SLOs."""
-    found: dict[tuple[tuple[str, str], ...], list[int]] = {}
-    for one in series:
-        labels = tuple((name, one.labels[name]) for name in SLO_LABELS if one.labels.get(name))
-        missed = max(0, one.processed - one.failed - one.satisfied)
-        cells = found.setdefault(labels, [0, 0, 0])
-        found[labels] = [sum(pair) for pair in zip(cells, (one.processed, one.failed, missed), strict=True)]
-    return [(dict(labels), cells) for labels, cells in found.items()]
 
 
 def _by_shard(read: Iterable[Buckets]) -> Iterable[tuple[str, Buckets]]:

@@ -18,7 +18,8 @@ import hashlib
 import re
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -56,6 +57,9 @@ class Script:
             if _without_flags:
                 self.without_flags()
 
+    def __reduce__(self) -> tuple[Callable[[str, str], Script], tuple[str, str]]:
+        return _same, (self.name, self.source)
+
     def _use(self, text: str) -> None:
         self.text = text
         self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
@@ -77,6 +81,14 @@ class Script:
         return ("EVAL", self.text, len(keys), *keys, *arguments)
 
 
+@cache
+def _same(name: str, source: str) -> Script:
+    """Return this process's script with a source: others compare scripts by identity."""
+    with _lock:
+        known = next((script for script in _every if script.source == source), None)
+    return known or Script(name, source=source)
+
+
 Call: TypeAlias = tuple[Script, Sequence[str], Sequence[Argument]]
 """A script with its keys and arguments."""
 
@@ -89,6 +101,24 @@ class RunsScripts(Protocol):
     def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument] = ()) -> Any: ...
 
 
+COMMANDS = Script("commands")
+
+
+def run_together(redis: RunsScripts, *commands: Command) -> list[Any]:
+    """Run commands as one step, and return their replies. The second word of each is its key.
+
+    A full server accepts them too, which refuses plain writes and transactions.
+
+    Raises:
+        RedisFailure: a command failed; those before it were executed.
+    """
+    arguments: list[Argument] = []
+    for name, _, *rest in commands:
+        arguments += (name, len(rest), *rest)
+    replies: list[Any] = redis.run(COMMANDS, [str(key) for _, key, *_ in commands], arguments)
+    return replies
+
+
 def flags_are_accepted(redis: RunsScripts) -> bool:
     """Run one script with flags. False if the server runs only scripts without flags.
 
@@ -96,7 +126,7 @@ def flags_are_accepted(redis: RunsScripts) -> bool:
         RedisRefused: the server runs no scripts for this user.
         RedisUnavailable: the server cannot be reached.
     """
-    probe = Script("probe")
+    probe = Script("probe", source="#!lua flags=no-writes,allow-oom\nreturn 1")
     try:
         redis.run(probe, [])
     except RedisRefused:

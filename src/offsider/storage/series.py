@@ -150,6 +150,12 @@ def trim(redis: Redis, metrics: Sequence[Metric], now: float) -> None:
             redis.pipeline([("ZREM", index, *surplus), *(("UNLINK", key) for key in keys)])
 
 
+def label_sets(redis: Redis, metric: Metric) -> list[Labels]:
+    """Return the label sets of a metric, the least recently updated first."""
+    members: list[bytes] = redis.call("ZRANGE", redis.keys.every_series(metric.name), 0, -1)
+    return [labels for member in members if (labels := _labels(member)) is not None]
+
+
 def read(
     redis: Redis,
     metric: Metric,
@@ -169,23 +175,31 @@ def read(
     chunks = step.chunks(since, until)
     index = redis.keys.every_series(metric.name)
     members: list[bytes] = redis.call("ZRANGEBYSCORE", index, first * step.seconds if first else "-inf", "+inf")
-    wanted = (where or {}).items()
+    # As `commands_of` writes them: most members need not be decoded.
+    pairs = [json.dumps({name: value}, separators=(",", ":"))[1:-1].encode() for name, value in (where or {}).items()]
     known = [
         (member.decode("utf-8", "replace"), labels)
         for member in sorted(members)
-        if (labels := _labels(member)) is not None and wanted <= labels.items()
+        if all(pair in member for pair in pairs) and (labels := _labels(member)) is not None
+    ]
+    width = metric.cells * metric.bits // 8
+    #: First and last step of each chunk, counted from the start of the chunk.
+    parts = [
+        (chunk, max(first - chunk * step.per_key, 0), min(last - chunk * step.per_key, step.per_key - 1))
+        for chunk in chunks
     ]
     gets = [
-        ("GET", redis.keys.series(metric.name, step.chunk(chunk), written)) for written, _ in known for chunk in chunks
+        ("GETRANGE", redis.keys.series(metric.name, step.chunk(chunk), written), begin * width, (end + 1) * width - 1)
+        for written, _ in known
+        for chunk, begin, end in parts
     ]
     replies = redis.pipeline(gets, raise_errors=False) if gets else []
-    width = metric.cells * metric.bits // 8
-    skipped = first % step.per_key
     found: list[Buckets] = []
     for place, (_, labels) in enumerate(known):
-        of_labels = replies[place * len(chunks) : (place + 1) * len(chunks)]
-        raw = b"".join(_padded(reply, width * step.per_key) for reply in of_labels)
-        raw = raw[skipped * width : (skipped + last - first + 1) * width]
+        of_labels = replies[place * len(parts) : (place + 1) * len(parts)]
+        raw = b"".join(
+            _padded(reply, width * (end - begin + 1)) for reply, (_, begin, end) in zip(of_labels, parts, strict=True)
+        )
         if raw.strip(b"\0"):
             count = (last - first + 1) * metric.cells
             cells = struct.unpack(f">{count}{'I' if metric.bits == 32 else 'q'}", raw)
@@ -194,7 +208,7 @@ def read(
 
 
 def _padded(reply: object, size: int) -> bytes:
-    """A stored string, padded with zeros; zeros for a missing key or another type."""
+    """A part of a stored string, padded with zeros; zeros for a missing key or another type."""
     return (reply[:size] if isinstance(reply, bytes) else b"").ljust(size, b"\0")
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 logger = logging.getLogger("offsider")
 
 #: Oldest supported versions.
-OLDEST: Mapping[str, tuple[int, ...]] = {"redis": (7, 0), "valkey": (7, 2), "dragonfly": (1, 27)}
+MIN_VERSIONS: Mapping[str, tuple[int, ...]] = {"redis": (7, 0), "valkey": (7, 2), "dragonfly": (1, 27)}
 _warned: set[str] = set()
 
 
@@ -27,13 +27,13 @@ def warn_if_too_old(reply: Any, server: str) -> None:
             "%s is %s %s, which workers refuse: upgrade to Redis 7.0, Valkey 7.2 or newer",
             server,
             kind,
-            ".".join(map(str, version or ())),
+            ".".join(map(str, version)),
         )
 
 
-def is_too_old(kind: str | None, version: tuple[int, ...] | None) -> bool:
+def is_too_old(kind: str, version: tuple[int, ...]) -> bool:
     """Whether workers refuse a version; False for an unknown kind or version."""
-    return version is not None and version < OLDEST.get(kind or "", ())
+    return bool(version) and version < MIN_VERSIONS.get(kind, ())
 
 
 def hello_fields(reply: Any) -> dict[str, str]:
@@ -53,22 +53,22 @@ def info_fields(reply: Any) -> dict[str, str]:
     return {name: value for name, colon, value in lines if colon}
 
 
-def kind_of(fields: Mapping[str, str]) -> str | None:
-    """Return ``"redis"``, ``"valkey"`` or ``"dragonfly"``."""
+def kind_of(fields: Mapping[str, str]) -> str:
+    """Return ``"redis"``, ``"valkey"`` or ``"dragonfly"``; empty if unknown."""
     for kind in ("valkey", "dragonfly"):
         if f"{kind}_version" in fields or fields.get("server") == kind:
             return kind
-    return "redis" if "redis_version" in fields or "version" in fields else None
+    return "redis" if "redis_version" in fields or "version" in fields else ""
 
 
-def version_of(fields: Mapping[str, str]) -> tuple[int, ...] | None:
-    """Return the version of that kind: ``(7, 0, 15)``."""
+def version_of(fields: Mapping[str, str]) -> tuple[int, ...]:
+    """Return the version of that kind: ``(7, 0, 15)``; empty if unknown."""
     # Other kinds also report the redis_version whose behavior they follow; prefer their own version.
     for name in ("valkey_version", "dragonfly_version", "redis_version", "version"):
         if name in fields:
             digits = fields[name].rpartition("v")[2].split("-")[0].split(".")
             return tuple(int(part) for part in digits if part.isdigit())
-    return None
+    return ()
 
 
 def text(value: object) -> str:

@@ -343,7 +343,7 @@ def due_groups(redis: Redis) -> DueGroups:
     """Return the groups to check. The time is read only if there are held jobs."""
     first = redis.call("ZRANGE", redis.keys.groups_due, 0, MAX_GROUPS - 1, "WITHSCORES")
     now_ms = clocks.look(redis)[0] * 1000 if first else 0.0
-    groups = [(hashes.text(name), float(due) - now_ms) for name, due in zip(first[::2], first[1::2], strict=True)]
+    groups = [(hashes.text(name), due - now_ms) for name, due in hashes.scores(first)]
     return DueGroups(
         [name for name, left_ms in groups if left_ms <= 0],
         min((left_ms / 1000 for _, left_ms in groups if left_ms > 0), default=math.inf),
@@ -435,9 +435,9 @@ def holders(redis: Redis, *names: str, most: int = 0) -> list[Holder]:
     commands = [("ZRANGE", redis.keys.slots(name), 0, most - 1, "WITHSCORES") for name in names]
     found: list[Holder] = []
     for reply in redis.pipeline(commands) if commands else []:
-        for raw, since in zip(reply[::2], reply[1::2], strict=True):
-            member = raw.decode(errors="replace")
-            found.append(Holder(member.rpartition(" ")[2], member.partition(" ")[0], float(since) / 1000, member))
+        for raw, since in hashes.scores(reply):
+            member = hashes.text(raw)
+            found.append(Holder(member.rpartition(" ")[2], member.partition(" ")[0], since / 1000, member))
     return found
 
 
@@ -469,5 +469,5 @@ def declared(redis: Redis, now_seconds: float, within_seconds: float = DECLARED_
 
 def _reported(value: str) -> list[int]:
     """Return limit, starts, window and time; zeros for a value that another program wrote."""
-    found = [hashes.whole(part) for part in value.split(" ")]
-    return [part or 0 for part in found] if len(found) == 4 else [0, 0, 0, 0]
+    found = [*map(hashes.count, value.split(" "))]
+    return found if len(found) == 4 else [0, 0, 0, 0]

@@ -1,7 +1,7 @@
 """Stranded jobs: no live worker can run them. They wait in the schedule, with ``stranded_at`` in the payload.
 
 ``offsider:stranded`` stores a reason per class, and exists only while jobs are stranded: a starting worker then scans
-for them. ``offsider:stranded:counts`` is a counter per class. The jobs themselves are due within `LONGEST_SECONDS`.
+for them. ``offsider:stranded:counts`` is a counter per class. The jobs themselves are due within `MAX_DELAY_SECONDS`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from offsider.storage.scripts import Script
 NOTE_STRANDED = Script("note_stranded")
 
 #: Maximum delay of a stranded job until its next attempt.
-LONGEST_SECONDS = 360.0
+MAX_DELAY_SECONDS = 360.0
 #: Reasons expire after this time without a new one; every stranded job is attempted more often.
 EXPIRY_SECONDS = 900
 #: Expiry of a hand-over count, from the first hand-over of an attempt.
 HANDED_ON_SECONDS = 3600
-_MOST = 500
+_MAX_CLASSES = 500
 #: Allowed difference between the clocks of workers and server.
 _SLACK_SECONDS = 60.0
 
 
 def note(redis: Redis, name: str, reason: str) -> None:
     """Store why a job of this class was stranded, and count it; up to 500 classes."""
-    redis.run(NOTE_STRANDED, [redis.keys.stranded, redis.keys.stranded_counts], [name, reason, EXPIRY_SECONDS, _MOST])
+    keys = [redis.keys.stranded, redis.keys.stranded_counts]
+    redis.run(NOTE_STRANDED, keys, [name, reason, EXPIRY_SECONDS, _MAX_CLASSES])
 
 
 def is_any(redis: Redis) -> bool:
@@ -38,7 +39,7 @@ def is_any(redis: Redis) -> bool:
 
 def reasons(redis: Redis) -> dict[str, str]:
     """The latest reason per class."""
-    return {name: reason.decode("utf-8", "replace") for name, reason in _hash(redis, redis.keys.stranded)}
+    return dict(hashes.texts(redis.call("HGETALL", redis.keys.stranded)))
 
 
 def counts(redis: Redis) -> dict[str, int]:
@@ -70,7 +71,7 @@ def stranded_since(payload: JobPayload) -> float | None:
 
 def each(redis: Redis) -> Iterator[bytes]:
     """Iterate over the part of the schedule that holds stranded jobs, by due time; other jobs are included."""
-    until = clocks.look(redis)[0] + LONGEST_SECONDS + _SLACK_SECONDS
+    until = clocks.look(redis)[0] + MAX_DELAY_SECONDS + _SLACK_SECONDS
     for raw, due_at in job_sets.each(redis, redis.keys.schedule):
         if due_at > until:
             return
@@ -85,8 +86,3 @@ def hasten(redis: Redis, members: Sequence[bytes]) -> int:
     now = repr(clocks.look(redis)[0])
     pairs = [item for member in members for item in (now, member)]
     return int(redis.call("ZADD", redis.keys.schedule, "XX", "LT", "CH", *pairs))
-
-
-def _hash(redis: Redis, key: str) -> Iterator[tuple[str, bytes]]:
-    reply: list[bytes] = redis.call("HGETALL", key)
-    return ((name.decode("utf-8", "replace"), value) for name, value in zip(reply[::2], reply[1::2], strict=True))

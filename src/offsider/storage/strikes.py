@@ -9,15 +9,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from offsider.core.errors import MalformedPayload
 from offsider.core.normalize import normalize
-from offsider.core.payload import decode, encode
+from offsider.core.payload import decode_or_none, encode
+from offsider.storage.hashes import scores
 from offsider.storage.keys import STRIKE_SECONDS
 from offsider.storage.redis import Redis
 from offsider.storage.scripts import Argument, RunsScripts, Script
-from offsider.storage.working import DeadSetLimits, PrivateListEntry
+from offsider.storage.working import REQUEUE, DeadSetLimits, PrivateListEntry
 
-RECLAIM = Script("reclaim")
 POISON = Script("poison")
 
 _ALONE = b"1 1"
@@ -43,7 +42,7 @@ def reclaim(redis: Redis, entries: Sequence[tuple[PrivateListEntry, bytes]]) -> 
     for entry, payload in entries:
         keys += (_list(redis, entry), redis.keys.queue(entry.queue), redis.keys.strikes(name_of(entry.raw)))
         arguments += (entry.raw, payload, entry.queue)
-    return [reply == 1 for reply in redis.run(RECLAIM, keys, arguments)]
+    return [reply == 1 for reply in redis.run(REQUEUE, keys, arguments)]
 
 
 def bury(redis: RunsScripts, entry: PrivateListEntry, payload: bytes, limits: DeadSetLimits) -> bool:
@@ -63,8 +62,7 @@ def died_with(redis: Redis, raw: bytes) -> list[str]:
     """Return the processes that died with this job within 72 hours, oldest first."""
     strikes = ("ZRANGE", redis.keys.strikes(name_of(raw)), 0, -1, "WITHSCORES")
     (seconds, _), stored = redis.pipeline([("TIME",), strikes])
-    pairs = zip(stored[::2], stored[1::2], strict=True)
-    return [identity.decode() for identity, at in pairs if float(at) >= int(seconds) - STRIKE_SECONDS]
+    return [identity.decode() for identity, at in scores(stored) if at >= int(seconds) - STRIKE_SECONDS]
 
 
 def died_alone(redis: Redis, identity: str) -> bool:
@@ -78,9 +76,8 @@ def _list(redis: RunsScripts, entry: PrivateListEntry) -> str:
 
 def name_of(raw: bytes) -> str:
     """Return the key name of a job's strikes: its jid, or else a digest that ignores the count of interruptions."""
-    try:
-        payload = decode(raw)
-    except MalformedPayload:
+    payload = decode_or_none(raw)
+    if payload is None:
         return hashlib.sha256(raw).hexdigest()
     jid = normalize(payload).get("jid")
     if jid:

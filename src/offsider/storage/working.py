@@ -10,20 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
-from offsider.core.errors import Fenced, RedisRefused
+from offsider.core.errors import Fenced, OffsiderError, RedisRefused
 from offsider.storage.effects import EffectCalls, joined
 from offsider.storage.keys import Keys
-from offsider.storage.redis import Redis
+from offsider.storage.redis import Redis, Wire
 from offsider.storage.scripts import Argument, Call, Command, RunsScripts, Script
 
 ACK_AND_CLAIM = Script("ack_and_claim")
-COUNT = Script("count")
-POSTPONE = Script("postpone")
-BURY = Script("bury")
-PUT_BACK = Script("put_back")
-PUT_LAST = Script("put_last")
+SETTLE = Script("settle")
+REQUEUE = Script("requeue")
 
 #: Redis' Lua unpacks at most 8,000 values, and a long script blocks all other clients.
 BATCH = 100
@@ -73,7 +70,7 @@ class ClaimReply:
         claimed: queue and payload of each claimed job, in the order in which they run.
         paused: the paused queues.
         refused: why an existing queue could not be read; empty without an error.
-        version: of the controls (`storage.controls`).
+        version: of the controls (`storage.controls`); empty without one, and if nothing was claimed.
         replies: replies of the effects' calls.
     """
 
@@ -172,6 +169,71 @@ def parse_reply(reply: Any, queues: Sequence[str], effects: EffectCalls | None =
     )
 
 
+class Pipelined:
+    """A connection with `ack_and_claim` requests in flight: the server handles them while the worker runs its jobs.
+
+    If the connection fails, all requests without a reply are in doubt. Used by one thread at a time.
+    """
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._wire: Wire | None = None
+        #: Hashes of scripts with effects whose text was sent on this connection.
+        self._sent: set[str] = set()
+
+    def ask(
+        self,
+        owner: Owner,
+        queues: Sequence[str],
+        limit: int,
+        finished: Sequence[tuple[str, bytes]],
+        effects: EffectCalls | None = None,
+    ) -> None:
+        """Write the request of `ack_and_claim`.
+
+        Raises:
+            RedisUnavailable: the connection failed; ``ambiguous`` if the request may have been executed.
+        """
+        if self._wire is None:
+            self._wire = self._redis.own_wire()
+        call = ack_and_claim_call(self._redis.keys, owner, queues, limit, finished, effects=effects)
+        script, keys, arguments = call
+        if effects and script.sha not in self._sent:
+            self._wire.send([script.by_text(keys, arguments)])
+            self._sent.add(script.sha)
+        else:
+            self._wire.send([script.by_hash(keys, arguments)])
+
+    @property
+    def awaits(self) -> bool:
+        """Whether requests without a reply are in flight."""
+        return self._wire is not None and self._wire.awaited > 0
+
+    @property
+    def readable(self) -> bool:
+        """Whether a reply has arrived, or the connection has failed."""
+        return self._wire is not None and self._wire.readable(0)
+
+    def answer(self, queues: Sequence[str], effects: EffectCalls | None = None) -> ClaimReply:
+        """Read the oldest reply, to a request with these queues and effects.
+
+        Raises:
+            Fenced: this owner was declared dead: nothing was executed.
+            RedisRefused: nothing was executed, for example because a restarted server does not know the script.
+            RedisUnavailable: the connection failed; the request may have been executed.
+        """
+        assert self._wire is not None  # noqa: S101 - every reply has a request
+        reply = self._wire.receive()
+        if isinstance(reply, OffsiderError):
+            raise reply
+        return parse_reply(reply, queues, effects)
+
+    def close(self) -> None:
+        self._sent.clear()
+        if self._wire is not None:
+            self._wire.disconnect()
+
+
 def claim(redis: Redis, owner: Owner, queues: Sequence[str], limit: int) -> list[PrivateListEntry]:
     """Claim up to ``limit`` jobs, in the order of the queues.
 
@@ -196,18 +258,39 @@ def acknowledge(redis: RunsScripts, entry: PrivateListEntry) -> bool:
     return not parse_reply(reply, ()).gone
 
 
+def settle(
+    redis: RunsScripts,
+    entry: PrivateListEntry,
+    stored: Argument,
+    *,
+    to: Literal["set", "dead", "queue", "quarantine"],
+    keys: tuple[str, str],
+    amount: Argument,
+    most: int = 0,
+    identifier: str = "",
+) -> bool:
+    """Move the job out of its private list; see the script. False if it was missing.
+
+    Raises:
+        Fenced: the owner was declared dead.
+    """
+    own = [redis.keys.fenced(entry.owner.identity), _list(redis, entry.owner, entry.queue), *keys]
+    return bool(redis.run(SETTLE, own, [entry.raw, stored, to, amount, most, identifier]))
+
+
 def postpone(
     redis: RunsScripts, entry: PrivateListEntry, sorted_set: str, payload: bytes, delay_seconds: float
 ) -> bool:
     """Move the job to ``sorted_set`` (key of the retry set or the schedule), due after a delay."""
-    keys = [*own_keys(redis, entry), sorted_set]
-    return bool(redis.run(POSTPONE, keys, [entry.raw, payload, repr(delay_seconds)]))
+    return settle(redis, entry, payload, to="set", keys=(sorted_set, sorted_set), amount=repr(delay_seconds))
 
 
 def bury(redis: RunsScripts, entry: PrivateListEntry, payload: bytes, limits: DeadSetLimits) -> bool:
     """Move the job to the dead set."""
-    keys = [*own_keys(redis, entry), redis.keys.dead]
-    return bool(redis.run(BURY, keys, [entry.raw, payload, limits.timeout_seconds, limits.max_jobs]))
+    dead = redis.keys.dead
+    return settle(
+        redis, entry, payload, to="dead", keys=(dead, dead), amount=limits.timeout_seconds, most=limits.max_jobs
+    )
 
 
 def put_back(redis: RunsScripts, entries: Sequence[tuple[PrivateListEntry, bytes]]) -> list[bool]:
@@ -226,11 +309,11 @@ def put_back(redis: RunsScripts, entries: Sequence[tuple[PrivateListEntry, bytes
     for start in range(0, len(entries), PUT_BACK_BATCH):
         batch = entries[start : start + PUT_BACK_BATCH]
         keys = [redis.keys.fenced(batch[0][0].owner.identity), redis.keys.queues]
-        arguments: list[Argument] = []
+        arguments: list[Argument] = ["", 0]
         for entry, payload in batch:
             keys += (_list(redis, entry.owner, entry.queue), redis.keys.queue(entry.queue))
             arguments += (entry.raw, payload, entry.queue)
-        replies += redis.run(PUT_BACK, keys, arguments)
+        replies += redis.run(REQUEUE, keys, arguments)
     if _REFUSED in replies:
         queue = entries[replies.index(_REFUSED)][0].queue
         raise RedisRefused(f"{redis.keys.queue(queue)} is not a list, so its jobs cannot be requeued", code="WRONGTYPE")
@@ -238,13 +321,9 @@ def put_back(redis: RunsScripts, entries: Sequence[tuple[PrivateListEntry, bytes
 
 
 def put_last(redis: RunsScripts, entry: PrivateListEntry) -> bool:
-    """Move the job to the tail of its queue, unchanged.
-
-    Raises:
-        Fenced: the owner was declared dead.
-    """
-    keys = [*own_keys(redis, entry), redis.keys.queue(entry.queue), redis.keys.queues]
-    return bool(redis.run(PUT_LAST, keys, [entry.raw, entry.queue]))
+    """Move the job to the tail of its queue, unchanged."""
+    keys = redis.keys.queue(entry.queue), redis.keys.queues
+    return settle(redis, entry, entry.raw, to="queue", keys=keys, amount=entry.queue)
 
 
 def owns(redis: Redis, entry: PrivateListEntry) -> bool:
@@ -276,30 +355,5 @@ def copies(redis: Redis, entry: PrivateListEntry) -> int:
     return len(found)
 
 
-def count(redis: Redis, owner: Owner, queues: Sequence[str]) -> int:
-    """Count the jobs in the private lists."""
-    return int(redis.run(COUNT, [_list(redis, owner, queue) for queue in queues]))
-
-
-def count_waiting(redis: Redis, queues: Sequence[str]) -> int:
-    """Count the jobs in queues."""
-    return int(redis.run(COUNT, [redis.keys.queue(queue) for queue in queues]))
-
-
-def contents(redis: Redis, owner: Owner, queues: Sequence[str]) -> list[PrivateListEntry]:
-    """Return all jobs in the private lists, oldest claim first."""
-    replies = redis.pipeline([("LRANGE", _list(redis, owner, queue), 0, -1) for queue in queues])
-    return [
-        PrivateListEntry(owner, queue, raw)
-        for queue, raws in zip(queues, replies, strict=True)
-        for raw in reversed(raws)
-    ]
-
-
 def _list(redis: RunsScripts, owner: Owner, queue: str) -> str:
     return redis.keys.working(owner.identity, owner.capsule, queue)
-
-
-def own_keys(redis: RunsScripts, entry: PrivateListEntry) -> list[str]:
-    """Return the keys that every script on an entry starts with: the owner's fenced mark, and the private list."""
-    return [redis.keys.fenced(entry.owner.identity), _list(redis, entry.owner, entry.queue)]

@@ -18,16 +18,14 @@ if TYPE_CHECKING:
     from offsider.testing.enqueued_job import EnqueuedJob
     from offsider.testing.fake_clock import FakeClock
     from offsider.testing.modes import (
+        NothingEnqueued,
+        Recorder,
         assert_enqueued,
         assert_not_enqueued,
         disabled,
         fake,
         inline,
-        use_fake,
-        use_inline,
-        use_redis,
     )
-    from offsider.testing.recorder import NothingEnqueued, Recorder
     from offsider.testing.running_worker import RunningWorker, real
 
 __all__ = [
@@ -42,16 +40,11 @@ __all__ = [
     "fake",
     "inline",
     "real",
-    "use_fake",
-    "use_inline",
-    "use_redis",
 ]
 
 _ELSEWHERE = {
     "EnqueuedJob": "enqueued_job",
     "FakeClock": "fake_clock",
-    "NothingEnqueued": "recorder",
-    "Recorder": "recorder",
     "RunningWorker": "running_worker",
     "real": "running_worker",
 }

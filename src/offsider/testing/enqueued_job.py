@@ -7,23 +7,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeAlias
 
-from offsider.client.prepared import Prepared
+from offsider.config.hooks import Prepared
 from offsider.core.compression import decode_plain
 from offsider.core.payload import JobPayload, read_stamp
 from offsider.jobs.base import Job
-from offsider.jobs.call import Call
 from offsider.jobs.declared import Declared
-from offsider.jobs.enqueuer import Enqueuer
+from offsider.jobs.enqueuer import Call, Enqueuer
 
-LONGEST_VALUE = 100
+MAX_VALUE_LETTERS = 100
 
 
 def shown_value(given: object) -> str:
     """Return the repr, shortened in the middle if it is long."""
     text = repr(given)
-    if len(text) <= LONGEST_VALUE:
+    if len(text) <= MAX_VALUE_LETTERS:
         return text
-    half = LONGEST_VALUE // 2 - 2
+    half = MAX_VALUE_LETTERS // 2 - 2
     return f"{text[:half]}...{text[-half:]}"
 
 

@@ -13,9 +13,8 @@ from offsider.config import test_mode
 from offsider.core.options import wire_options
 from offsider.core.suggestions import nearest
 from offsider.core.wording import counted
-from offsider.jobs.call import Call, Delay
 from offsider.jobs.declared import Declared
-from offsider.jobs.enqueuer import Enqueuer, Moment
+from offsider.jobs.enqueuer import Call, Delay, Enqueuer, Moment
 from offsider.testing.enqueued_job import (
     AnyJob,
     EnqueuedJob,

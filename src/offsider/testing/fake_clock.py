@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 from offsider.config.config import Config
 from offsider.config.default import default_config
-from offsider.core.clock import MAX_SECONDS, Clock
+from offsider.core.clock import Clock, as_seconds
 from offsider.core.errors import ConfigurationError
-from offsider.core.wording import shown
 
 
 class FakeClock(Clock):
@@ -52,11 +51,9 @@ class FakeClock(Clock):
 
     def advance(self, by: float | timedelta) -> None:
         """Advance by seconds or a timedelta. Raises ConfigurationError for a negative or too large value."""
-        seconds = by.total_seconds() if isinstance(by, timedelta) else by
-        if not 0 <= seconds <= MAX_SECONDS:
-            raise ConfigurationError(f"advance expects seconds, from 0 to 1e9, or a timedelta, got {shown(by)}")
-        self._now += seconds
-        self._monotonic += seconds
+        moved_seconds = as_seconds(by, "advance(by)", at_least=0, error=ConfigurationError)
+        self._now += moved_seconds
+        self._monotonic += moved_seconds
 
     @contextmanager
     def installed(self, config: Config | None = None) -> Generator[FakeClock, None, None]:

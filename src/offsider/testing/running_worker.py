@@ -8,18 +8,18 @@ import tempfile
 import threading
 import time
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 
 from offsider.config import test_mode
 from offsider.config.config import DEFAULT, Config
 from offsider.config.default import application_config, default_config, set_default_config
 from offsider.config.installation import Installation
-from offsider.config.queue_spec import EVERY
+from offsider.config.routing import EVERY
 from offsider.core.errors import ConfigurationError
 from offsider.core.outcome import Failed
 from offsider.embedded import EmbeddedServer
-from offsider.jobs.query_queues import serve_selected
+from offsider.jobs.routes import serve_selected
 from offsider.runtime.context import JobContext
 from offsider.runtime.middleware import Middleware
 from offsider.storage import stats
@@ -62,25 +62,19 @@ def real_server(config: Config | None = None) -> Generator[Config, None, None]:
             "testing.real() and its fixtures share one server, which is empty at the start of each block: another "
             "block is open in this process; use its worker, or end it first"
         )
-    try:
+    with ExitStack() as after:
+        after.callback(_server_in_use.release)
         config = application_config() if config is None else config
         if config.frozen:
             raise ConfigurationError(RUNS_ALREADY)
-        url, config.redis.url = config.redis.url, embedded_server().url
-        try:
-            here = Installation.renewed(config)  # the former pools belong to a server that must not be emptied
-            here.redis.call("FLUSHALL")
-            previous = set_default_config(config)
-            try:
-                with test_mode.diverted(None):
-                    yield config
-            finally:
-                set_default_config(previous)
-        finally:
-            config.redis.url = url
-            Installation.renewed(config)
-    finally:
-        _server_in_use.release()
+        after.callback(Installation.renewed, config)
+        after.callback(setattr, config.redis, "url", config.redis.url)
+        config.redis.url = embedded_server().url
+        server = Installation.renewed(config)  # the former pools belong to a server that must not be emptied
+        server.redis.call("FLUSHALL")
+        after.callback(set_default_config, set_default_config(config))
+        after.enter_context(test_mode.diverted(None))
+        yield config
 
 
 @cache
@@ -100,7 +94,7 @@ class RunningWorker(EmbeddedWorker):
         config: server and middleware; frozen while the worker runs. Default: the configuration of this process. Unless
             it names queues, the worker serves the queues of all declared jobs at once, and any other queue within ten
             seconds. Failed jobs move to the retry set as usual, and so do undeclared jobs, since
-            ``worker.stranded_days`` is 0 meanwhile.
+            ``worker.stranded_days`` is 0 until it stops.
 
     Attributes:
         errors: errors of jobs so far, oldest first, without ``Discard``, ``Skip`` and ``Reschedule``.

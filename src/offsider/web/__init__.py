@@ -1,15 +1,17 @@
 """The web UI: pages to inspect and manage jobs, run by ``offsider web`` or mounted in an application."""
 
-from offsider.web.mounting import asgi, wsgi
+from offsider.screens.errors import BadRequest, NotFound
+from offsider.web.mounting import MountOptions, asgi, wsgi
 from offsider.web.page_request import PageRequest
 from offsider.web.request import Request
-from offsider.web.results import ActionResult, Answer, BadRequest, Forbidden, NotFound, Page, Text
+from offsider.web.results import ActionResult, Answer, Forbidden, Page, Text
 
 __all__ = [
     "ActionResult",
     "Answer",
     "BadRequest",
     "Forbidden",
+    "MountOptions",
     "NotFound",
     "Page",
     "PageRequest",

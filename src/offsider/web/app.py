@@ -19,32 +19,24 @@ from inspect import isawaitable
 from typing import Any, TypeAlias, cast
 from urllib.parse import unquote
 
+from offsider.config.addresses import NOW
 from offsider.config.installation import Installation
 from offsider.core.error_text import describe
-from offsider.web import allowed_hosts, audit, counters, flash, rendering, templates
+from offsider.core.segments import from_segment
+from offsider.inspector.findings import refresh
+from offsider.screens import audit, counters
+from offsider.screens.errors import BadRequest, NotFound, ScreenError
+from offsider.screens.request import SELECTED
+from offsider.screens.translation import english
+from offsider.web import flash, origins, rendering
 from offsider.web.assets import own_assets
-from offsider.web.csrf import is_same_origin
 from offsider.web.extension_tabs import tab_assets, tab_routes
 from offsider.web.layout import tab_of
-from offsider.web.options import WebOptions
-from offsider.web.page_request import AUTO, QUESTION, THEME_COOKIE, THEMES, PageRequest
+from offsider.web.page_request import QUESTION, PageRequest, WebOptions
 from offsider.web.pages import routes
 from offsider.web.request import ALWAYS, FOR_EVER, Fields, Request, Response, form_fields, query_fields
-from offsider.web.results import (
-    ActionResult,
-    Answer,
-    BadRequest,
-    Crowded,
-    Forbidden,
-    Message,
-    NotAllowed,
-    NotFound,
-    Page,
-    WebError,
-)
+from offsider.web.results import ActionResult, Answer, Crowded, Forbidden, NotAllowed, Page
 from offsider.web.routing import Match, Router
-from offsider.web.segments import from_segment
-from offsider.web.translation import english
 
 #: Messages before authentication are in English: they are for the operator.
 _ONLY_LOCAL = (
@@ -82,19 +74,21 @@ class WebApp:
     def _routers(self) -> dict[str, Router]:
         """The pages by server. At the first request: an application may mount the UI before it installs extensions."""
         own = routes()
-        return {name: Router([*own, *tab_routes(here, own)]) for name, here in self.options.servers.items()}
+        return {
+            name: Router([*own, *tab_routes(installation, own)]) for name, installation in self.options.servers.items()
+        }
 
     def warm(self) -> None:
         """Compile all templates and find all pages now. ConfigurationError if a tab has the path of another page."""
-        templates.warm()
+        rendering.warm()
         _ = self._routers
 
     def respond(self, request: Request, wait: Wait = run) -> Response:
         """Return the response to a request; never raises."""
         try:
             response = self._admitted(request, wait)
-        except WebError as error:
-            audit.refused(request, self._action(request), error)
+        except ScreenError as error:
+            _log_refusal(request, self._action(request), error)
             response = rendering.plain(error, request, self.options.challenge)
         except Exception as error:  # noqa: BLE001  # the client gets an error page, and the log the traceback
             response = rendering.broken(error, request)
@@ -115,14 +109,14 @@ class WebApp:
             return rendering.refused(page_request, error)
 
     def _check(self, request: Request) -> None:
-        """Check everything that does not depend on the user. Raises a WebError."""
+        """Check everything that does not depend on the user. Raises a ScreenError."""
         options = self.options
-        if options.check_host and not allowed_hosts.is_known(request.header("host"), options.allowed_hosts):
+        if options.check_host and not origins.is_known(request.header("host"), options.allowed_hosts):
             raise Forbidden(
-                f"unknown host name {audit.shown(allowed_hosts.host_of(request.header('host')))!r}: to allow it, run "
+                f"unknown host name {audit.shown(origins.host_of(request.header('host')))!r}: to allow it, run "
                 "offsider web --allowed-host NAME, or pass allowed_hosts= where the web UI is mounted"
             )
-        if options.only_local and not allowed_hosts.is_direct_and_local(request):
+        if options.only_local and not origins.is_direct_and_local(request):
             raise Forbidden(_ONLY_LOCAL)
         if request.method not in METHODS:
             raise NotAllowed("error.methods", ", ".join(METHODS), methods=", ".join(METHODS))
@@ -132,7 +126,7 @@ class WebApp:
             raise BadRequest(f"the address is longer than {LONGEST_ADDRESS} characters")
         if request.refusal is not None:
             raise request.refusal
-        if request.method == "POST" and not is_same_origin(request):
+        if request.method == "POST" and not origins.is_same_origin(request):
             sent = {name: audit.shown(request.header(name)) or "-" for name in ("host", "origin", "sec-fetch-site")}
             raise Forbidden("error.cross_site", **{name.rpartition("-")[2]: value for name, value in sent.items()})
 
@@ -150,13 +144,11 @@ class WebApp:
         try:
             server, location = self._server(request.path)
             return self._routers[server].match(request.method, location, request.header("accept")).route.action
-        except WebError:
+        except ScreenError:
             return request.method
 
     def _page_request(self, request: Request, who: str) -> PageRequest:
         server, location = self._server(request.path or "/")
-        cookies = request.cookies
-        theme = cookies.get(THEME_COOKIE, AUTO)
         return PageRequest(
             http=request,
             options=self.options,
@@ -166,7 +158,6 @@ class WebApp:
             form=form_fields(request) if request.method == "POST" else Fields(),
             locale=english(),
             who=who,
-            theme=theme if theme in THEMES else AUTO,
         )
 
     def _server(self, path: str) -> tuple[str, str]:
@@ -181,7 +172,7 @@ class WebApp:
         return server, slash + rest or "/"
 
     def _handle(self, page_request: PageRequest) -> Answer:
-        """Run the page or the action. Raises a WebError, or any error of the page."""
+        """Run the page or the action. Raises a ScreenError, or any error of the page."""
         found = self._routers[page_request.server].match(
             page_request.http.method, page_request.location, page_request.http.header("accept")
         )
@@ -191,11 +182,14 @@ class WebApp:
         try:
             answer = self._act(page_request, found)
         except Exception as error:
-            audit.note(page_request, found.route.action, f"failed: {describe(error)}")
+            _note_failure(page_request, found.route.action, error)
             raise
         if isinstance(answer, ActionResult):
-            audit.note(page_request, found.route.action, str(answer.message))
+            _note_result(page_request, found.route.action, answer)
             counters.forget(page_request.installation)
+            if page_request.came_from == NOW:  # the finding that it was about may be gone
+                refresh(page_request.installation)
+                answer = replace(answer, to=NOW)
             return replace(answer, headers=(*answer.headers, flash.cookie(page_request, answer.message)))
         return answer
 
@@ -203,9 +197,7 @@ class WebApp:
         try:
             self._check_may(page_request, found)
         except Forbidden as error:
-            audit.refused(
-                page_request.http, found.route.action, error, who=page_request.who, server=page_request.server
-            )
+            _log_refusal(page_request.http, found.route.action, error, who=page_request.who, server=page_request.server)
             raise
         return found.route.handler(page_request)
 
@@ -215,10 +207,10 @@ class WebApp:
         self._check_may(page_request, found)
         page_request.check_fields(found.route.fields)
         if not page_request.is_confirmed:
-            asks = found.route.asks
-            question = asks(page_request) if asks is not None else _question_of_form(page_request)
-            if question is not None:
-                return _question(page_request, question)
+            question = page_request.form.get(QUESTION)[:500]
+            if question:
+                chosen = str(len(page_request.form.all(SELECTED)))
+                return _question(page_request, question.replace("{number}", chosen))
         return found.route.handler(page_request)
 
     def _check_may(self, page_request: PageRequest, found: Match) -> None:
@@ -242,16 +234,49 @@ class Unknown(Forbidden):
     status = 401
 
 
-def _question_of_form(page_request: PageRequest) -> Message | None:
-    text = page_request.form.get(QUESTION)[:500]
-    return Message(text) if text else None
+def _note_result(request: PageRequest, action: str, result: ActionResult) -> None:
+    """Log what an action did; and record it, a bulk action after its last step."""
+    outcome, sent, subject = str(result.message), request.form.pairs, _subject(request)
+    _log(request, action, outcome)
+    audit.result(request.installation, action, outcome, result.data, sent, who=request.actor, subject=subject)
 
 
-def _question(page_request: PageRequest, question: Message) -> Page:
+def _note_failure(request: PageRequest, action: str, error: Exception) -> None:
+    """Log and record why an action failed or was refused."""
+    _log(request, action, f"failed: {describe(error)}")
+    if request.read_only:  # any visitor could fill the event log
+        return
+    # Any other error may quote arguments of a job.
+    reason = str(error) if isinstance(error, ScreenError) else f"internal error: {type(error).__name__}"
+    sent = audit.filter_of(request.form.pairs)
+    audit.failed(request.installation, action, reason, who=request.actor, subject=_subject(request), filter=sent)
+
+
+def _subject(request: PageRequest) -> str:
+    return audit.shown(" ".join(request.parts.values()) or request.location.split("/")[1])
+
+
+def _log(request: PageRequest, action: str, outcome: str) -> None:
+    target, client = audit.target_of(request.location, request.form.pairs), request.http.client
+    audit.log(action, outcome, who=request.who, target=target, server=request.server, client=client)
+
+
+def _log_refusal(request: Request, action: str, error: ScreenError, *, who: str = "", server: str = "") -> None:
+    """Log a request that was refused. It is no event: a stranger could fill the event log.
+
+    Args:
+        action: the name of the action, or the HTTP method if the route is unknown.
+        who: the user's name; empty before authentication.
+        server: the server of the page; empty before it is known.
+    """
+    audit.log(action, f"refused: {error}", who=who, target=request.path, server=server, client=request.client)
+
+
+def _question(page_request: PageRequest, question: str) -> Page:
     """Return a confirmation form that repeats the request, for browsers without our script."""
     fields = [[name, value] for name, value in page_request.form.pairs if name != "confirmed"]
     back = page_request.came_from or tab_of(page_request.installation, page_request.location) or "/"
-    data = {"question": question.text(page_request.t), "action": page_request.location, "fields": fields, "back": back}
+    data = {"question": question, "action": page_request.location, "fields": fields, "back": back}
     return Page("confirm", "common.are_you_sure", data)
 
 
@@ -262,7 +287,7 @@ class Bulkhead:
     """
 
     def __init__(self, servers: Mapping[str, Installation]) -> None:
-        sizes = {name: max(1, here.settings.client_pool_size) for name, here in servers.items()}
+        sizes = {name: max(1, installation.settings.client_pool_size) for name, installation in servers.items()}
         self._free = {name: threading.BoundedSemaphore(size) for name, size in sizes.items()} if len(sizes) > 1 else {}
 
     @contextmanager

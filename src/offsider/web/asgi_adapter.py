@@ -10,9 +10,10 @@ from contextvars import copy_context
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
+from offsider.screens.errors import BadRequest, ScreenError
 from offsider.web.app import WebApp
 from offsider.web.request import BODY_SECONDS, INCOMPLETE, LARGEST_BODY_BYTES, TOO_LARGE, Request, Response
-from offsider.web.results import BadRequest, TooLarge, WebError
+from offsider.web.results import TooLarge
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -29,7 +30,7 @@ class AsgiApp:
 
     def __init__(self, app: WebApp) -> None:
         self.app = app
-        sizes = [here.settings.client_pool_size for here in app.options.servers.values()]
+        sizes = [installation.settings.client_pool_size for installation in app.options.servers.values()]
         self._threads = ThreadPoolExecutor(max(1, sum(sizes)), thread_name_prefix="offsider-web")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -62,7 +63,7 @@ async def _awaited(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
 
 
-def request_of(scope: Scope, body: bytes | WebError) -> Request:
+def request_of(scope: Scope, body: bytes | ScreenError) -> Request:
     """Build the request of a scope with its body, or with the reason to refuse it."""
     root, path = _paths(scope)
     client = scope.get("client")
@@ -97,7 +98,7 @@ def _paths(scope: Scope) -> tuple[str, str]:
     return root, path or "/"
 
 
-async def received(chunks: AsyncIterator[bytes]) -> bytes | WebError:
+async def received(chunks: AsyncIterator[bytes]) -> bytes | ScreenError:
     """Return the body, or the reason why it was not received whole.
 
     The wait is limited: after an application has read the body, a server waits for the end of the connection.
@@ -111,7 +112,7 @@ async def received(chunks: AsyncIterator[bytes]) -> bytes | WebError:
                     return TooLarge(TOO_LARGE)
     except TimeoutError:
         return BadRequest(INCOMPLETE)
-    except WebError as error:
+    except ScreenError as error:
         return error
     return body
 

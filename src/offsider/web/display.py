@@ -1,33 +1,20 @@
-"""Times, durations and sizes in the user's language."""
+"""Times, durations and long texts in the user's language."""
 
 from __future__ import annotations
 
-import math
 import time
 from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
 
 from offsider.core.clock import END_OF_TIME
-from offsider.web.translation import Language
+from offsider.screens.plain import LINE_LETTERS, MAX_LETTERS, cut, is_finite
+from offsider.screens.translation import Language
 
-#: Maximum characters of a text in lists.
-LINE_LETTERS = 100
-#: Maximum characters of a text in pages that list many.
-MAX_LETTERS = 2048
-_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 #: Shown for a missing value.
 NONE = "\N{EN DASH}"
 #: Minimum of each unit in seconds, its length in seconds, and its message.
 _SPANS = ((172800, 86400, "time.days"), (7200, 3600, "time.hours"), (120, 60, "time.minutes"), (0, 1, "time.seconds"))
-
-
-def is_finite(value: float) -> bool:
-    """Whether a number fits into a float: JSON may contain integers of 400 digits."""
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False
 
 
 def moment(locale: Language, at: float | None) -> Markup:
@@ -76,26 +63,10 @@ def span(locale: Language, seconds: float | None) -> str:
     return locale.translate(message, value=int(seconds // length))
 
 
-def size(locale: Language, count: float | None) -> str:
-    """Return a number of bytes with a suitable unit."""
-    if count is None or not is_finite(count):
-        return NONE
-    power = 0
-    while abs(count) >= 1000 and power < len(_UNITS) - 1:
-        count /= 1000
-        power += 1
-    return f"{locale.number(count, 1 if power and count < 100 else 0)} {_UNITS[power]}"
-
-
-def cut(text: str, most: int = LINE_LETTERS) -> str:
-    """Cut a text, with an ellipsis."""
-    return text if len(text) <= most else f"{text[:most]}…"
-
-
 def long_text(locale: Language, text: str, most: int = LINE_LETTERS) -> Markup:
     """Return a text; a long one is cut and can be expanded."""
     if len(text) <= most:
         return escape(text)
     return Markup(
-        '<details class="long"><summary>{}<span class="more">{}</span></summary><div>{}</div></details>'
+        '<details class="long"><summary>{}<span class="more">{}</span></summary><div tabindex="0">{}</div></details>'
     ).format(cut(text, most), locale.translate("common.show_all"), cut(text, MAX_LETTERS))

@@ -11,9 +11,9 @@ import binascii
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from offsider.screens.messages import Message
     from offsider.web.page_request import PageRequest
     from offsider.web.request import Request
-    from offsider.web.results import Message
 
 COOKIE = "offsider_flash"
 MAX_LETTERS = 300
@@ -25,12 +25,13 @@ def cookie(request: PageRequest, message: Message) -> tuple[str, str]:
     """Return the header that stores a message, in the user's language."""
     text = message.text(request.t)
     cut = text if len(text) <= MAX_LETTERS else f"{text[:MAX_LETTERS]}…"
-    return _header(request.http, base64.urlsafe_b64encode(cut.encode(errors="replace")).decode(), SECONDS)
+    encoded = base64.urlsafe_b64encode(cut.encode(errors="replace")).decode()
+    return _header(request.http, f"{COOKIE}={encoded}", SECONDS)
 
 
 def cleared(request: Request) -> tuple[str, str]:
     """Return the header that deletes the message."""
-    return _header(request, "", 0)
+    return _header(request, f"{COOKIE}=", 0)
 
 
 def message(request: Request) -> str:
@@ -44,7 +45,8 @@ def message(request: Request) -> str:
     return text[: MAX_LETTERS + 1]
 
 
-def _header(request: Request, value: str, seconds: int) -> tuple[str, str]:
+def _header(request: Request, cookie: str, seconds: int) -> tuple[str, str]:
+    """Return the header that stores a cookie, ``name=value``, for this web UI."""
     secure = "; Secure" if request.scheme == "https" else ""
     path = request.root or "/"
-    return "set-cookie", f"{COOKIE}={value}; Path={path}; Max-Age={seconds}; SameSite=Strict; HttpOnly{secure}"
+    return "set-cookie", f"{cookie}; Path={path}; Max-Age={seconds}; SameSite=Strict; HttpOnly{secure}"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
+from offsider.screens.redaction import Redact
 from offsider.web.asgi_adapter import AsgiApp
-from offsider.web.options import Authenticate, Authorize, WebOptions
-from offsider.web.redaction import Redact
+from offsider.web.page_request import Authenticate, Authorize, WebOptions
 from offsider.web.wsgi_adapter import WsgiApp
 
 if TYPE_CHECKING:
@@ -25,21 +25,26 @@ Servers: TypeAlias = Config | Mapping[str, Config | Installation] | None
 ONLY = "redis"
 
 
-def asgi(
-    config: Servers = None,
-    *,
-    authenticate: Authenticate | None = None,
-    authorize: Authorize | None = None,
-    redact: Redact | None = None,
-    read_only: bool = False,
-    allowed_hosts: Sequence[str] = (),
-    app_url: str = "",
-    insecure: bool = False,
-) -> AsgiApp:
-    """Return the web UI as an ASGI application, for Starlette, FastAPI and others.
+class PageOptions(TypedDict, total=False):
+    """Options of the web UI in a framework that checks the users itself.
 
-    Args:
-        config: the configuration with all of its servers (default: the process-wide one), or configurations by name.
+    Attributes:
+        authorize: returns whether a user may do an action.
+        redact: returns the arguments to show.
+        read_only: disables all actions.
+        app_url: target of the link "Back to app".
+    """
+
+    authorize: Authorize | None
+    redact: Redact | None
+    read_only: bool
+    app_url: str
+
+
+class MountOptions(PageOptions, total=False):
+    """Options of the web UI in an application.
+
+    Attributes:
         authenticate: returns the user's name, or None. It may be async.
         authorize: returns whether a user may do an action.
         redact: returns the arguments to show.
@@ -48,60 +53,41 @@ def asgi(
         app_url: target of the link "Back to app".
         insecure: disable authentication. Then only programs on the same machine are accepted, unless
             ``allowed_hosts`` is set.
+    """
+
+    authenticate: Authenticate | None
+    allowed_hosts: Sequence[str]
+    insecure: bool
+
+
+def asgi(config: Servers = None, **options: Unpack[MountOptions]) -> AsgiApp:
+    """Return the web UI as an ASGI application, for Starlette, FastAPI and others.
+
+    Args:
+        config: the configuration with all of its servers (default: the process-wide one), or configurations by name.
+        options: those of `MountOptions`.
 
     Raises:
         ConfigurationError: neither ``authenticate`` nor ``insecure`` is set.
     """
-    options = WebOptions(
-        servers=named(config),
-        authenticate=authenticate,
-        authorize=authorize,
-        redact=redact,
-        read_only=read_only,
-        allowed_hosts=tuple(allowed_hosts),
-        app_url=app_url,
-    )
-    return AsgiApp(web_app(guarded(options, insecure=insecure)))
+    return AsgiApp(_mounted(config, **options))
 
 
-def wsgi(
-    config: Servers = None,
-    *,
-    authenticate: Authenticate | None = None,
-    authorize: Authorize | None = None,
-    redact: Redact | None = None,
-    read_only: bool = False,
-    allowed_hosts: Sequence[str] = (),
-    app_url: str = "",
-    insecure: bool = False,
-) -> WsgiApp:
+def wsgi(config: Servers = None, **options: Unpack[MountOptions]) -> WsgiApp:
     """Return the web UI as a WSGI application, for Flask, Django and others. Arguments as in `asgi`."""
-    options = WebOptions(
-        servers=named(config),
-        authenticate=authenticate,
-        authorize=authorize,
-        redact=redact,
-        read_only=read_only,
-        allowed_hosts=tuple(allowed_hosts),
-        app_url=app_url,
-    )
-    return WsgiApp(web_app(guarded(options, insecure=insecure)))
+    return WsgiApp(_mounted(config, **options))
 
 
-def behind(
-    config: Servers, *, authorize: Authorize | None, redact: Redact | None, read_only: bool, app_url: str
-) -> WebApp:
+def _mounted(config: Servers, *, insecure: bool = False, **options: Any) -> WebApp:
+    return web_app(guarded(WebOptions(servers=named(config), **options), insecure=insecure))
+
+
+def behind(config: Servers, **options: Unpack[PageOptions]) -> WebApp:
     """Make the web UI for a framework that checks users and hosts itself, and passes the user's name as `WHO`."""
-    options = WebOptions(
-        servers=named(config),
-        authenticate=lambda request: request.context[WHO] or None,
-        authorize=authorize,
-        redact=redact,
-        read_only=read_only,
-        check_host=False,
-        app_url=app_url,
+    servers = named(config)
+    return web_app(
+        WebOptions(servers, authenticate=lambda http: http.context[WHO] or None, check_host=False, **options)
     )
-    return web_app(options)
 
 
 def checked_name(who: object, source: object) -> str | None:
@@ -130,11 +116,11 @@ def named(config: Servers) -> Mapping[str, Installation]:
     return {name: Installation.of(each) for name, each in config.items()}
 
 
-def every_server(here: Installation) -> Mapping[str, Installation]:
+def every_server(installation: Installation) -> Mapping[str, Installation]:
     """Return the servers of a configuration by name, ``main`` first."""
-    if len(here.config.servers) == 1:
-        return {ONLY: here}
-    return {name: here.for_server(name) for name in here.config.servers}
+    if len(installation.config.servers) == 1:
+        return {ONLY: installation}
+    return {name: installation.for_server(name) for name in installation.config.servers}
 
 
 def guarded(options: WebOptions, *, insecure: bool) -> WebOptions:

@@ -1,40 +1,79 @@
-"""A request as pages see it: server, user, and validated parameters."""
+"""A request as pages see it: server, user, and validated parameters; and the options of all pages."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
-from urllib.parse import urlencode, urlsplit, urlunsplit
+from inspect import iscoroutinefunction
+from typing import TypeAlias, cast
+from urllib.parse import urlsplit, urlunsplit
 
+from offsider.config.addresses import with_fields
 from offsider.config.installation import Installation
+from offsider.core.errors import ConfigurationError
+from offsider.core.segments import segment
 from offsider.logs.setup import logger
-from offsider.web.options import WebOptions
-from offsider.web.redaction import HIDDEN
+from offsider.screens.errors import BadRequest
+from offsider.screens.redaction import Redact
+from offsider.screens.request import SELECTED, ScreenRequest
+from offsider.screens.translation import Language
+from offsider.web.origins import is_foreign
 from offsider.web.request import Fields, Request
-from offsider.web.results import BadRequest
-from offsider.web.segments import segment
-from offsider.web.translation import Language
 
-_WHOLE = re.compile(r"-?[0-9]{1,15}", re.ASCII)
-#: Field that must be ``yes`` in a change of everything.
-EVERY = "every"
-#: Field for each selected job.
-SELECTED = "key"
 #: Field with the confirmation question of an extension's button.
 QUESTION = "offsider_question"
+_MAX_VALUES, _MAX_VALUE_LETTERS = 1000, 500
 _OF_EVERY_CHANGE = ("confirmed", "format", QUESTION)
-AUTO = "auto"
-THEMES = (AUTO, "light", "dark")
-#: Rows on a page of a list.
-PAGE = 25
-MAX_PAGES = 1_000_000
-THEME_COOKIE = "offsider_theme"
+#: Returns the user's name for the audit log, or None (or ``""``) to refuse.
+Authenticate: TypeAlias = Callable[[Request], "str | Awaitable[str | None] | None"]
+#: Returns whether the user may do an action: ``authorize(page_request, "job.delete")``.
+Authorize: TypeAlias = "Callable[[PageRequest, str], bool]"
 
 
 @dataclass(frozen=True)
-class PageRequest:
+class WebOptions:
+    """Options of the web UI.
+
+    Attributes:
+        servers: configurations by name; the first is served at the root, the others below ``/@name``.
+        authenticate: called for each request; None: no authentication.
+        challenge: ``WWW-Authenticate`` header of a refusal; empty: a refusal is a plain 403.
+        authorize: called before each page and action; None: everything is allowed.
+        redact: returns the arguments to show; None: all.
+        read_only: disables all actions.
+        allowed_hosts: accepted names in the ``Host`` header, besides loopback; ``*`` accepts any.
+        check_host: whether other host names are refused.
+        only_local: whether only clients on this machine are accepted.
+        app_url: target of the link "Back to app"; empty: no link.
+
+    Raises:
+        ConfigurationError: ``authorize`` or ``redact`` is async. They are called for every button and every job.
+    """
+
+    servers: Mapping[str, Installation]
+    authenticate: Authenticate | None = None
+    challenge: str = ""
+    authorize: Authorize | None = None
+    redact: Redact | None = None
+    read_only: bool = False
+    allowed_hosts: Sequence[str] = field(default_factory=tuple)
+    check_host: bool = True
+    only_local: bool = False
+    app_url: str = ""
+
+    def __post_init__(self) -> None:
+        for name, hook in (("authorize", self.authorize), ("redact", self.redact)):
+            if iscoroutinefunction(hook) or iscoroutinefunction(getattr(hook, "__call__", None)):  # noqa: B004
+                raise ConfigurationError(f"{name} must be a plain function, not async; only authenticate may be async")
+
+    @property
+    def first(self) -> str:
+        """The name of the server at the root."""
+        return next(iter(self.servers))
+
+
+@dataclass(frozen=True)
+class PageRequest(ScreenRequest):
     """A request to the pages of one server.
 
     Attributes:
@@ -46,8 +85,8 @@ class PageRequest:
         parts: values of the placeholders in the route's path.
         query, form: query and form fields.
         who: the user's name; empty without authentication.
+        actor: who does an action, for the event log: the user, or else the address of the client.
         locale: language of the response.
-        theme: ``light``, ``dark``, or ``auto`` for the browser's preference.
     """
 
     http: Request
@@ -58,12 +97,19 @@ class PageRequest:
     form: Fields
     locale: Language
     who: str = ""
-    theme: str = AUTO
     parts: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def installation(self) -> Installation:
         return self.options.servers[self.server]
+
+    @property
+    def redact(self) -> Redact | None:
+        return self.options.redact
+
+    @property
+    def actor(self) -> str:
+        return self.who or self.http.client or "unknown"
 
     @property
     def base(self) -> str:
@@ -100,10 +146,6 @@ class PageRequest:
         """Translate a message into the user's language; see `Language.translate`."""
         return self.locale.translate(message, count, **values)
 
-    def path(self, name: str) -> str:
-        """Return the value of ``{name}`` in the route's path."""
-        return self.parts[name]
-
     def check_fields(self, known: Collection[str]) -> None:
         """Refuse a change with an unknown field, such as a misspelled filter, or a repeated one. Raises BadRequest."""
         names = [name for name, _ in (*self.form.pairs, *self.query.pairs)]
@@ -113,48 +155,14 @@ class PageRequest:
             if name != SELECTED and name in names[:at]:
                 raise BadRequest("error.repeated_field", name=name)
 
-    def check_every(self) -> None:
-        """Refuse a change of everything that does not say so: it may have lost its filter. Raises BadRequest."""
-        if self.text(EVERY) != "yes":
-            raise BadRequest("error.every", name=EVERY)
-
-    def number(self, name: str, default: int | None = 1, lowest: int = 1, highest: int = 1_000_000) -> int:
-        """Return an integer field; None as default: it is required. Raises BadRequest if it is not valid."""
-        text = self._sent(name)
-        if not text and default is not None:
-            return default
-        if not _WHOLE.fullmatch(text) or not lowest <= int(text) <= highest:
-            raise BadRequest("error.bad_number", name=name, lowest=lowest, highest=highest)
-        return int(text)
-
-    def choice(self, name: str, choices: Sequence[str], default: str) -> str:
-        """Return a field with one of several values. Raises BadRequest for any other value."""
-        text = self._sent(name) or default
-        if text not in choices:
-            raise BadRequest("error.bad_choice", name=name, choices=", ".join(choices))
-        return text
-
-    def text(self, name: str, most: int = 100) -> str:
-        """Return a text field, stripped. Raises BadRequest if it is longer than ``most`` characters."""
-        text = self._sent(name).strip()
-        if len(text) > most:
-            raise BadRequest("error.too_long", name=name, most=most)
-        return text
-
     @property
-    def page(self) -> int:
-        """Number of the requested page of a list, from 1."""
-        return self.number("page", default=1, lowest=1, highest=MAX_PAGES)
+    def is_foreign(self) -> bool:
+        return is_foreign(self.http)
 
-    def rows(self) -> slice[int, int, None]:
-        """Return the positions of the rows of the requested page."""
-        return slice((self.page - 1) * PAGE, self.page * PAGE, None)
-
-    def selected(self, name: str, most: int = 1000, longest: int = 500) -> list[str]:
-        """Return all values of a form field. Raises BadRequest if there are too many or one is too long."""
+    def all(self, name: str) -> list[str]:
         values = self.form.all(name)
-        if len(values) > most or any(len(value) > longest for value in values):
-            raise BadRequest("error.too_many_values", name=name, most=most, longest=longest)
+        if len(values) > _MAX_VALUES or any(len(value) > _MAX_VALUE_LETTERS for value in values):
+            raise BadRequest("error.too_many_values", name=name, most=_MAX_VALUES, longest=_MAX_VALUE_LETTERS)
         return values
 
     def may(self, action: str) -> bool:
@@ -170,10 +178,6 @@ class PageRequest:
             logger.warning("authorize(…, %r) returned a %s: only True grants access", action, type(answer).__name__)
         return answer is True
 
-    def unquoted(self, text: str) -> str:
-        """Return a text that may quote arguments of a job; hidden if arguments are redacted."""
-        return HIDDEN if text and self.options.redact is not None else text
-
     @property
     def wants_json(self) -> bool:
         """Whether the client is a program."""
@@ -181,22 +185,18 @@ class PageRequest:
 
     def url(self, path: str, **query: object) -> str:
         """Return the URL of a path below this server's pages."""
-        return self.base + path + _query(query)
+        return with_fields(self.base + path, **query)
 
-    def here(self, **changes: object) -> str:
+    def this_page(self, **changes: object) -> str:
         """Return the URL of this page with changed query fields; None and "" remove a field."""
         merged: dict[str, object] = dict(self.query.pairs) | changes
-        return self.base + self.location + _query(merged)
+        return with_fields(self.base + self.location, **merged)
 
-    def _sent(self, name: str) -> str:
+    def sent(self, name: str) -> str:
+        """Return a field of the form, or else of the query."""
         return self.form.get(name) if name in self.form else self.query.get(name)
 
 
 def server_path(options: WebOptions, name: str) -> str:
     """Return the path of a server's pages, relative to the mount path."""
     return "" if name == options.first else f"/@{segment(name)}"
-
-
-def _query(fields: Mapping[str, object]) -> str:
-    kept = {name: str(value) for name, value in fields.items() if value is not None and value != ""}
-    return f"?{urlencode(kept, errors='replace')}" if kept else ""

@@ -8,7 +8,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qsl
 
-from offsider.web.results import BadRequest, WebError
+from offsider.screens.errors import BadRequest, ScreenError
 
 LARGEST_BODY_BYTES = 64 * 1024
 TOO_LARGE = f"the request is larger than {LARGEST_BODY_BYTES // 1024} KB"
@@ -73,7 +73,7 @@ class Request:
     scheme: str = "http"
     client: str = ""
     context: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
-    refusal: WebError | None = None
+    refusal: ScreenError | None = None
 
     def header(self, name: str) -> str:
         """Return the value of a header; empty if missing."""

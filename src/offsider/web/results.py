@@ -1,20 +1,15 @@
-"""Results of pages, the errors that pages raise, and the messages about both.
-
-Messages are translated for users, and in English for programs and the log. The texts of all pages are in
-``locales/en.po``.
-"""
+"""Results of pages, and the errors of a request by HTTP."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from offsider.core.errors import OffsiderError
-from offsider.web.translation import english
+from offsider.screens.errors import ScreenError
+from offsider.screens.messages import Message
 
-#: Translates a message and inserts its values, like `offsider.web.page_request.PageRequest.t`.
-Translate = Callable[..., str]
+RETRY_AFTER = ("retry-after", "2")
 
 
 @dataclass(frozen=True)
@@ -64,100 +59,51 @@ class Text:
     Attributes:
         body: the text.
         media_type: value of the header ``Content-Type``.
-        status: HTTP status.
     """
 
     body: str
     media_type: str = "text/plain; charset=utf-8"
-    status: int = 200
 
 
-Answer: TypeAlias = Page | ActionResult | Text
-"""The result of a page or an action: a page, a redirect with a message, or text."""
-
-
-class WebError(OffsiderError):
-    """The request failed. The user sees the message, so it says what to do.
-
-    Args:
-        message: message id, or a text in English.
-        values: values of the placeholders ``{name}``.
+@dataclass(frozen=True)
+class Redirect:
+    """Another address of the same page.
 
     Attributes:
-        status: HTTP status.
+        to: path below the server's pages, with its query.
     """
 
-    status = 500
-
-    def __init__(self, message: str, **values: object) -> None:
-        self.message = Message(message, **values)
-        super().__init__(str(self.message))
+    to: str
 
 
-class BadRequest(WebError):
-    """A parameter is invalid."""
-
-    status = 400
+Answer: TypeAlias = Page | ActionResult | Text | Redirect
+"""The result of a page or an action: a page, a redirect with a message, text, or a redirect."""
 
 
-class Forbidden(WebError):
+class Forbidden(ScreenError):
     """The action is not allowed: for this user, from this site, or in read-only mode."""
 
     status = 403
 
 
-class NotFound(WebError):
-    """The page or its subject does not exist."""
-
-    status = 404
-
-
-class Crowded(WebError):
+class Crowded(ScreenError):
     """Too many requests wait for this server; more would take the threads of other servers."""
 
     status = 503
+    headers = (RETRY_AFTER,)
 
 
-class TooLarge(WebError):
+class TooLarge(ScreenError):
     """The request is too large."""
 
     status = 413
 
 
-class NotAllowed(WebError):
+class NotAllowed(ScreenError):
     """The method is not allowed for this address. ``allowed`` lists the methods that are."""
 
     status = 405
 
     def __init__(self, message: str, allowed: str, **values: object) -> None:
         super().__init__(message, **values)
-        self.allowed = allowed
-
-
-class Message:
-    """One or several message ids with their values.
-
-    >>> str(Message("done.deleted", count=3) + Message("done.gone", count=1))
-    'Deleted 3 jobs. 1 job was already gone.'
-    """
-
-    def __init__(self, message: str, **values: Any) -> None:
-        self.parts: tuple[tuple[str, Mapping[str, Any]], ...] = ((message, values),)
-
-    def __add__(self, more: Message) -> Message:
-        both = Message("")
-        both.parts = (*self.parts, *more.parts)
-        return both
-
-    def __str__(self) -> str:
-        return self.text(english().translate)
-
-    def text(self, t: Translate) -> str:
-        """Return the text in the language of ``t``."""
-        return " ".join(t(message, **values) for message, values in self.parts)
-
-
-def with_gone(done: str, count: int, gone: int) -> Message:
-    """Return the message about changed jobs, and about jobs that were already gone, if any."""
-    changed = Message(done, count=count)
-    return changed + Message("done.gone", count=gone) if gone else changed
+        self.headers = (("allow", allowed),)

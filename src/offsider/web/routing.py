@@ -1,27 +1,24 @@
 """Routes from paths to functions.
 
-A path is written like ``/queues/{name}/delete``. A placeholder matches a name as written by `offsider.web.segments`.
+A path is written like ``/queues/{name}/delete``; a placeholder matches a name as `offsider.core.segments` writes it.
 Routes are tried in order.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
-from offsider.web.results import Answer, Message, NotAllowed, NotFound
-from offsider.web.segments import from_segment
+from offsider.core.segments import parts_of, pattern_of
+from offsider.screens.errors import NotFound
+from offsider.web.results import Answer, NotAllowed
 
 if TYPE_CHECKING:
     from offsider.web.page_request import PageRequest
 
 #: The action of all pages, which every authorized user may see.
 LOOK = "page"
-PREFER = "preferences"
-_PART = re.compile(r"\{([a-z_]+)\}")
 
 
 @dataclass(frozen=True)
@@ -31,10 +28,8 @@ class Route:
     Attributes:
         method: ``GET`` or ``POST``. GET never changes anything.
         path: path below a server's pages, with placeholders.
-        action: name for the authorization hook and the audit log: ``"page"``, ``"queue.clear"``.
+        action: name for the authorization hook and the audit log: ``"page"``, ``"job.delete"``.
         handler: a synchronous function, run in a thread.
-        asks: returns the confirmation question with the target, or None. Asked unless the browser's script or a
-            program has confirmed already.
         fields: names of the form and query fields of a change; any other field is refused.
         wanted: whether it serves a request with this ``Accept`` header; None: it serves all. For addresses that
             have one response for programs and another one for users.
@@ -44,14 +39,13 @@ class Route:
     path: str
     action: str
     handler: Callable[[PageRequest], Answer]
-    asks: Callable[[PageRequest], Message | None] | None = None
     fields: Collection[str] = ()
     wanted: Callable[[str], bool] | None = None
 
     @property
     def changes(self) -> bool:
         """Whether the route changes jobs or workers."""
-        return self.method == "POST" and self.action != PREFER
+        return self.method == "POST"
 
 
 @dataclass(frozen=True)
@@ -66,7 +60,7 @@ class Router:
     """Find the route of a request."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        self._routes = [(route, _compiled(route.path)) for route in routes]
+        self._routes = [(route, pattern_of(route.path)) for route in routes]
 
     def match(self, method: str, path: str, accept: str = "") -> Match:
         """Return the route of a quoted path and an ``Accept`` header.
@@ -82,16 +76,9 @@ class Router:
             if found is None or (route.wanted is not None and not route.wanted(accept)):
                 continue
             if route.method == wanted:
-                return Match(route, {name: from_segment(unquote(part)) for name, part in found.groupdict().items()})
+                return Match(route, parts_of(found))
             allowed |= {"GET", "HEAD"} if route.method == "GET" else {route.method}
         if allowed:
             takes = ", ".join(sorted(allowed))
             raise NotAllowed("error.methods", takes, methods=takes)
         raise NotFound("error.no_page")
-
-
-def _compiled(path: str) -> re.Pattern[str]:
-    pieces = _PART.split(path)
-    # Odd pieces are names of placeholders.
-    pattern = "".join(f"(?P<{piece}>[^/]+)" if number % 2 else re.escape(piece) for number, piece in enumerate(pieces))
-    return re.compile(pattern)

@@ -21,10 +21,10 @@ from types import FrameType
 from typing import Any, cast
 
 from offsider.core.errors import ConfigurationError
-from offsider.web.allowed_hosts import is_loopback
 from offsider.web.asgi_adapter import AsgiApp, Receive, Scope, Send, request_of
 from offsider.web.mounting import web_app
-from offsider.web.options import WebOptions
+from offsider.web.origins import is_loopback
+from offsider.web.page_request import WebOptions
 from offsider.web.request import Request
 from offsider.web.results import Forbidden
 

@@ -7,10 +7,11 @@ from http import HTTPStatus
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
+from offsider.screens.errors import BadRequest, ScreenError
 from offsider.web.app import WebApp
 from offsider.web.asgi_adapter import PATH_LETTERS
 from offsider.web.request import INCOMPLETE, LARGEST_BODY_BYTES, TOO_LARGE, Request
-from offsider.web.results import BadRequest, TooLarge, WebError
+from offsider.web.results import TooLarge
 
 Environ: TypeAlias = dict[str, Any]
 StartResponse: TypeAlias = Callable[[str, list[tuple[str, str]]], Any]
@@ -28,7 +29,7 @@ class WsgiApp:
         return [response.body]
 
 
-def request_of(environ: Environ, body: bytes | WebError) -> Request:
+def request_of(environ: Environ, body: bytes | ScreenError) -> Request:
     """Build the request of an environ with its body, or with the reason to refuse it."""
     return Request(
         method=environ["REQUEST_METHOD"],
@@ -55,7 +56,7 @@ def _headers(environ: Environ) -> dict[str, str]:
     return headers | {name: value or "" for name, value in named.items()}
 
 
-def _body(environ: Environ) -> bytes | WebError:
+def _body(environ: Environ) -> bytes | ScreenError:
     if environ["REQUEST_METHOD"] != "POST":
         return b""
     length = environ.get("CONTENT_LENGTH") or ""

@@ -5,48 +5,56 @@ Nothing here has started yet: `Launcher` starts and stops the parts. Add a new s
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from offsider.client import Client
 from offsider.config.installation import Installation
 from offsider.config.routing import MAIN
 from offsider.core.errors import RedisFailure
+from offsider.core.payload import use_msgspec
 from offsider.runtime.leader import Leader
+from offsider.storage.processes import CANCEL
 from offsider.worker.alive.isolation import Isolation
-from offsider.worker.alive.liveness import Liveness
-from offsider.worker.alive.ownership import Ownership
-from offsider.worker.alive.parent_link import ParentLink, WorkerStatus
+from offsider.worker.alive.ownership import Liveness, Ownership
+from offsider.worker.alive.parent_link import ParentLink
 from offsider.worker.alive.sweeper import Sweeper
 from offsider.worker.controls import ControlsReader, KnownControls
-from offsider.worker.discovery import Discovery
-from offsider.worker.fetch.by_name import make_fetcher
-from offsider.worker.fetch.fetcher import FetcherContext
+from offsider.worker.fetch.fetcher import FetcherContext, make_fetcher
+from offsider.worker.health_state import Report
 from offsider.worker.heartbeat import Heartbeat
 from offsider.worker.manager import Manager
 from offsider.worker.parts import Lifecycle, WorkerParts
-from offsider.worker.run.control_admission import Stop, TakeSlots
+from offsider.worker.run.cancellation import Cancellation, jid_of
+from offsider.worker.run.control_admission import Admission
 from offsider.worker.run.control_rules import ControlRules
-from offsider.worker.run.seats import Seats
+from offsider.worker.run.finishing import takes_jobs
 from offsider.worker.run.slots import Slots
-from offsider.worker.run.stranded import StrandedCheck
+from offsider.worker.run.stranded import StrandedCheck, StrandedRescue
 from offsider.worker.run.time_limits import TimeLimits
 from offsider.worker.run_writer import target_of
+from offsider.worker.sampler import Sampler
 from offsider.worker.scheduler import Scheduler
+from offsider.worker.served_queues import Discovery
 from offsider.worker.settle.failures import Failures
 from offsider.worker.settle.report import Reporter
-from offsider.worker.stranded_rescue import StrandedRescue
-from offsider.worker.unserved import UnservedQueues
+from offsider.worker.slow_runs import SlowRuns
 from offsider.worker.watchdog import Watchdog
 from offsider.worker.work_state import WorkState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from offsider.config.config import Config
+    from offsider.runtime.context import Reach
     from offsider.runtime.service import Service
     from offsider.storage.redis import Redis
     from offsider.worker.fetch.fetcher import Fetcher
+    from offsider.worker.run.coroutine_run import CoroutineRun
+    from offsider.worker.run.isolated import IsolatedChildren
+    from offsider.worker.unit_of_work import UnitOfWork
 
 SERVICE_CONNECTIONS = 10
 
@@ -84,16 +92,20 @@ class Assembly:
         pools: Pools,
         lifecycle: Lifecycle,
         parent: ParentLink | None,
+        children: IsolatedChildren | None,
         *,
         embedded: bool,
     ) -> None:
+        use_msgspec()
         self.redis = redis = pools.services
         self._config = config
         self._lifecycle = lifecycle
-        self.work_state = WorkState(partial(target_of, config))
+        self.work_state = WorkState(
+            partial(target_of, config), recorded_per_second=config.worker.recorded_runs_per_second
+        )
         self.parent = parent
         if parent is not None:
-            parent.use(self._status)
+            parent.use(self._complete)
         self.ownership = Ownership(
             redis,
             {capsule.name: capsule.queues for capsule in config.capsules.values()},
@@ -123,9 +135,12 @@ class Assembly:
             lambda: lifecycle.stopping,
             give_up=lifecycle.give_up,
             time_limits=time_limits,
-            admissions=(Stop(rules), stranded, TakeSlots(config, redis, rules, slots)),
+            admissions=(Admission(config, redis, rules, slots, stranded),),
             isolation=isolation,
+            children=children,
         )
+        if children is not None:
+            children.broken = lifecycle.give_up
         self._add_capsules(shared, isolation, pools)
         self.heartbeat = Heartbeat(
             config,
@@ -142,13 +157,16 @@ class Assembly:
             config,
             redis,
             self._controls,
-            [rules],
+            rules,
             identity=lambda: self.heartbeat.identity,
-            on_signal=lambda signal: None if embedded else lifecycle.on_signal(signal),
+            on_signal=partial(self._act_on, embedded=embedded),
             on_pauses=self._wake_fetchers,
         )
         reader.tick()  # before the first claim
-        self.watchdog = Watchdog(config, redis, self._fetchers, None if embedded else lifecycle.give_up)
+        slow_runs = SlowRuns(config, redis, self.work_state, self._runs)
+        self.watchdog = Watchdog(
+            config, redis, self._fetchers, None if embedded else lifecycle.give_up, slow_runs.sample
+        )
         self.scheduler = Scheduler(config, redis, Client(config, redis))
         self.services: list[Service] = [
             Liveness(config, self.ownership, [fetcher.audit for fetcher in self._fetchers.values()], parent),
@@ -161,7 +179,8 @@ class Assembly:
             rescue,
             reader,
             slots,
-            UnservedQueues(config, redis),
+            Sampler(config, redis),
+            *self._alerts(redis),
             *([self._leader()] if config.events.listened("leader") else []),
             *(factory(config) for factory in config.services),
             *self._discovery(redis),
@@ -169,7 +188,6 @@ class Assembly:
 
     def _add_capsules(self, shared: WorkerParts, isolation: Isolation, pools: Pools) -> None:
         for capsule in self._config.capsules.values():
-            seats = Seats(capsule.concurrency, capsule.async_concurrency)
             context = FetcherContext(
                 self._config,
                 capsule,
@@ -177,16 +195,38 @@ class Assembly:
                 self.ownership,
                 shared.reporter.settled,
                 isolation.claims_allowed,
-                seats.is_seated,
+                takes_jobs,
                 controls=self._controls,
+                count_claimed=self.work_state.runs.claimed,
             )
             fetcher = self._fetchers[capsule.name] = make_fetcher(context)
             isolation.join(fetcher)
-            self.managers.append(Manager(shared, context, fetcher, seats))
+            self.managers.append(Manager(shared, context, fetcher))
+
+    def _act_on(self, signal: str, *, embedded: bool) -> None:
+        if signal.startswith(CANCEL):
+            Cancellation(signal.removeprefix(CANCEL), self._find_run).start()
+        elif not embedded:
+            self._lifecycle.on_signal(signal)
+
+    def _find_run(self, jid: str) -> Reach | None:
+        return next((reach for unit, reach in self._runs() if jid_of(unit) == jid), None)
+
+    def _runs(self) -> Iterator[tuple[UnitOfWork, Reach]]:
+        for manager in self.managers:
+            yield from manager.runs()
 
     def _wake_fetchers(self) -> None:
         for fetcher in self._fetchers.values():
             fetcher.wake()
+
+    def _alerts(self, redis: Redis) -> list[Service]:
+        if not self._config.alerts.url:
+            return []
+        # Its import takes time and memory.
+        from offsider.worker.alerts import Alerts
+
+        return [Alerts(self._config, redis)]
 
     def _leader(self) -> Leader:
         config = self._config
@@ -206,9 +246,10 @@ class Assembly:
         discovery.tick()
         return [discovery]
 
-    def _status(self) -> WorkerStatus:
+    def _complete(self, report: Report) -> Report:
         # The first report is the registration of the owner, when all parts exist.
-        return WorkerStatus(self._lifecycle.state, self.watchdog.stuck(), self._config.worker.max_strikes)
+        stuck, max_strikes = self.watchdog.stuck(), self._config.worker.max_strikes
+        return replace(report, state=self._lifecycle.state, stuck=stuck, max_strikes=max_strikes)
 
     def tell_parent(self) -> None:
         """Report a changed state to the parent, if there is one."""
@@ -223,6 +264,11 @@ class Assembly:
                 ways[name] = fetcher.described_wait()
         return {name: way for name, way in ways.items() if way}
 
-    def async_tasks(self) -> list[asyncio.Task[Any]]:
-        """Return the tasks of running async jobs, for a dump."""
-        return [task for manager in self.managers for task in manager.async_runner.tasks()]
+    def async_jobs(self) -> list[tuple[str, bytes, CoroutineRun]]:
+        """Return the running async jobs, each with its thread id as in the busy table and its payload, for a dump."""
+        return [
+            (tid, work.unit.raw, coroutine)
+            for tid, work in self.work_state.running().items()
+            for manager in self.managers
+            if (coroutine := manager.async_runner.running.get(work.unit)) is not None
+        ]

@@ -15,9 +15,9 @@ from typing import Self
 from offsider.config.config import Config
 from offsider.config.default import default_config
 from offsider.core.errors import ConfigurationError
-from offsider.jobs.query_queues import serve_selected
+from offsider.jobs.routes import serve_selected
 from offsider.logs.setup import filter_handlers, logger
-from offsider.worker.green_threads import refuse_green_threads
+from offsider.worker.boot_checks import refuse_green_threads
 from offsider.worker.launcher import Launcher
 
 EMBEDDED_CONCURRENCY = 2

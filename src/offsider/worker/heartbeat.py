@@ -1,8 +1,9 @@
 """Publishes this process in Sidekiq's registry, and flushes the counters.
 
 1. Write the account of runs; counts that cannot be written are kept.
-2. Prolong the list of jobs that this process can run; the time of this round trip is shown.
-3. Write the process, its running jobs and the names of its queues: one script.
+2. Measure a round trip, as Sidekiq does: of a PING, whose time contains no work of this process or of a script.
+3. Write the process, its running jobs, the names of its queues, and the jobs that it can run if the server does not
+   have them: one script.
 4. Emit events: ``heartbeat`` at the first beat and after a partition, ``beat`` at each beat.
 5. Collect garbage, if no job has run since the last beat but some have run before: an idle thread creates no objects,
    so Python itself would keep the reference cycles of the last jobs, with their locks and connections, for hours.
@@ -18,24 +19,22 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from offsider import __version__
 from offsider.config.app_version import app_version
-from offsider.config.queue_spec import EVERY
-from offsider.core import gil
-from offsider.core.errors import RedisFailure, RedisRefused
+from offsider.config.routing import EVERY
+from offsider.core.errors import RedisFailure
 from offsider.jobs import registry
-from offsider.runtime.service import LoopService
-from offsider.storage import processes
-from offsider.worker.activity import ActivityReport
-from offsider.worker.outage import Outage
-from offsider.worker.resident_memory import resident_kilobytes
-from offsider.worker.run.interrupt import OBSTACLE
+from offsider.runtime.outage import Outage
+from offsider.runtime.service import Loop
+from offsider.storage import events, leases, processes, releases
+from offsider.worker.memory import resident_kilobytes
 from offsider.worker.run_writer import RunWriter
+from offsider.worker.work_state import ActivityReport
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -54,19 +53,18 @@ SLOW_MICROSECONDS = 50_000
 ROUND_TRIPS = 5
 
 
-class Heartbeat(LoopService):
+class Heartbeat(Loop):
     """The service that publishes this process.
 
     Args:
         quiet: returns whether the worker is quiet.
         embedded: the worker runs inside another program.
-        coroutines: returns how many running jobs have no thread seat.
+        coroutines: returns how many running jobs have no thread.
         count: receives the counts for a health endpoint that serves them to a monitoring system.
         beaten: called after each beat, when the registry contains the jobs that this process can run.
 
     Attributes:
         runs: writes the account of runs.
-        info: describes this process.
     """
 
     def __init__(
@@ -92,22 +90,23 @@ class Heartbeat(LoopService):
         self._wire_version = config.redis.wire_version
         self._activity = ActivityReport(redis, work_state, config.clock.now, self._wire_version)
         self.runs = RunWriter(config, redis, work_state, quiet=quiet, concurrency=self._concurrency, count=count)
-        self.info = ProcessInfo(config, embedded=embedded)
+        self._embedded = embedded
+        self._started_at = config.clock.now()
         self._round_trips: deque[int] = deque(maxlen=ROUND_TRIPS)
         self._shown_as = ""
         self._writing = threading.Lock()
         self._left = False
         self._outage = Outage("heartbeat", config)
         self._beat_due = self._prune_due = 0.0
-        self._published: Mapping[str, str] | None = None
-        self._beat_asked = False
+        self._published = ""
+        self._beat_asked = self._has_beaten = False
         self._ended = self._collected = work_state.runs.ended
         super().__init__("offsider-heartbeat", self._beat_or_report, config.handle_error)
 
     def wake(self) -> None:
         """Beat now."""
         self._beat_asked = True
-        self._loop.wake()
+        super().wake()
 
     def _beat_or_report(self) -> float:
         now = time.monotonic()
@@ -140,10 +139,16 @@ class Heartbeat(LoopService):
             except RedisFailure as error:
                 well = False
                 self._outage.noticed(error)
-        if well:
-            self._outage.over()
+        if well and (downtime_seconds := self._outage.over()):
+            self._note_reconnected(downtime_seconds)
         self._collect_garbage()
         return pause_seconds
+
+    def _note_reconnected(self, downtime_seconds: float) -> None:
+        """Report the end of an outage, once for all processes."""
+        with suppress(RedisFailure):
+            if leases.hold_lease(self._redis, events.RECONNECTED, self.identity, PAUSE_SECONDS):
+                events.note(self._redis, events.RECONNECTED, self.identity, seconds=round(downtime_seconds, 1))
 
     def _collect_garbage(self) -> None:
         ended = self._work_state.runs.ended
@@ -166,9 +171,12 @@ class Heartbeat(LoopService):
         if known is None:
             return
         if not known:
-            self._activity.forget()
             self._config.events.emit("heartbeat")
         self._config.events.emit("beat")
+        if release := app_version(self._config.client.app_version):
+            now = self._config.clock.now()
+            releases.note(self._redis, release, self._shown_as, now, first=not self._has_beaten)
+            self._has_beaten = True
         if self._beaten is not None:
             self._beaten()
         now = self._config.clock.monotonic()
@@ -181,49 +189,40 @@ class Heartbeat(LoopService):
         if self._shown_as not in ("", identity):
             processes.leave(self._redis, self._shown_as)
         self._shown_as = identity
-        self._publish_jobs(identity)
-        works = self._work_state.running()
-        capsules = self._config.capsules.values()
-        known = processes.heartbeat(
-            self._redis,
-            identity,
-            self._fields(identity, len(works)),
-            {tid: work.as_sidekiq_shows() for tid, work in works.items()},
-            # Others may have been deleted: discovery finds those that contain jobs.
-            queues=[spec.name for capsule in capsules for spec in capsule.specs if spec.name != EVERY],
-            wire_version=self._wire_version,
-        )
-        self._activity.shown(works)
+        started = time.perf_counter()
+        self._redis.call("PING")
+        self._note_round_trip(started)
+        jobs = json.dumps(registry.signatures(), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        known = self._write_fields(identity, jobs if jobs != self._published else None)
+        if not known and jobs == self._published:
+            self._write_fields(identity, jobs)
+        self._published = jobs
         return known
 
-    def _publish_jobs(self, identity: str) -> None:
-        started = time.perf_counter()
-        kept = processes.keep_published(self._redis, identity)
-        self._note_round_trip(int((time.perf_counter() - started) * 1_000_000))
-        signatures = registry.signatures()
-        if not kept or signatures != self._published:
-            with suppress(RedisRefused):  # a full server: publish the process nevertheless
-                processes.publish_jobs(self._redis, identity, signatures)
-                self._published = signatures
+    def _write_fields(self, identity: str, jobs: str | None) -> bool:
+        fields = self._fields(identity) | ({} if jobs is None else {processes.JOBS: jobs})
+        # Others may have been deleted: discovery finds those that contain jobs.
+        specs = [spec for capsule in self._config.capsules.values() for spec in capsule.specs]
+        queues = [spec.name for spec in specs if spec.name != EVERY]
+        return self._activity.write(identity, fields, queues)
 
-    def _fields(self, identity: str, busy: int) -> dict[str, Argument]:
-        fields: dict[str, Argument] = {
-            "info": json.dumps(self.info.describe(identity), ensure_ascii=False, separators=(",", ":")),
+    def _fields(self, identity: str) -> dict[str, Argument]:
+        info = describe(self._config, identity, self._started_at, embedded=self._embedded)
+        return {
+            "info": json.dumps(info, ensure_ascii=False, separators=(",", ":")),
             "concurrency": self._concurrency(),
-            "busy": busy,
             "beat": repr(self._config.clock.now()),
             "rtt_us": self._round_trips[-1],
             "quiet": "true" if self._quiet() else "false",
             "rss": resident_kilobytes(),
         }
-        return fields
 
     def _concurrency(self) -> int:
         """Return how many jobs can run now: one in each thread, and the coroutines that run beside them."""
         return threads(self._config) + self._coroutines()
 
-    def _note_round_trip(self, microseconds: int) -> None:
-        self._round_trips.append(microseconds)
+    def _note_round_trip(self, started: float) -> None:
+        self._round_trips.append(int((time.perf_counter() - started) * 1_000_000))
         if len(self._round_trips) == ROUND_TRIPS and min(self._round_trips) > SLOW_MICROSECONDS:
             logger.warning(
                 "a round trip to Redis takes %d us (the last five: %s); above %d us jobs are delayed: "
@@ -238,74 +237,43 @@ class Heartbeat(LoopService):
             self._round_trips.append(last)
 
 
-class ProcessInfo:
-    """Describes this process for web pages and other processes.
-
-    Args:
-        embedded: the worker runs inside another program.
-    """
-
-    def __init__(self, config: Config, *, embedded: bool) -> None:
-        self._config = config
-        self._embedded = embedded
-        self._started_at = config.clock.now()
-
-    def describe(self, identity: str) -> dict[str, Any]:
-        """Return the description, in the format of the Sidekiq version that ``wire_version`` selects."""
-        version = self._config.redis.wire_version
-        capsules = list(self._config.capsules.values())
-        info: dict[str, Any] = {
-            "hostname": identity.split(":", 1)[0],
-            "started_at": self._started_at,
-            "pid": os.getpid(),
-            "tag": self._config.worker.tag,
-            # Sidekiq 8 dropped it, but web pages of older versions on the same server need it.
-            "concurrency": threads(self._config),
+def describe(config: Config, identity: str, started_at: float, *, embedded: bool) -> dict[str, Any]:
+    """Return the description of a process, in the format of the Sidekiq version that ``wire_version`` selects."""
+    version, capsules = config.redis.wire_version, list(config.capsules.values())
+    info: dict[str, Any] = {
+        "hostname": identity.split(":", 1)[0],
+        "started_at": started_at,
+        "pid": os.getpid(),
+        "tag": config.worker.tag,
+        # Sidekiq 8 dropped it, but web pages of older versions on the same server need it.
+        "concurrency": threads(config),
+    }
+    if version == 8:
+        info["capsules"] = {
+            capsule.name: {"concurrency": capsule.concurrency, "mode": capsule.mode, "weights": capsule.weights()}
+            for capsule in capsules
         }
-        if version == 8:
-            info["capsules"] = {
-                capsule.name: {
-                    "concurrency": capsule.concurrency,
-                    "mode": capsule.mode,
-                    "weights": capsule.weights(),
-                }
-                for capsule in capsules
-            }
-        info["queues"] = self.queues()
-        if version != 6:
-            info["weights"] = [capsule.weights() for capsule in capsules]
-        info["labels"] = []
-        info["identity"] = identity
-        if version != 6:
-            info["version"] = __version__
-            info["embedded"] = self._embedded
-        if application := app_version(self._config.client.app_version):
-            info["app_version"] = application
-        if self._config.routing.rules:
-            info["routing"] = self._config.routing.rules.digest
-        if self._config.worker.shard:
-            info["shard"] = self._config.worker.shard
-        if OBSTACLE:
-            info["uninterruptible"] = OBSTACLE
-        if state := gil.state():
-            info["gil"] = state
-        for field in self._config.info_fields:
-            info |= self._told_by(field)
-        return info
-
-    def queues(self) -> list[str]:
-        """Return the queues that the process serves."""
-        return list(dict.fromkeys(queue for capsule in self._config.capsules.values() for queue in capsule.queues))
-
-    def _told_by(self, field: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the fields of an extension; none if it raises or they are not JSON."""
+    info["queues"] = list(dict.fromkeys(queue for capsule in capsules for queue in capsule.queues))
+    if version != 6:
+        info["weights"] = [capsule.weights() for capsule in capsules]
+    info |= {"labels": [], "identity": identity}
+    if version != 6:
+        info |= {"version": __version__, "embedded": embedded}
+    if application := app_version(config.client.app_version):
+        info["app_version"] = application
+    if config.routing.rules:
+        info["routing"] = config.routing.rules.digest
+    if config.worker.shard:
+        info["shard"] = config.worker.shard
+    for field in config.info_fields:
         try:
             told = dict(field())
             json.dumps(told)
         except Exception as error:  # noqa: BLE001 - a failing extension must not hide the process
-            self._config.handle_error(error, {"context": "reading an extension's fields of the process"})
-            return {}
-        return told
+            config.handle_error(error, {"context": "reading an extension's fields of the process"})
+        else:
+            info |= told
+    return info
 
 
 def threads(config: Config) -> int:

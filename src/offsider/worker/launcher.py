@@ -28,21 +28,24 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from offsider.config.app_version import app_version
 from offsider.core.errors import RedisFailure
 from offsider.jobs import registry
 from offsider.runtime.forks import worker_started, worker_stopped
-from offsider.storage import owners
+from offsider.storage import events, owners
 from offsider.worker.assembly import Assembly, Pools
 from offsider.worker.parts import Lifecycle
 from offsider.worker.run.interrupt import OBSTACLE
 from offsider.worker.run.library_times import measure_loaded
 from offsider.worker.run_account import Ended
+from offsider.worker.served_queues import log_unserved
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.runtime.service import Service
     from offsider.worker.alive.parent_link import ParentLink
     from offsider.worker.manager import Manager
+    from offsider.worker.run.isolated import IsolatedChildren
     from offsider.worker.work_state import WorkState
 
 logger = logging.getLogger("offsider")
@@ -60,7 +63,7 @@ LAST_SECONDS = 3.3
 ANSWER_SECONDS = 0.5
 LAST_WITHOUT_SERVER_SECONDS = 1.2
 # Between two attempts to record a stop.
-NOTE_AGAIN_SECONDS = 0.5
+NOTE_PAUSE_SECONDS = 0.5
 #: Minimum time for event handlers of the stop, even after the deadline.
 HANDLER_SECONDS = 0.1
 
@@ -73,6 +76,7 @@ class Launcher:
         embedded: the worker runs inside another program, and ignores signals from Redis.
         parent: the link to the parent process, if there is one.
         on_signal: handles ``TSTP``, ``TERM`` and ``TTIN`` that were sent through Redis; by default the launcher does.
+        children: run isolated jobs.
     """
 
     def __init__(
@@ -82,11 +86,13 @@ class Launcher:
         embedded: bool = False,
         parent: ParentLink | None = None,
         on_signal: Callable[[str], None] | None = None,
+        children: IsolatedChildren | None = None,
     ) -> None:
         self.config = config
         self.embedded = embedded
         self.lifecycle = Lifecycle(on_signal if on_signal is not None else self._act_on)
         self._parent = parent
+        self._children = children
         self._lock = threading.Lock()
         self._stop_begun = False
         self._stopped = threading.Event()
@@ -118,6 +124,11 @@ class Launcher:
         return self.parts.ownership.identity
 
     @property
+    def _release(self) -> dict[str, str]:
+        """The field of events about this process."""
+        return {"release": app_version(self.config.client.app_version)}
+
+    @property
     def work_state(self) -> WorkState:
         """The running jobs, and the counters of this process."""
         return self.parts.work_state
@@ -146,7 +157,9 @@ class Launcher:
         self._counted = True
         self._pools = Pools(config)
         # Before the registration: factories of extensions may raise, and must not leave a registered owner.
-        self._parts = parts = Assembly(config, self._pools, self.lifecycle, self._parent, embedded=self.embedded)
+        self._parts = parts = Assembly(
+            config, self._pools, self.lifecycle, self._parent, self._children, embedded=self.embedded
+        )
         parts.ownership.register()
         self._registered = True
 
@@ -157,6 +170,7 @@ class Launcher:
         if not self._registered:
             self.register()
         config, parts = self.config, self.parts
+        events.note(parts.redis, events.STARTED, self.identity, **self._release)  # before a job can end the process
         for service in parts.services:
             service.start()
         for manager in parts.managers:
@@ -166,18 +180,22 @@ class Launcher:
         logger.info("running %s as %s", " and ".join(map(repr, config.capsules.values())), self.identity)
         for name, way in waits.items():
             logger.info("capsule %s: idle threads %s", name, way)
+        log_unserved(config)
         if OBSTACLE:
             logger.info("time limits and shutdown can interrupt async jobs only, not jobs in threads: %s", OBSTACLE)
 
     def quiet(self) -> None:
         """Stop claiming jobs. Running jobs continue, and the process does not exit. May be called twice."""
-        self._take_no_more()
+        if self._take_no_more() and self._registered:
+            note = partial(events.note, self.parts.redis, events.QUIET, self.identity, **self._release)
+            start_thread(note, "offsider-quiet")  # a signal must not wait for Redis
         self.config.events.emit("quiet", once=True)
 
-    def _take_no_more(self) -> None:
+    def _take_no_more(self) -> bool:
+        """Stop claiming jobs; False if it was done before."""
         with self._lock:
             if self.lifecycle.quieted:
-                return
+                return False
             self.lifecycle.quieted = True
         for manager in self._managers:
             manager.quiet()
@@ -185,6 +203,7 @@ class Launcher:
         if self._parts is not None:
             self._parts.tell_parent()
             self._parts.scheduler.stop()
+        return True
 
     def stop(self) -> None:
         """Stop the worker, with a deadline ``worker.timeout_seconds`` from now, and return when it has stopped.
@@ -238,7 +257,7 @@ class Launcher:
                     break
                 if threading.get_ident() == stopper:
                     return
-                time.sleep(NOTE_AGAIN_SECONDS)
+                time.sleep(NOTE_PAUSE_SECONDS)
             noted.set()
 
         # In its own thread: the stop must not wait for Redis.
@@ -273,10 +292,12 @@ class Launcher:
         return deadline + (LAST_SECONDS if answers else LAST_WITHOUT_SERVER_SECONDS)
 
     def _farewell(self) -> None:
+        if self._children is not None:
+            self._children.close()  # before their jobs can run elsewhere
         for manager in self._managers:
             manager.give_back()
         if self._parts is not None:
-            self._end_services(self._parts.services)
+            end(self._parts.services)
             if self._registered:
                 self._leave(self._parts)
         for manager in self._managers:
@@ -284,22 +305,10 @@ class Launcher:
         if self._pools is not None:
             self._pools.close()
 
-    def _end_services(self, services: Sequence[Service]) -> None:
-        for service in services:
-            service.stop()
-        # A beat under way would register this process again after it has left.
-        give_up = time.monotonic() + SERVICES_END_SECONDS
-        for service in services:
-            service.join(max(0.0, give_up - time.monotonic()))
-
     def _leave(self, parts: Assembly) -> None:
         parts.failures.flush()
-        heartbeat = parts.heartbeat
-        for last in (
-            heartbeat.runs.write,
-            heartbeat.leave,
-            parts.ownership.leave,
-        ):
+        events.note(parts.redis, events.ENDED, self.identity, **self._release)
+        for last in (parts.heartbeat.runs.write, parts.heartbeat.leave, parts.ownership.leave):
             try:
                 last()
             except RedisFailure as error:
@@ -310,12 +319,22 @@ class Launcher:
         return self._stopped.wait(timeout_seconds)
 
     def _act_on(self, signal: str) -> None:
-        # A stop waits for the heartbeat's thread, which calls this, so run the action in a new thread.
+        # A stop waits for the thread that reads the controls and calls this, so run the action in a new thread.
         action = {"TSTP": self.quiet, "TERM": self.stop, "INT": self.stop}.get(signal)
         if action is not None:
             threading.Thread(target=action, name=f"offsider-{signal}", daemon=True).start()
         else:
             logger.warning("ignoring the signal %s: a worker does not handle it", signal)
+
+
+def end(services: Sequence[Service]) -> None:
+    """Stop the services, and give their threads a moment to end."""
+    for service in services:
+        service.stop()
+    # A beat under way would register this process again after it has left.
+    give_up = time.monotonic() + SERVICES_END_SECONDS
+    for service in services:
+        service.join(max(0.0, give_up - time.monotonic()))
 
 
 def start_thread(action: Callable[[], object], name: str, seconds: float = 0.0) -> bool:

@@ -1,15 +1,14 @@
 """Manages the processors of one capsule.
 
-1. `start` starts as many processors as the capsule's concurrency. While one waits for a coroutine, another one takes
-   its thread seat (`seats`).
+1. `start` starts as many processors as the capsule's concurrency; coroutines run beside them (`async_runner`).
 2. The manager replaces a processor that dies, unless the manager is stopping, and requeues its job. A job whose
    threads died ``worker.max_strikes`` times in this process moves to the dead set. If threads die one after the other
    without a job, the worker exits.
 3. After `quiet` the fetcher returns no more jobs; processors end after their current job.
-4. A stop calls `wait` until its deadline, then `interrupt`, gives each thread a moment to settle its own outcome, and
+4. A stop calls `wait` until its deadline, then `interrupt`, gives each job a moment to settle its own outcome, and
    requeues the remaining jobs with `give_back`.
-5. A job that still runs after its hard time limit has failed. The manager writes its outcome, abandons its thread, and
-   makes the worker exit.
+5. A job that still runs after its hard time limit has failed. The manager writes its outcome, abandons its thread or
+   coroutine, and makes the worker exit.
 """
 
 from __future__ import annotations
@@ -19,18 +18,19 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Generator
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from offsider.client import Client
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure
+from offsider.core.payload import interrupted
 from offsider.core.wording import counted
-from offsider.jobs.clients import Clients
+from offsider.runtime import outage
+from offsider.runtime.outage import Outage
 from offsider.storage import strikes
-from offsider.worker import outage
-from offsider.worker.outage import Outage
+from offsider.worker.disposition import RequeuedFirst
+from offsider.worker.fetch.fetcher import Settled
 from offsider.worker.processor import CapsuleParts, Processor
 from offsider.worker.requeued import RequeueLog
 from offsider.worker.run.async_runner import AsyncRunner
@@ -39,9 +39,11 @@ from offsider.worker.run.job_logger import JobLogger
 from offsider.worker.settle.settlement import Settlement
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from offsider.runtime.context import Reach
     from offsider.worker.fetch.fetcher import Fetcher, FetcherContext
     from offsider.worker.parts import WorkerParts
-    from offsider.worker.run.seats import Seats
     from offsider.worker.unit_of_work import Run, UnitOfWork
 
 logger = logging.getLogger("offsider")
@@ -55,13 +57,12 @@ MAX_DEATHS = 100
 class Manager:
     """Keeps the processors of one capsule alive."""
 
-    def __init__(self, parts: WorkerParts, context: FetcherContext, fetcher: Fetcher, seats: Seats) -> None:
+    def __init__(self, parts: WorkerParts, context: FetcherContext, fetcher: Fetcher) -> None:
         config, capsule = parts.config, context.capsule
         self._parts = parts
         self._config = config
         self._capsule = capsule
         self._fetcher = fetcher
-        self._seats = seats
         self._work_state = parts.work_state
         self._abandoned = context.abandoned
         self._quiet = False
@@ -70,18 +71,22 @@ class Manager:
         self._job_logger = JobLogger(config)
         self._outage = Outage(f"requeueing jobs of dead processors of capsule {capsule.name}", config)
         self._settlement = Settlement(config, fetcher)
-        self.async_runner = AsyncRunner(f"offsider-{capsule.name}-loop", self._without_seat)
+        self.async_runner = AsyncRunner(
+            f"offsider-{capsule.name}", capsule.settings.async_concurrency, capsule.concurrency
+        )
+        self._report = context.report
         server = Installation.of(config)
         # A job waits for its push as long as its worker for the server: to fail sooner would only repeat the job.
-        clients = Clients(server, context.redis, capsule.client_middleware, server.settings.socket_timeout_seconds)
+        timeout = server.settings.socket_timeout_seconds
+        client = Client(server, context.redis, middleware=capsule.client_middleware, timeout_seconds=timeout)
         self._shared = CapsuleParts(
-            clients,
+            client,
             config.clock,
             fetcher,
             self._settlement,
             parts.work_state,
             self.async_runner,
-            seats,
+            self._rescue_coroutine,
             parts.isolation,
         )
         self._processors: list[Processor] = []
@@ -105,31 +110,53 @@ class Manager:
         with self._lock:
             self._quiet = True
         self._fetcher.quiet()
-        self._seats.close()
+        self.async_runner.quiet()
 
     def wait(self, deadline: float) -> bool:
-        """Wait until all processors have ended, or until ``deadline`` (monotonic seconds); True if all have ended."""
+        """Wait until all processors and coroutines have ended, or until ``deadline`` (monotonic seconds).
+
+        Returns:
+            True if all have ended, and their outcomes are written and reported.
+        """
         for processor in self._alive():
             processor.join(max(0.0, deadline - time.monotonic()))
-        return not self._alive()
+        if not self.async_runner.wait(deadline) or self._alive():
+            return False
+        return self._abandoned.is_set() or self._fetcher.wait_written(deadline)
 
     def interrupt(self) -> None:
-        """Interrupt the running jobs whose threads can be interrupted."""
+        """Interrupt the coroutines, and the jobs whose threads can be interrupted."""
+        self.async_runner.interrupt()
         for processor in self._alive():
             processor.interrupt()
 
+    def runs(self) -> Iterator[tuple[UnitOfWork, Reach]]:
+        """Yield the jobs that run now, each with what raises errors in its run."""
+        for processor in self._alive():
+            unit = processor.unit
+            if unit is not None:
+                yield unit, processor.reach(unit)
+        yield from self.async_runner.running.copy().items()
+
     def give_back(self) -> int:
-        """Requeue the jobs of threads that have not ended, and return their number.
+        """Requeue the jobs that have not ended or were interrupted; return the number of those that have not ended.
 
         This is the last step before the process exits.
         """
         self._abandoned.set()
-        units = [unsettled for processor in self._alive() if (unsettled := processor.unsettled()) is not None]
+        of_threads = [unsettled for processor in self._alive() if (unsettled := processor.unsettled()) is not None]
+        # In this order: a coroutine that ends now moves from one to the other.
+        of_coroutines = [*self.async_runner.running], [*self._shared.interrupted]
+        left = [(unit, interrupted(unit.raw)) for units in of_coroutines for unit in units if not unit.settled]
+        by_unit = dict(of_threads + left)
         try:
-            self._fetcher.give_back(units)
+            self._fetcher.give_back([*reversed(by_unit.items())])  # the newest first: so the oldest runs first
         except RedisFailure as error:
             self._config.handle_error(error, {"context": "requeueing unfinished jobs at shutdown"})
             return 0
+        ended = [(unit, by_unit.pop(unit)) for unit in of_coroutines[1] if unit in by_unit]
+        self._report([Settled(unit, RequeuedFirst(payload)) for unit, payload in ended])
+        units = [*by_unit.items()]
         if units:
             self._work_state.runs.requeued(len(units))
             log = RequeueLog("it did not finish in time")
@@ -140,8 +167,8 @@ class Manager:
 
     @property
     def coroutines(self) -> int:
-        """Jobs that run now and occupy no thread seat."""
-        return self._seats.coroutines
+        """Jobs that run now without a thread."""
+        return len(self.async_runner.running)
 
     @property
     def unstarted(self) -> int:
@@ -160,28 +187,16 @@ class Manager:
         executor = Executor(self._parts, self._capsule, self._job_logger, self.async_runner, self._overran)
         return Processor(f"offsider-{self._capsule.name}-{next(self._numbers)}", self._shared, executor, self._replace)
 
-    @contextmanager
-    def _without_seat(self) -> Generator[None]:
-        """For a thread that waits for a coroutine."""
-        if self._seats.give_up():
-            self._add()
-        try:
-            yield
-        finally:
-            if self._seats.take_back():
-                self._add()
-
     def _add(self) -> bool:
         """Start one more thread, unless the worker is quiet; False if the system has no more threads."""
         with self._lock:
             if self._quiet:
                 return True
-            self._processors = [processor for processor in self._processors if processor.alive]
             added = self._new()
             try:
                 added.start()
-            except RuntimeError as error:  # a thread that waits for a coroutine takes its seat back later
-                self._config.handle_error(error, {"context": f"starting an additional thread for capsule {self.name}"})
+            except RuntimeError as error:
+                self._config.handle_error(error, {"context": f"starting another thread for capsule {self.name}"})
                 return False
             self._processors.append(added)
             return True
@@ -194,6 +209,7 @@ class Manager:
         with self._lock:
             for processor in self._processors:
                 processor.given_up = processor.given_up or processor.unit is unit
+        self.async_runner.give_up(unit)
         unit.settled = True  # a later outcome of its thread is void
         settle = partial(self._settlement.settle, unit, run, overran=True)
         settling = threading.Thread(target=settle, name="offsider-overrun", daemon=True)
@@ -209,20 +225,30 @@ class Manager:
             # Without the pause, a fault at start would create thousands of threads a second.
             self._abandoned.wait(REPLACE_SECONDS)
             self._fill_place_of(dead)
-            self._rescue(dead, error)
+            self._rescue(dead.unsettled, error)
+
+    def _rescue_coroutine(self, unit: UnitOfWork, error: BaseException) -> None:
+        """Requeue or bury the job of a coroutine whose run could not be settled."""
+        try:
+            self._config.handle_error(error, {"context": f"settling a coroutine of capsule {self.name}"})
+        finally:
+            self._rescue(lambda: None if unit.settled else (unit, interrupted(unit.raw)), error)
 
     def _fill_place_of(self, dead: Processor) -> None:
         with self._lock:
             if dead in self._processors:
                 self._processors.remove(dead)
-        self._seats.leave()
         while not self._add() and not self._abandoned.wait(outage.RETRY_SECONDS):
             pass
 
-    def _rescue(self, dead: Processor, error: BaseException) -> None:
-        """Requeue or bury the job of a dead processor. Runs in the dying thread, which can wait for Redis."""
-        deadly = self._is_deadly(dead.unsettled())
-        while (unsettled := dead.unsettled()) is not None:
+    def _rescue(self, left: Callable[[], tuple[UnitOfWork, bytes] | None], error: BaseException) -> None:
+        """Requeue or bury a job; runs in the thread that failed with it, which can wait for Redis.
+
+        Args:
+            left: returns the job and the payload to requeue; None once it is settled.
+        """
+        deadly = self._is_deadly(left())
+        while (unsettled := left()) is not None:
             try:
                 if deadly:
                     self._settlement.bury(unsettled[0], error)

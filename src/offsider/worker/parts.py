@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.runtime.middleware import ServerMiddleware
     from offsider.worker.alive.isolation import Isolation
+    from offsider.worker.run.isolated import IsolatedChildren
     from offsider.worker.run.time_limits import TimeLimits
     from offsider.worker.settle.report import Reporter
     from offsider.worker.work_state import WorkState
@@ -58,6 +59,7 @@ class WorkerParts:
         time_limits: enforces the time limits of jobs; None disables them.
         admissions: decide whether a job runs; they run before the admissions of extensions.
         isolation: decides which jobs must run alone.
+        children: run isolated jobs; None without any, and in another program.
     """
 
     config: Config
@@ -68,3 +70,4 @@ class WorkerParts:
     time_limits: TimeLimits | None = None
     admissions: Sequence[ServerMiddleware] = ()
     isolation: Isolation | None = None
+    children: IsolatedChildren | None = None

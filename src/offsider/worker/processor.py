@@ -1,8 +1,9 @@
 """A thread that runs jobs, one after the other.
 
-1. Wait for a seat (`seats`), then take a unit of work from the fetcher. The thread ends if it gets no seat, or if the
-   fetcher is quiet. A suspected poison pill waits until it can run alone in this process.
-2. Run it: the executor returns an outcome.
+1. Take a unit of work from the fetcher. The thread ends if the fetcher is quiet. A suspected poison pill waits until it
+   can run alone in this process.
+2. Run it: the executor returns an outcome. The coroutine of an ``async def`` job goes to the event loop of the capsule,
+   and this thread takes the next job; steps 3 and 4 follow in another thread (`async_runner`).
 3. Settle the outcome: `settlement` decides where the job goes, and the fetcher writes it with one script. The
    acknowledgement of a finished job may be sent together with others. The thread that reads the reply reports it
    (`report`).
@@ -15,25 +16,30 @@ An error in these steps themselves ends the thread; the manager then starts anot
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
-from offsider.core.outcome import NotStarted, Succeeded
+from offsider.client import Client
+from offsider.core.error_text import clear_frames
+from offsider.core.outcome import Interrupted, NotStarted, Succeeded
 from offsider.core.payload import interrupted
-from offsider.core.tracebacks import clear_frames
-from offsider.jobs.clients import Clients, pushing_with
+from offsider.jobs.clients import pushing_with
 from offsider.logs.setup import thread_id
+from offsider.worker.run.async_runner import POLL_SECONDS
+from offsider.worker.run.interrupt import Injection
 from offsider.worker.unit_of_work import Run
 
 if TYPE_CHECKING:
     from offsider.core.clock import Clock
+    from offsider.runtime.context import Reach
     from offsider.worker.alive.isolation import Isolation
     from offsider.worker.fetch.fetcher import Fetcher
     from offsider.worker.run.async_runner import AsyncRunner
     from offsider.worker.run.executor import Executor
-    from offsider.worker.run.seats import Seats
     from offsider.worker.settle.settlement import Settlement
     from offsider.worker.unit_of_work import UnitOfWork
     from offsider.worker.work_state import WorkState
@@ -44,18 +50,21 @@ class CapsuleParts:
     """Objects that the processors of one capsule share.
 
     Attributes:
-        clients: push the jobs that running jobs enqueue.
+        client: pushes the jobs that running jobs enqueue.
+        rescue: requeues or buries the job of a thread or a coroutine that could not be settled because of an error.
         isolation: decides which jobs must run alone, and when they may.
+        interrupted: jobs that a stop has interrupted; its last step requeues them together.
     """
 
-    clients: Clients
+    client: Client
     clock: Clock
     fetcher: Fetcher
     settlement: Settlement
     work_state: WorkState
     async_runner: AsyncRunner
-    seats: Seats
+    rescue: Callable[[UnitOfWork, BaseException], None]
     isolation: Isolation | None = None
+    interrupted: list[UnitOfWork] = field(default_factory=list["UnitOfWork"])
 
 
 class Processor:
@@ -107,59 +116,107 @@ class Processor:
             return None
         return unit, interrupted(unit.raw) if self._started else unit.raw
 
+    def reach(self, unit: UnitOfWork) -> Reach:
+        """Return what raises errors in the run of this unit, while this thread runs it."""
+        return self._executor.child_run or Injection(self._executor.window, lambda: self._unit is unit)
+
     def interrupt(self) -> None:
         """Interrupt the running job, if possible."""
-        thread_id = self._thread.ident
-        if thread_id is not None and not self._parts.async_runner.cancel(thread_id):
-            self._executor.window.interrupt()
+        if (child_run := self._executor.child_run) is not None:
+            child_run.interrupt()
+        self._executor.window.interrupt()
 
     def _run(self) -> None:
-        isolation, seats = self._parts.isolation, self._parts.seats
-        ident, retrieve = threading.get_ident(), self._fetcher.retrieve
+        isolation, retrieve = self._parts.isolation, self._fetcher.retrieve
         try:
-            with pushing_with(self._parts.clients):
+            with pushing_with(self._parts.client):
                 self._tid = thread_id()
-                context = copy_context()
-                while (ident in seats.seated or seats.wait()) and (unit := retrieve()) is not None:
+                outer = copy_context()
+                while (unit := retrieve()) is not None:
+                    context = outer.copy()
                     if isolation is not None and isolation.is_suspect(unit):
-                        failure = context.copy().run(self._process_alone, unit, isolation)
+                        self._process_alone(unit, isolation, context)
                     else:
-                        failure = context.copy().run(self._process, unit)
-                    if failure is not None:
-                        clear_frames(failure)
-                    del unit, failure
+                        left = context.run(self._process, unit)
+                        if left is not None:
+                            self._follow_up(unit, left, context)
+                        del left
+                    del unit, context
         except BaseException as error:  # noqa: BLE001 - the last words of a thread
             self._died(self, error)
-        finally:
-            seats.leave()
 
-    def _process_alone(self, unit: UnitOfWork, isolation: Isolation) -> BaseException | None:
+    def _process_alone(self, unit: UnitOfWork, isolation: Isolation, context: Context) -> None:
         """Run a suspect while no other job runs here, or requeue it at the tail of its queue."""
         self._unit = unit
-        failure = None
         with isolation.alone(unit) as granted:
             if granted:
-                failure = self._process(unit)
+                left = context.run(self._process, unit)
+                if left is not None:
+                    self._follow_up(unit, left, context)
+                self._parts.async_runner.wait_for(unit)
             else:
-                self._settlement.settle(
-                    unit, Run(None, NotStarted("queue", name="not alone"), self._clock.now(), 0.0, None)
-                )
+                not_alone = Run(None, NotStarted("queue", name="not alone"), self._clock.now(), 0.0, None)
+                context.run(self._settlement.settle, unit, not_alone)
         self._unit = None
-        return failure
 
-    def _process(self, unit: UnitOfWork) -> BaseException | None:
-        """Run and settle a job, and return the error that it ended with."""
+    def _process(self, unit: UnitOfWork) -> BaseException | Run | None:
+        """Run and settle a job; return the error that it ended with, or its run if it has a coroutine."""
         started_at = self._clock.now()
         self._started = True
         self._unit = unit
         self._work_state.begin(self._tid, unit, started_at)
         try:
             run = self._executor.run(unit, started_at)
-            self._settlement.settle(unit, run)
-        finally:
-            self._work_state.end(self._tid)
+        except BaseException:
+            self._work_state.end(unit)
+            raise
+        if run.coroutine is not None:
+            return run
+        failure = self._settle(unit, run, self._settlement.settle)
         self._unit = None
         self._started = False
+        return failure
+
+    def _follow_up(self, unit: UnitOfWork, left: BaseException | Run, context: Context) -> None:
+        """Start the coroutine of a job, or forget the error of one that has ended."""
+        if not isinstance(left, Run):
+            clear_frames(left)
+        elif left.coroutine is not None:
+            runner = self._parts.async_runner
+            self._work_state.begin(runner.next_tid(), unit, left.started_at)
+            runner.start(unit, left.coroutine, context, partial(self._finish, unit, left, context))
+            self._unit = None
+            self._started = False
+
+    def _finish(self, unit: UnitOfWork, run: Run, context: Context) -> BaseException | None:
+        """Finish and settle the run of a coroutine that has ended, in a finishing thread; return the job's error."""
+        while True:
+            try:
+                return context.run(self._finish_inside, unit, run)
+            except BaseException as error:  # noqa: BLE001 - the thread has other runs to finish
+                if run.coroutine is None:
+                    self._parts.rescue(unit, error)
+                    return None
+            # A task that the job left behind, with the context of the job, is in it at the moment.
+            time.sleep(POLL_SECONDS)
+
+    def _finish_inside(self, unit: UnitOfWork, run: Run) -> BaseException | None:
+        self._executor.finish(run)
+        is_last = self._parts.async_runner.interrupted and type(run.outcome) is Interrupted
+        if is_last and run.job is not None and not run.job.effects:
+            return self._settle(unit, run, self._leave_to_the_stop)
+        return self._settle(unit, run, self._settlement.settle)
+
+    def _leave_to_the_stop(self, unit: UnitOfWork, run: Run) -> None:
+        unit.run = run
+        self._parts.interrupted.append(unit)
+
+    def _settle(self, unit: UnitOfWork, run: Run, settle: Callable[[UnitOfWork, Run], None]) -> BaseException | None:
+        """Settle a run, and return the error that the job ended with."""
+        try:
+            settle(unit, run)
+        finally:
+            self._work_state.end(unit)
         job = run.job
         if job is not None and (job.control is not None or job.wrappers):
             job.ended()

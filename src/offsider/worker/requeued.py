@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from offsider.core.errors import MalformedPayload
 from offsider.core.normalize import normalize
-from offsider.core.payload import decode
+from offsider.core.payload import decode_or_none
 from offsider.logs.structured import about_raw
 
 logger = logging.getLogger("offsider")
@@ -39,8 +38,5 @@ class RequeueLog:
 
 
 def _name(raw: bytes) -> str:
-    try:
-        payload = normalize(decode(raw))
-    except MalformedPayload:
-        return "malformed payload"
-    return f"{payload['class']} JID-{payload.get('jid', '')}"
+    payload = decode_or_none(raw)
+    return "malformed payload" if payload is None else f"{payload['class']} JID-{normalize(payload).get('jid', '')}"

@@ -14,27 +14,20 @@ from __future__ import annotations
 import math
 import threading
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from offsider.core.payload import read_stamp, shown_class
-from offsider.core.series import BOUNDS_SECONDS, Series, Target
+from offsider.core.series import BOUNDS_SECONDS, DURATION_SECONDS, Series, Target
 from offsider.core.wording import counted
-from offsider.storage.execution_metrics import BUCKETS, JobCounts
+from offsider.runtime.propagation import CORRELATION, origin_of
+from offsider.worker.run_recorder import RunRecorder
 
 if TYPE_CHECKING:
+    from offsider.storage.finished_runs import Runs
     from offsider.worker.unit_of_work import Run, UnitOfWork
-
-#: Upper bounds of Sidekiq's histogram in seconds.
-SIDEKIQ_SECONDS = (
-    0.02, 0.03, 0.045, 0.065, 0.1, 0.15, 0.225, 0.335, 0.5, 0.75, 1.1, 1.7, 2.5,
-    3.8, 5.75, 8.5, 13.0, 20.0, 30.0, 45.0, 65.0, 100.0, 150.0, 225.0, 335.0,
-)  # fmt: skip
-#: All bounds of both histograms: one search finds the bucket of a run in either.
-_BOUNDS = tuple(sorted({*SIDEKIQ_SECONDS, *BOUNDS_SECONDS}))
-_TO_SIDEKIQ = [bisect_left(SIDEKIQ_SECONDS, bound) for bound in _BOUNDS] + [BUCKETS - 1]
-_TO_SERIES = [bisect_left(BOUNDS_SECONDS, bound) for bound in _BOUNDS] + [len(BOUNDS_SECONDS)]
 
 NO_TARGET = Target(math.inf, math.inf)
 
@@ -43,6 +36,10 @@ MINUTE_SECONDS = 60.0
 UNREGISTERED = ""
 #: Start of the minute in which the runs ended, queue and class.
 _Kind: TypeAlias = tuple[float, str, str]
+#: Start of the minute in which the runs ended, class, caller and tenant; without class and the rest: of all others.
+_SourceKind: TypeAlias = tuple[float, str, str, str]
+#: Sources that are counted separately between two writes, and those that are written: the most frequent ones.
+MAX_SOURCES, MAX_WRITTEN_SOURCES = 1_000, 50
 Labels: TypeAlias = Callable[[str, str], Mapping[str, str]]
 
 
@@ -63,148 +60,99 @@ class Ended:
         return f"{finished} finished, {self.requeued - before.requeued} requeued, {self.failed - before.failed} failed"
 
 
-def _run_buckets() -> list[int]:
-    return [0] * len(_TO_SERIES)
-
-
-def _queue_buckets() -> list[int]:
-    return [0] * (len(BOUNDS_SECONDS) + 1)
-
-
-@dataclass(slots=True)
 class RunCounter:
-    """Runs of one class in one queue that ended in one minute.
+    """Counts the runs of one class in one queue that ended in one minute.
 
-    Attributes:
+    Args:
         target: SLO target of the class.
-        processed, raised: number of runs, and of those that raised.
-        shown_processed, shown_raised: the part of them that is in the totals of the server.
-        ran, failed, waited: buckets of runs that did not raise, of runs that did, and of waits in the queue.
-        ran_seconds, failed_seconds, waited_seconds: their sums.
-        retried: failed runs that will be retried.
-        satisfied: runs that met their target.
-        cpu_seconds, measured_seconds: CPU time and duration of the runs whose CPU time was measured.
     """
 
-    target: Target = NO_TARGET
-    processed: int = 0
-    raised: int = 0
-    shown_processed: int = 0
-    shown_raised: int = 0
-    ran: list[int] = field(default_factory=_run_buckets)
-    failed: list[int] = field(default_factory=_run_buckets)
-    waited: list[int] = field(default_factory=_queue_buckets)
-    ran_seconds: float = 0.0
-    failed_seconds: float = 0.0
-    waited_seconds: float = 0.0
-    retried: int = 0
-    satisfied: int = 0
-    cpu_seconds: float = 0.0
-    measured_seconds: float = 0.0
+    def __init__(self, counts: Series, target: Target) -> None:
+        self.counts = counts
+        self._target = target
 
-    def count_finished(self, runs: Sequence[Run], waits: Sequence[float]) -> None:
-        """Count runs that did not raise.
+    def count_finished(self, runs: Sequence[Run], waits: Sequence[float]) -> list[float]:
+        """Count runs that did not raise, and return their durations.
 
         Args:
             waits: seconds in the queue, in the same order; empty if the payloads have no timestamp.
         """
+        counts, target = self.counts, self._target
         seconds = [run.duration_seconds for run in runs]
-        self.processed += len(runs)
-        self.ran_seconds += sum(seconds)
-        longest = _count(self.ran, _BOUNDS, seconds)
+        counts.processed += len(runs)
+        counts.run_seconds += sum(seconds)
+        longest = _count(counts.run_buckets, DURATION_SECONDS, seconds)
         self._measure(runs)
         latest = self._count_waits(waits)
-        target = self.target
         if longest <= target.run_seconds and latest <= target.queue_seconds:
-            self.satisfied += len(runs)
+            counts.satisfied += len(runs)
         else:
-            self.satisfied += _satisfied(seconds, waits or [0.0] * len(runs), target)
+            counts.satisfied += _satisfied(seconds, waits or [0.0] * len(runs), target)
+        return seconds
 
     def count_failed(self, run: Run, waits: Sequence[float], *, retried: bool) -> None:
         """Count a run that raised."""
-        self.processed += 1
-        self.raised += 1
-        self.failed_seconds += run.duration_seconds
-        _count(self.failed, _BOUNDS, [run.duration_seconds])
-        self.retried += retried
+        counts, seconds = self.counts, run.duration_seconds
+        counts.processed += 1
+        counts.failed += 1
+        counts.retried += retried
+        counts.run_seconds += seconds
+        counts.failed_seconds += seconds
+        for buckets in (counts.run_buckets, counts.failed_buckets):
+            _count(buckets, DURATION_SECONDS, [seconds])
         self._measure([run])
         self._count_waits(waits)
 
     def _measure(self, runs: Iterable[Run]) -> None:
         for run in runs:
             if run.cpu_seconds is not None:
-                self.cpu_seconds += run.cpu_seconds
-                self.measured_seconds += run.duration_seconds
+                self.counts.cpu_seconds += run.cpu_seconds
+                self.counts.measured_seconds += run.duration_seconds
 
     def _count_waits(self, waits: Sequence[float]) -> float:
         if waits and min(waits) < 0:  # the clocks of two machines may disagree
             waits = [max(0.0, seconds) for seconds in waits]
-        self.waited_seconds += sum(waits)
-        return _count(self.waited, BOUNDS_SECONDS, waits)
+        self.counts.queue_seconds += sum(waits)
+        return _count(self.counts.queue_buckets, BOUNDS_SECONDS, waits)
 
-    def take_totals(self) -> tuple[int, int]:
-        """Return the runs, and those that raised, that are not yet in the totals of the server."""
-        taken = self.processed - self.shown_processed, self.raised - self.shown_raised
-        self.shown_processed, self.shown_raised = self.processed, self.raised
-        return taken
-
-    def add(self, other: RunCounter) -> None:
-        """Add counts that could not be written."""
-        for name in ("ran", "failed", "waited"):
-            setattr(self, name, [sum(pair) for pair in zip(getattr(self, name), getattr(other, name), strict=True)])
-        for name in _SUMS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
-    def series(self, labels: Mapping[str, str]) -> Series:
-        """Return the counts for monitoring."""
-        series = Series(labels)
-        for bucket, ran, failed in zip(_TO_SERIES, self.ran, self.failed, strict=True):
-            series.run_buckets[bucket] += ran + failed
-        series.processed, series.failed = self.processed, self.raised
-        series.retried, series.satisfied = self.retried, self.satisfied
-        series.run_seconds = self.ran_seconds + self.failed_seconds
-        if self.measured_seconds:
+    def take(self) -> Series:
+        """Return the counts, with the CPU time of all runs."""
+        counts = self.counts
+        if counts.measured_seconds:
             # CPU time cannot exceed the duration, but the two clocks may differ by a few microseconds.
-            series.cpu_seconds = min(1.0, self.cpu_seconds / self.measured_seconds) * series.run_seconds
-        series.queue_seconds, series.queue_buckets = self.waited_seconds, list(self.waited)
-        return series
+            counts.cpu_seconds = min(1.0, counts.cpu_seconds / counts.measured_seconds) * counts.run_seconds
+            counts.measured_seconds = counts.run_seconds
+        return counts
 
 
-_SUMS = (
-    "processed",
-    "raised",
-    "shown_processed",
-    "shown_raised",
-    "ran_seconds",
-    "failed_seconds",
-    "waited_seconds",
-    "retried",
-    "satisfied",
-    "cpu_seconds",
-    "measured_seconds",
-)
-
-
+@dataclass(frozen=True)
 class Taken:
     """Counts that were taken for a write.
 
     Attributes:
-        totals: runs, and those that raised, that are not yet in the totals of the server.
-        counters: the counts of classes; empty if only the totals were taken.
+        processed, failed: runs, and those that raised, that are not yet in the totals of the server, by minute.
+        claimed: claims by queue that the server does not have yet.
+        counts: the counts of classes; empty if only the totals were taken.
+        sources: runs whose payload has a context, by source; empty if only the totals were taken.
+        recorded: runs for the flight recorder, by class and outcome; `restore` drops them.
     """
 
-    def __init__(self, totals: Mapping[_Kind, tuple[int, int]], counters: Mapping[_Kind, RunCounter]) -> None:
-        self.totals = totals
-        self.counters = counters
+    processed: Counter[float] = field(default_factory=Counter[float])
+    failed: Counter[float] = field(default_factory=Counter[float])
+    claimed: Counter[str] = field(default_factory=Counter[str])
+    counts: dict[_Kind, Series] = field(default_factory=dict["_Kind", Series])
+    sources: Counter[_SourceKind] = field(default_factory=Counter["_SourceKind"])
+    recorded: Mapping[tuple[str, str], Runs] = field(default_factory=dict[tuple[str, str], "Runs"])
 
     @property
     def run_seconds(self) -> float:
         """Duration of all runs, failed ones included."""
-        return sum(counter.ran_seconds + counter.failed_seconds for counter in self.counters.values())
+        return sum(counts.run_seconds for counts in self.counts.values())
 
     @property
-    def is_empty(self) -> bool:
-        return not self.counters and not any(map(any, self.totals.values()))
+    def totals(self) -> tuple[int, int]:
+        """The runs of all classes, and those that raised."""
+        return self.processed.total(), self.failed.total()
 
     def by_minute(self, now: float) -> list[tuple[float, Taken]]:
         """Return the counts of each minute, given by its start, the earliest first; the last is the minute of ``now``.
@@ -212,41 +160,41 @@ class Taken:
         A run cannot have ended later; clocks may have been set back.
         """
         current = _minute_of(now)
-        totals: dict[float, dict[_Kind, tuple[int, int]]] = {current: {}}
-        counters: dict[float, dict[_Kind, RunCounter]] = {}
-        for kind, numbers in self.totals.items():
-            totals.setdefault(min(kind[0], current), {})[kind] = numbers
-        for kind, counter in self.counters.items():
-            counters.setdefault(min(kind[0], current), {})[kind] = counter
-        return [(minute, Taken(totals[minute], counters.get(minute, {}))) for minute in sorted(totals)]
+        minutes = {
+            min(minute, current): Taken() for minute in (*self.processed, *(kind[0] for kind in self.counts), current)
+        }
+        for minute, runs in self.processed.items():
+            minutes[min(minute, current)].processed[minute] = runs
+            minutes[min(minute, current)].failed[minute] = self.failed[minute]
+        for kind, counts in self.counts.items():
+            minutes[min(kind[0], current)].counts[kind] = counts
+        for source, runs in self.sources.items():
+            minutes[min(source[0], current)].sources[source] = runs
+        minutes[current].claimed.update(self.claimed)
+        return sorted(minutes.items())
 
-    def summed_totals(self) -> tuple[int, int]:
-        """Return the totals of all classes."""
-        return sum(runs for runs, _ in self.totals.values()), sum(raised for _, raised in self.totals.values())
-
-    def by_class(self) -> list[JobCounts]:
-        """Return the counts of each registered class, over all queues."""
-        of_class: dict[str, RunCounter] = {}
-        for (_, _, name), counter in self._registered():
-            of_class.setdefault(name, RunCounter()).add(counter)
-        return [_job_counts(name, counter) for name, counter in of_class.items()]
+    def by_source(self) -> Counter[tuple[str, str, str]]:
+        """Return the runs of the most frequent sources: class, caller, tenant; three empty texts are all others."""
+        found = Counter[tuple[str, str, str]]()
+        for place, ((_, *source), runs) in enumerate(self.sources.most_common()):
+            name, caller, tenant = source
+            found[(name, caller, tenant) if name and place < MAX_WRITTEN_SOURCES else ("", "", "")] += runs
+        return found
 
     def series(self, labels: Iterable[Labels] = ()) -> list[Series]:
-        """Return the counts for monitoring.
+        """Return the counts of each registered class and queue.
 
         Args:
             labels: return additional labels; each is called with class and queue.
         """
         further, found = tuple(labels), list[Series]()
-        for (_, queue, name), counter in self._registered():
-            every: dict[str, str] = {}
-            for of in further:
-                every |= of(name, queue)
-            found.append(counter.series({**every, "class": name, "queue": queue}))
+        for (_, queue, name), counts in self.counts.items():
+            if name != UNREGISTERED:
+                every: dict[str, str] = {}
+                for of in further:
+                    every |= of(name, queue)
+                found.append(replace(counts, labels={**every, **counts.labels}))
         return found
-
-    def _registered(self) -> Iterable[tuple[_Kind, RunCounter]]:
-        return ((kind, counter) for kind, counter in self.counters.items() if kind[2] != UNREGISTERED)
 
 
 class RunAccount:
@@ -254,12 +202,16 @@ class RunAccount:
 
     Args:
         target: returns the target of a class; called once for each class and write.
+        recorded_per_second: maximum number of runs that the flight recorder gets between two writes.
     """
 
-    def __init__(self, target: Callable[[str], Target] = lambda _: NO_TARGET) -> None:
+    def __init__(self, target: Callable[[str], Target] = lambda _: NO_TARGET, *, recorded_per_second: int = 0) -> None:
         self._target = target
+        self._recorder = RunRecorder(recorded_per_second)
         self._lock = threading.Lock()
         self._counters: dict[_Kind, RunCounter] = {}
+        self._processed, self._failed = Counter[float](), Counter[float]()
+        self._claimed, self._sources = Counter[str](), Counter[_SourceKind]()
         self._ended = Ended()
 
     @property
@@ -267,12 +219,20 @@ class RunAccount:
         """Results of all jobs since the start of the worker."""
         return self._ended
 
+    def claimed(self, units: Sequence[UnitOfWork]) -> None:
+        """Count jobs that were taken from their queues."""
+        queues = [unit.queue for unit in units]
+        with self._lock:
+            for queue in {*queues}:
+                self._claimed[queue] += queues.count(queue)
+
     def finished(self, units: Iterable[UnitOfWork]) -> list[str]:
         """Count runs that did not raise, and return the jids of retried jobs."""
-        alike: dict[_Kind, tuple[list[Run], list[float]]] = {}
+        alike: dict[tuple[_Kind, str], tuple[list[Run], list[float]]] = {}
         untimed: list[tuple[_Kind, Run]] = []
         tried_before: list[str] = []
-        queue = name = ""
+        sources: list[_SourceKind] = []
+        queue = name = outcome = ""
         minute = math.inf
         runs: list[Run] = []
         waits: list[float] = []
@@ -282,14 +242,17 @@ class RunAccount:
             if run is None or job is None:
                 continue
             payload = job.payload
-            if job.declared is None:
-                shown = UNREGISTERED
-            else:
-                shown = shown_class(payload) if "wrapped" in payload else payload["class"]
+            known = shown_class(payload) if "wrapped" in payload else payload["class"]
+            shown = UNREGISTERED if job.declared is None else known
             ended = run.started_at + run.duration_seconds
-            if shown != name or unit.queue != queue or not 0 <= ended - minute < MINUTE_SECONDS:
-                minute, queue, name = _minute_of(ended), unit.queue, shown
-                runs, waits = alike.setdefault((minute, queue, name), ([], []))
+            if (
+                shown != name
+                or run.outcome.name != outcome
+                or unit.queue != queue
+                or not 0 <= ended - minute < MINUTE_SECONDS
+            ):
+                minute, queue, name, outcome = _minute_of(ended), unit.queue, shown, run.outcome.name
+                runs, waits = alike.setdefault(((minute, queue, name), outcome), ([], []))
             at = payload.get("enqueued_at")
             if type(at) is int:  # milliseconds; only old payloads have float seconds
                 waits.append(run.started_at - at / 1000)
@@ -299,16 +262,23 @@ class RunAccount:
                 runs.append(run)
             else:
                 untimed.append(((minute, queue, name), run))
+            if CORRELATION in payload:  # no push stores `meta.*` without it
+                sources.append((minute, shown, *origin_of(payload)[:2]))
             if "retry_count" in payload:
                 tried_before.append(job.jid)
         with self._lock:
             count = len(untimed)
-            for kind, (same, waits_of_same) in alike.items():
+            for (kind, ended_as), (same, waits_of_same) in alike.items():
                 count += len(same)
-                self._of(kind).count_finished(same, waits_of_same)
+                self._processed[kind[0]] += len(same)
+                seconds = self._of(kind).count_finished(same, waits_of_same)
+                self._recorder.add(kind[2], ended_as, same, seconds)
             for kind, run in untimed:
-                self._of(kind).count_finished([run], ())
+                self._processed[kind[0]] += 1
+                seconds = self._of(kind).count_finished([run], ())
+                self._recorder.add(kind[2], run.outcome.name, [run], seconds)
             self._ended = self._ended.plus(finished=count)
+            self._count_sources(sources)
         return [jid for jid in tried_before if jid]
 
     def failed(self, unit: UnitOfWork, run: Run, *, retried: bool) -> None:
@@ -320,18 +290,30 @@ class RunAccount:
         minute = _minute_of(run.started_at + run.duration_seconds)
         name = UNREGISTERED if job.declared is None else job.shown_name
         with self._lock:
+            self._processed[minute] += 1
+            self._failed[minute] += 1
             self._of((minute, unit.queue, name)).count_failed(run, waits, retried=retried)
             self._ended = self._ended.plus(failed=1)
+            self._recorder.add(name, "failed" if retried else "died", [run], [run.duration_seconds])
+            if CORRELATION in job.payload:
+                self._count_sources([(minute, name, *origin_of(job.payload)[:2])])
 
     def requeued(self, jobs: int = 1) -> None:
         """Count jobs that were requeued because the worker is stopping; they are no runs."""
         with self._lock:
             self._ended = self._ended.plus(requeued=jobs)
 
+    def _count_sources(self, sources: Sequence[_SourceKind]) -> None:
+        if len(self._sources) + len(sources) > MAX_SOURCES:
+            sources = [one if one in self._sources else (one[0], "", "", "") for one in sources]
+        self._sources.update(sources)
+
     def _of(self, kind: _Kind) -> RunCounter:
         counter = self._counters.get(kind)
         if counter is None:
-            counter = self._counters[kind] = RunCounter(self._target(kind[2]))
+            _, queue, name = kind
+            counter = RunCounter(Series({"class": name, "queue": queue}), self._target(name))
+            self._counters[kind] = counter
         return counter
 
     def take(self, *, classes: bool = True) -> Taken:
@@ -341,22 +323,26 @@ class RunAccount:
             classes: include the counts of classes; otherwise the next call takes them.
         """
         with self._lock:
-            totals = {kind: counter.take_totals() for kind, counter in self._counters.items()}
+            processed, self._processed = self._processed, Counter[float]()
+            failed, self._failed = self._failed, Counter[float]()
+            claimed, self._claimed = self._claimed, Counter[str]()
+            recorded = self._recorder.take()
             if not classes:
-                return Taken(totals, {})
-            # A new mapping, because the taken counts keep the old one.
-            taken, self._counters = self._counters, {}
-        return Taken(totals, taken)
+                return Taken(processed, failed, claimed, recorded=recorded)
+            counters, self._counters = self._counters, {}
+            sources, self._sources = self._sources, Counter[_SourceKind]()
+        counts = {kind: counter.take() for kind, counter in counters.items()}
+        return Taken(processed, failed, claimed, counts, sources, recorded)
 
     def restore(self, taken: Taken) -> None:
         """Add counts that could not be written to the current ones."""
         with self._lock:
-            for kind, counter in taken.counters.items():
-                self._of(kind).add(counter)
-            for kind, (processed, raised) in taken.totals.items():
-                counter = self._of(kind)
-                counter.shown_processed -= processed
-                counter.shown_raised -= raised
+            self._processed.update(taken.processed)
+            self._failed.update(taken.failed)
+            self._claimed.update(taken.claimed)
+            self._sources.update(taken.sources)
+            for kind, counts in taken.counts.items():
+                self._of(kind).counts.add(counts)
 
 
 def _minute_of(at: float) -> float:
@@ -381,25 +367,6 @@ def _count(counts: list[int], bounds: Sequence[float], values: Sequence[float]) 
         for value in values:
             counts[bisect_left(bounds, value)] += 1
     return highest
-
-
-def _job_counts(name: str, counter: RunCounter) -> JobCounts:
-    return JobCounts(
-        name,
-        counter.processed,
-        counter.raised,
-        round(counter.ran_seconds * 1000),
-        _sidekiq_buckets(counter.ran),
-        round(counter.failed_seconds * 1000),
-        _sidekiq_buckets(counter.failed),
-    )
-
-
-def _sidekiq_buckets(counts: Sequence[int]) -> list[int]:
-    histogram = [0] * BUCKETS
-    for bucket, count in zip(_TO_SIDEKIQ, counts, strict=True):
-        histogram[bucket] += count
-    return histogram
 
 
 def _satisfied(seconds: Iterable[float], waits: Iterable[float], target: Target) -> int:

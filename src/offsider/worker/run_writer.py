@@ -10,7 +10,7 @@ from offsider.core.characteristics import Characteristics
 from offsider.core.errors import RedisFailure, RedisUnavailable
 from offsider.core.series import Load, Target
 from offsider.jobs import registry
-from offsider.storage import run_counts
+from offsider.storage import finished_runs, run_counts
 from offsider.storage.series import MINUTE
 
 if TYPE_CHECKING:
@@ -74,13 +74,15 @@ class RunWriter:
         self._concurrency = concurrency
         self._count = count
         self._release = app_version(config.client.app_version)
+        self._numbers: dict[finished_runs.Kind, int] = {}
         self._thread_time = ThreadTime(config.clock.monotonic())
 
     def write_totals(self) -> None:
-        """Write the processed and failed jobs since the last call."""
+        """Write the claimed, processed and failed jobs since the last call."""
         taken = self._work_state.runs.take(classes=False)
-        if not taken.is_empty:
+        if taken.processed or taken.claimed:
             self._write_minutes(taken, Load(), [])
+            self._record(taken)
 
     def write(self, *, wait_seconds: float = 0.0) -> None:
         """Write everything. Counts that were certainly not written are kept for the next call.
@@ -98,15 +100,20 @@ class RunWriter:
             quiet=self._quiet(),
         )
         same_minute = wait_seconds and now // MINUTE.seconds == (now + wait_seconds) // MINUTE.seconds
-        if same_minute and not taken.counters and not load.run_seconds:
+        if same_minute and not taken.counts and not load.run_seconds:
             self._thread_time.restore(load)
             load = Load()
         written: list[Series] = []
         try:
             self._write_minutes(taken, load, written)
+            self._record(taken)
         finally:
             if self._count is not None:
                 self._count(written, self._work_state.busy, self._concurrency())
+
+    def _record(self, taken: Taken) -> None:
+        if taken.recorded:
+            finished_runs.add(self._redis, taken.recorded, self._release, self._numbers)
 
     def _write_minutes(self, taken: Taken, load: Load, written: list[Series]) -> None:
         minutes = taken.by_minute(self._config.clock.now())
@@ -131,10 +138,11 @@ class RunWriter:
         try:
             run_counts.add(
                 self._redis,
-                counts.by_class(),
                 series,
                 minute,
-                totals=counts.summed_totals(),
+                totals=counts.totals,
+                claimed=counts.claimed,
+                sources=counts.by_source(),
                 release=self._release,
                 load=load,
                 shard=self._config.worker.shard,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from offsider.storage.working import Owner, PrivateListEntry
@@ -10,18 +10,23 @@ from offsider.storage.working import Owner, PrivateListEntry
 if TYPE_CHECKING:
     from offsider.core.outcome import Outcome
     from offsider.runtime.context import JobContext
+    from offsider.runtime.middleware import Middleware
+    from offsider.worker.run.coroutine_run import CoroutineRun
 
 
 @dataclass(slots=True)
 class Run:
-    """The result of one run.
+    """One run of a job: how it ended, and until then what its steps need, which different threads may take.
 
     Attributes:
         job: the job as middleware and the job itself saw it; None for a malformed payload.
         outcome: how it ended.
         started_at: in epoch seconds.
         duration_seconds: wall time of reloader, lookup, middleware and job; of a job that did not start, from decoding.
-        cpu_seconds: CPU time of the thread; None if it was not measured.
+        cpu_seconds: CPU time of the thread; None if it was not measured, as for coroutines.
+        coroutine: the coroutine of an ``async def`` job, until the run has ended.
+        admitted, entered: admissions and middleware that wait at their ``yield``.
+        begun: when reloader and middleware were entered, by the performance counter.
     """
 
     job: JobContext | None
@@ -29,6 +34,10 @@ class Run:
     started_at: float
     duration_seconds: float
     cpu_seconds: float | None
+    coroutine: CoroutineRun | None = field(default=None, repr=False, compare=False)
+    admitted: list[Middleware] = field(init=False, repr=False, compare=False)
+    entered: list[Middleware] = field(init=False, repr=False, compare=False)
+    begun: float = field(init=False, repr=False, compare=False)
 
 
 class UnitOfWork:

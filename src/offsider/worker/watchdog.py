@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from offsider.core.errors import OffsiderError, RedisFailure
-from offsider.runtime.service import LoopService
+from offsider.runtime.service import Loop
 from offsider.worker.fetch.server_wait import MAX_POP_SECONDS, POP_LIVES
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("offsider")
 
 MIN_PATIENCE_SECONDS = 30.0
-LOOKS_PER_PATIENCE = 6
+CHECKS_PER_PATIENCE = 6
 ANSWERS = 3
 
 
@@ -46,7 +46,7 @@ class _Suspicion:
         self.rebuilt_at: float | None = None
 
 
-class Watchdog(LoopService):
+class Watchdog(Loop):
     """The service that watches the fetchers of one worker.
 
     Args:
@@ -54,15 +54,22 @@ class Watchdog(LoopService):
         redis: for pings; not a fetcher's own pool.
         fetchers: capsule name -> fetcher.
         give_up: stops the worker; None for a worker that must not exit.
+        on_beat: called after each check.
     """
 
     def __init__(
-        self, config: Config, redis: Redis, fetchers: Mapping[str, Fetcher], give_up: Callable[[str], None] | None
+        self,
+        config: Config,
+        redis: Redis,
+        fetchers: Mapping[str, Fetcher],
+        give_up: Callable[[str], None] | None,
+        on_beat: Callable[[], object] = lambda: None,
     ) -> None:
         self._config = config
         self._redis = redis
         self._fetchers = fetchers
         self._give_up = give_up
+        self._on_beat = on_beat
         pop_seconds = min(MAX_POP_SECONDS, config.worker.liveness_seconds * POP_LIVES)
         self.patience_seconds = max(MIN_PATIENCE_SECONDS, 2 * pop_seconds)
         self._suspicions: dict[str, _Suspicion] = {}
@@ -81,11 +88,12 @@ class Watchdog(LoopService):
         now = time.monotonic()
         for capsule, fetcher in self._fetchers.items():
             self._look(capsule, fetcher, now)
-        return self.patience_seconds / LOOKS_PER_PATIENCE
+        self._on_beat()
+        return self.patience_seconds / CHECKS_PER_PATIENCE
 
     def _look(self, capsule: str, fetcher: Fetcher, now: float) -> None:
         suspicion = self._suspicions.get(capsule)
-        if fetcher.hungry == 0 or now - fetcher.last_look < self.patience_seconds:
+        if fetcher.idle_count == 0 or now - fetcher.last_activity_at < self.patience_seconds:
             self._clear(capsule, suspicion)
             return
         if suspicion is None:
@@ -115,7 +123,7 @@ class Watchdog(LoopService):
     def _rebuild(self, capsule: str, fetcher: Fetcher, suspicion: _Suspicion, now: float) -> None:
         suspicion.rebuilt_at = now
         error = FetchLoopStuck(
-            f"{_reason(capsule)}: no progress for {now - fetcher.last_look:.0f} s, although the server replies; "
+            f"{_reason(capsule)}: no progress for {now - fetcher.last_activity_at:.0f} s, although the server replies; "
             "replacing its connections"
         )
         self._config.handle_error(error, {"context": "the fetch watchdog"})

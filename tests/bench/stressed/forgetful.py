@@ -7,7 +7,7 @@ import threading
 from collections import deque
 
 from bench.stress import jobs
-from offsider.worker.fetch.prefetched import Prefetched
+from offsider.worker.fetch.state import Prefetched
 
 _claims = itertools.count(1)
 _make = Prefetched.__init__

@@ -62,3 +62,20 @@ class RubySleep
   sidekiq_options queue: "ruby"
   def perform(seconds, *) = sleep(seconds)
 end
+
+# Declared in both languages: each continues at the cursor where the other has stopped.
+if defined?(Sidekiq::IterableJob)
+  class Elements
+    include Sidekiq::IterableJob
+    sidekiq_options queue: "elements"
+
+    def build_enumerator(count, pause, cursor:)
+      ((cursor || 0)...count).each.lazy.map { |number| [number, number] }.to_enum
+    end
+
+    def each_iteration(number, _count, pause)
+      Sidekiq.redis { |c| c.rpush("elements:#{jid}", "ruby #{number}") }
+      sleep pause
+    end
+  end
+end

@@ -19,6 +19,7 @@ from offsider.embedded.folder import free_port
 from offsider.worker.boot_checks import check_boot
 from tests.conftest import binary_of
 from tests.process.stored import payload, private, push_raw, waiting
+from tests.process.workers import children_of
 from tests.waiting import wait_for
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -50,32 +51,22 @@ def test_the_line_of_the_procfile_runs_jobs_and_ends_at_term(workers, stored, sh
     assert waiting(stored) == private(stored) == []
 
 
-def may_unshare() -> bool:
-    words = ["unshare", "--pid", "--fork", "--mount-proc", "true"]
-    return (
-        shutil.which("unshare") is not None and subprocess.run(words, check=False, capture_output=True).returncode == 0
-    )
-
-
-def test_the_command_of_the_image_as_pid_1_passes_its_health_check_and_ends_at_term(workers, stored, shop):
-    if not may_unshare():
-        pytest.skip("needs the right to make a PID namespace: run as root")
+def test_the_command_of_the_image_as_pid_1_passes_its_health_check_and_ends_at_term(workers, stored, shop, as_pid_1):
     lines = (DEPLOY / "Dockerfile").read_text().splitlines()
     command = json.loads(next(line for line in lines if line.startswith("CMD "))[4:])
     asks = json.loads(next(line for line in lines if line.startswith("    CMD "))[8:])
     port = free_port()
     environ = {"PATH": PATH, "OFFSIDER_WORKER_HEALTH": f"127.0.0.1:{port}"}
-    container = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *command)
-    worker = workers.start(app=None, command=container, folder=shop, environ=environ)
+    worker = workers.start(app=None, command=(*as_pid_1, *command), folder=shop, environ=environ)
     order(stored)
     worker.until_says("receipt of order 7 sent")
 
     asks = [sys.executable, "-c", asks[-1].replace("7433", str(port))]
     assert subprocess.run(asks, check=False, timeout=40).returncode == 0
 
-    (init,) = Path(f"/proc/{worker.parent}/task/{worker.parent}/children").read_text().split()
+    (init,) = children_of(worker.parent)
     order(stored)
-    os.kill(int(init), signal.SIGTERM)
+    os.kill(init, signal.SIGTERM)
     assert worker.ended() == 0
     assert not Path(f"/proc/{init}").exists()
     assert subprocess.run(asks, check=False, timeout=40, capture_output=True).returncode == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import os
 import signal
-import time
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -40,10 +39,14 @@ def probe() -> Probe:
     return Probe()
 
 
-def test_a_worker_is_ready_until_quiet_and_live_until_its_end(workers, probe):
-    worker = workers.start("--health", probe.address)
+def test_a_worker_is_ready_until_quiet_and_live_until_its_end(workers, stored, ledger, probe):
+    worker = workers.start("-c", "1", "--health", probe.address)
     wait_for(lambda: probe("/ready") == (200, "ok\n"))
-    assert probe("/live") == (200, "ok\n")
+    push(stored, "Hog", 1.5)  # blocks the interpreter of the worker
+    wait_for(lambda: ledger.notes("start"))
+    assert probe("/live") == probe("/ready") == (200, "ok\n")
+    assert ledger.notes("end") == []
+    wait_for(lambda: ledger.notes("end"))
     worker.send("TSTP")
     wait_for(lambda: probe("/ready")[0] == 503)
     assert f"worker {worker.pid} is quiet\n" in probe("/ready")[1]
@@ -60,25 +63,6 @@ def test_while_the_application_is_loaded_it_lives_and_is_not_ready(workers, prob
     (workers.folder / "go").touch()
     worker.until_running()
     wait_for(lambda: probe("/ready") == (200, "ok\n"))
-
-
-def test_a_job_that_blocks_the_interpreter_does_not_delay_the_response(workers, stored, ledger, probe):
-    worker = workers.start("-c", "1", "--health", probe.address)
-    wait_for(lambda: probe("/ready") == (200, "ok\n"))
-    push(stored, "Hog", 1.5)
-    wait_for(lambda: ledger.notes("start"))
-    started = time.monotonic()
-    assert probe("/live") == probe("/ready") == (200, "ok\n")
-    assert time.monotonic() - started < 1
-    worker.stopped()
-
-
-def test_a_port_in_use_ends_the_start(workers, probe):
-    first = workers.start("--health", probe.address)
-    second = workers.start("--health", probe.address, wait=False)
-    assert second.ended() == 1
-    assert f"offsider: --health: cannot listen on {probe.address}: Address already in use" in second.output
-    first.stopped()
 
 
 def runs_of(text: str, name: str) -> float:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import shutil
 import signal
-import sys
 import time
+import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,6 +20,8 @@ from tests.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at /proc (Linux)")
 
+# A release is checked, loaded and started by four processes one after the other, perhaps on a busy machine.
+PATIENT_SECONDS = 90.0
 # Where a module is imported and forked is noted.
 APP = """
     import os
@@ -46,15 +47,6 @@ APP = """
             return
         time.sleep(seconds)
         note("end", jid, len(hoarded))
-
-    @job(name="Orphan")
-    def orphan():
-        child = os.fork()
-        if child == 0:
-            if os.fork() == 0:
-                note("orphan")
-            os._exit(0)
-        os.waitpid(child, 0)
 """
 
 
@@ -85,7 +77,7 @@ class Swarm:
         return {int(pid): identity for identity, pid in RUNNING.findall(self.worker.output)}
 
     def until_running(self, *, times: int = 1) -> None:
-        self.worker.until_says("now running: ", 30, times=times)
+        self.worker.until_says("now running: ", PATIENT_SECONDS, times=times)
 
 
 def title_of(pid: int) -> str:
@@ -167,12 +159,8 @@ def test_a_killed_fork_server_takes_no_worker_with_it(swarm, stored, ledger):
     os.kill(doomed, signal.SIGKILL)
     wait_for(lambda: ledger.notes("end", jid=jid))
     wait_for(lambda: len(parent.children()) == 2)
-    parent.worker.stopped()
-
-
-def test_processes_may_be_one_per_core(swarm):
-    parent = swarm(processes="auto")
-    assert len(parent.children()) == len(os.sched_getaffinity(0))
+    printed = parent.worker.until_says("starting another one in 0 s")
+    assert f"(process {doomed}) was killed by SIGKILL" in printed
     parent.worker.stopped()
 
 
@@ -196,7 +184,7 @@ def test_a_job_that_blocks_the_interpreter_for_several_lifetimes_runs_once(worke
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
 def test_jobs_of_a_killed_worker_are_back_within_a_second(workers, stored, ledger, stopped):
-    """Half of the kills take 0.3 s, and 99 of 100 take 1 s: `bench scoreboard` measures more of them (R37)."""
+    """Half of the kills take 0.3 s, and 99 of 100 take 1 s: `bench scoreboard` measures more of them (R38)."""
     jids = [push(stored, "Receiving"), push(stored, "Locked")]
     worker = workers.start("-c", "2", environ={"OFFSIDER_WORKER_LIVENESS_SECONDS": "2"} if stopped else {})
     pid, identity = worker.pid, worker.identity
@@ -225,68 +213,7 @@ def test_jobs_of_a_killed_worker_are_back_within_a_second(workers, stored, ledge
     assert set(ledger.words("reclaimed")) == {f"{identity} 1"}
 
 
-def test_a_worker_whose_parent_is_killed_stops_in_order(workers, stored, ledger):
-    worker = workers.start("-c", "1", "-t", "0.5")
-    jid, pid = push(stored, "Receiving"), worker.pid
-    wait_for(lambda: ledger.notes("start"))
-    os.kill(worker.parent, signal.SIGKILL)
-    wait_for(lambda: not runs(pid), 10)
-    assert "the parent of this worker has died: stopping" in worker.output
-    assert [job["jid"] for job in waiting(stored)] == [jid]
-    assert list(stored.scan_iter("offsider:strikes:*")) == stored.hkeys("offsider:owners") == private(stored) == []
-
-
-def test_a_clean_stop_leaves_the_parent_nothing_to_do(workers, stored, ledger):
-    worker = workers.start()
-    push(stored, "Short")
-    wait_for(lambda: ledger.notes("end"))
-    worker.stopped()
-    assert stored.keys("offsider:fenced:*") == stored.hkeys("offsider:owners") == []
-    assert "is dead" not in worker.output
-
-
-def test_a_parent_survives_that_redis_is_away_and_handles_signals(workers, make_server):
-    server = make_server(kind="valkey")
-    workers.url = server.url
-    worker = workers.start("-t", "1", environ={"OFFSIDER_WORKER_LIVENESS_SECONDS": "1"})
-    os.kill(server.pid, signal.SIGKILL)
-    worker.until_says(": parent: ", 20)
-    worker.send("TERM")
-    assert worker.ended(10) in {0, 1}
-
-
 # -------------------------------------------------------------------------------------- restarting
-
-
-def test_a_killed_worker_s_jobs_are_back_within_a_second_and_another_one_is_started(swarm, stored, ledger):
-    parent = swarm("-c", "1")
-    jid = push(stored, "Receiving")
-    doomed = wait_for(lambda: ledger.notes("start"))[0].pid
-    before = time.monotonic()
-    os.kill(doomed, signal.SIGKILL)
-    wait_for(lambda: ledger.notes("end", jid=jid))
-    assert time.monotonic() - before < 3
-    printed = parent.worker.until_says("starting another one in 0 s")
-    assert f"(process {doomed}) was killed by SIGKILL" in printed
-    wait_for(lambda: len(parent.identities()) == 3)
-    dead = parent.identities()[doomed]
-    assert f"{dead} is dead; requeued its 1 job" in parent.worker.output
-    assert f"requeued Receiving JID-{jid} to queue default: {dead} is dead" in parent.worker.output
-    wait_for(lambda: ledger.words("reclaimed"), what="a worker announces what the parent has requeued")
-    assert ledger.words("reclaimed") == [f"{dead} 1"]
-    parent.worker.stopped()
-
-
-def test_a_worker_that_is_stopped_from_a_web_page_is_replaced(swarm, stored):
-    parent = swarm()
-    first, second = parent.identities().values()
-    stored.lpush(f"{first}-signals", "TERM")
-    wait_for(lambda: len(parent.identities()) == 3, 30)
-    assert "ended with code 0; starting another one" in parent.worker.output
-    stay = {pid for pid, identity in parent.identities().items() if identity != first}
-    wait_for(lambda: set(parent.children()) == stay, 10)
-    assert runs(int(second.split(":")[1]))
-    parent.worker.stopped()
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -296,32 +223,7 @@ def test_an_application_that_cannot_be_loaded_ends_the_parent(swarm, processes):
     assert parent.worker.output.count("division by zero") == 1
 
 
-def test_orphans_are_reaped_as_those_of_pid_1_are(swarm, stored, ledger):
-    become_reaper = (
-        "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0); "
-        "os.execv(sys.executable, [sys.executable, '-m', 'offsider', 'worker', *sys.argv[1:]])"
-    )
-    parent = swarm(processes=1, command=(sys.executable, "-c", become_reaper))
-    push(stored, "Orphan")
-    orphan = wait_for(lambda: ledger.notes("orphan"))[0].pid
-    wait_for(lambda: not Path(f"/proc/{orphan}").exists())
-    parent.worker.stopped()
-
-
 # ---------------------------------------------------------------------------------------- stopping
-
-
-def test_a_stop_requeues_unfinished_jobs_in_time(swarm, stored, ledger):
-    parent = swarm("-c", "1", "-t", "1", measured=False)  # coverage saves its data at their end, for too long
-    for _ in range(2):
-        push(stored, "Receiving")
-    wait_for(lambda: len(ledger.notes("start")) == 2)
-    before = time.monotonic()
-    parent.worker.stopped()
-    assert time.monotonic() - before < 5
-    assert len(waiting(stored)) == 2
-    assert private(stored) == []
-    assert "is dead" not in parent.worker.output
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -375,26 +277,9 @@ def test_the_workers_end_with_their_parent(swarm, stored, ledger):
     wait_for(lambda: ledger.notes("start"))
     os.kill(parent.pid, signal.SIGKILL)
     wait_for(lambda: not any(runs(pid) for pid in (*children, server)), 10)
+    assert "the parent of this worker has died: stopping" in parent.worker.output
     assert len(waiting(stored)) == 1
-    assert stored.hkeys("offsider:owners") == []
-
-
-def test_ctrl_c_reaches_all_processes_and_ends_cleanly(swarm):
-    parent = swarm()
-    os.killpg(parent.pid, signal.SIGINT)
-    assert parent.worker.ended() == 0
-    assert parent.worker.output.count("stopping: running jobs have") == 2
-
-
-def test_a_second_interrupt_of_the_parent_alone_stops_its_workers_at_once(swarm, stored, ledger):
-    parent = swarm("-c", "1", "-t", "60")
-    push(stored, "Long", 30)
-    wait_for(lambda: ledger.notes("start"))
-    parent.worker.send("INT")
-    parent.worker.until_says("running now: Long")
-    parent.worker.send("INT")
-    assert parent.worker.ended(10) == 0, parent.worker.output
-    assert stored.llen("queue:default") == 1
+    assert list(stored.scan_iter("offsider:strikes:*")) == stored.hkeys("offsider:owners") == private(stored) == []
 
 
 def test_quiet_and_dump_are_for_all_workers(swarm, stored, ledger):
@@ -414,37 +299,6 @@ def test_quiet_and_dump_are_for_all_workers(swarm, stored, ledger):
     assert ledger.notes("start") == []
 
 
-# -------------------------------------------------------------------------------------------- health
-
-
-def asked(port: int, path: str) -> tuple[int, str]:
-    """The status and the text of a response; 0 without a connection."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
-    except OSError:
-        return 0, ""
-    finally:
-        connection.close()
-
-
-def test_one_address_reports_all_workers_through_restarts(swarm):
-    port = free_port()
-    parent = swarm("--health", str(port))
-    wait_for(lambda: asked(port, "/ready") == (200, "ok\n"))
-    parent.worker.send("USR2")
-    parent.until_running(times=2)
-    wait_for(lambda: asked(port, "/ready") == (200, "ok\n"), 30)
-    assert "cannot listen" not in parent.worker.output
-    parent.worker.send("TSTP")
-    wait_for(lambda: asked(port, "/ready")[0] == 503)
-    assert "is quiet" in asked(port, "/ready")[1]
-    assert asked(port, "/live") == (200, "ok\n")
-    parent.worker.stopped()
-
-
 # ------------------------------------------------------------------------------------ rolling restart
 
 VERSIONED = """
@@ -459,9 +313,17 @@ VERSIONED = """
 """
 
 
+def ready(port: int) -> bool:
+    with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=1) as answer:
+        return answer.status == 200
+    return False
+
+
 def test_usr2_brings_new_code_while_a_long_job_ends_in_the_old_worker(swarm, workers, stored, ledger):
     """`timeout` is far shorter than the job: a replaced worker has no deadline."""
-    parent = swarm("-c", "1", "-t", "0.5", text=VERSIONED.format(version=1))
+    port = free_port()
+    parent = swarm("-c", "1", "-t", "0.5", "--health", f"127.0.0.1:{port}", text=VERSIONED.format(version=1))
+    wait_for(lambda: ready(port))
     old = parent.children()
     long = push(stored, "Long", 15)
     holder = wait_for(lambda: ledger.notes("start"))[0].pid
@@ -472,6 +334,7 @@ def test_usr2_brings_new_code_while_a_long_job_ends_in_the_old_worker(swarm, wor
     parent.worker.send("USR2")
     parent.until_running(times=2)
     wait_for(lambda: len(parent.identities()) == 4)
+    wait_for(lambda: ready(port))
     parent.worker.until_says("quiet: this worker claims no new jobs", times=2)
     push(stored, "Version")
     wait_for(lambda: ledger.words("version") == ["1", "2222"])
@@ -483,32 +346,6 @@ def test_usr2_brings_new_code_while_a_long_job_ends_in_the_old_worker(swarm, wor
     assert parent.worker.runs, "under the same number"
     parent.worker.stopped()
     assert waiting(stored) == private(stored) == []
-
-
-def test_workers_keep_running_if_the_new_code_cannot_be_loaded(swarm, workers, stored, ledger):
-    parent = swarm("-c", "1", text=VERSIONED.format(version=1))
-    old = set(parent.children())
-    workers.write("1 / 0")
-    parent.worker.send("USR2")
-    parent.worker.until_says("division by zero")
-    assert old <= set(parent.children())
-    push(stored, "Version")
-    wait_for(lambda: ledger.words("version") == ["1"])
-
-    workers.write(VERSIONED.format(version=22222))
-    parent.worker.send("USR2")
-    wait_for(lambda: not any(runs(pid) for pid in old), 20)
-    push(stored, "Version")
-    wait_for(lambda: ledger.words("version") == ["1", "22222"])
-    parent.worker.stopped()
-
-
-def test_a_configuration_that_cannot_be_read_is_noticed_before_a_restart(swarm, workers):
-    parent = swarm()
-    (workers.folder / "offsider.toml").write_text("[worker]\nconcurrency = 0\n")
-    parent.worker.send("USR2")
-    parent.worker.until_says("restart failed, the workers continue")
-    parent.worker.stopped()
 
 
 # As a unit or a deploy script starts it.
@@ -550,45 +387,52 @@ def test_usr2_follows_the_link_of_a_deploy_and_survives_a_removed_folder(swarm, 
 
     second = releases(2)
     parent.worker.send("USR2")
-    wait_for(lambda: not any(runs(pid) for pid in old), 30)
+    wait_for(lambda: not any(runs(pid) for pid in old), PATIENT_SECONDS)
     push(stored, "Version")
     wait_for(lambda: ledger.words("version") == ["1", "2"])
 
     # A worker that dies when its folder is gone is restarted with the code that the fork server has loaded.
     releases(3)
     shutil.rmtree(second)
-    for child in parent.children():
+    killed = set(parent.children())
+    for child in killed:
         os.kill(child, signal.SIGKILL)
-    wait_for(lambda: len({*parent.identities()} & {*parent.children()}) == 2, 30)
+    # The parent may not have reaped all of them, so they may still be among its children.
+    wait_for(lambda: len({*parent.identities()} & {*parent.children()} - killed) == 2, PATIENT_SECONDS)
     push(stored, "Version")
     wait_for(lambda: ledger.words("version") == ["1", "2", "2"])
     parent.worker.stopped()
 
 
-BROKEN = {
-    "syntax": ("app.py", "def :\n", "SyntaxError"),
-    "import": ("app.py", "import no_such_module\n", "no_such_module"),
-    "options": ("app.py", "from offsider import job\n@job(queue='')\ndef work(): ...\n", "queue"),
-    "settings": ("offsider.toml", "[worker\n", "offsider.toml"),
-    "offsider": ("click.py", "raise ImportError('half installed')\n", "half installed"),
-}
+BROKEN = (
+    ("app.py", "def :\n", "SyntaxError"),
+    ("offsider.toml", "[worker\n", "offsider.toml"),
+    ("click.py", "raise ImportError('half installed')\n", "half installed"),
+)
 
 
-@pytest.mark.parametrize("fault", BROKEN)
-def test_usr2_with_a_broken_release_is_one_line(swarm, workers, stored, ledger, fault):
-    file, text, reason = BROKEN[fault]
-    parent = swarm("-c", "1", text=VERSIONED.format(version=1), processes=1)
-    old = parent.children()
-    workers.write(text, file)
-    parent.worker.send("USR2")
-    said = parent.worker.until_says("restart failed, the workers continue: ")
-    (line,) = [line for line in said.splitlines() if "restart failed" in line]
-    assert reason in line
-    assert "Traceback" not in said
+def test_without_p_usr2_reports_each_broken_release_in_one_line_and_follows_the_next_one(workers, stored, ledger):
+    worker = workers.start("-c", "1", text=VERSIONED.format(version=1))
+    old = children_of(worker.parent)
+    for number, (file, text, reason) in enumerate(BROKEN, 1):
+        workers.write(text, file)
+        worker.send("USR2")
+        said = worker.until_says("restart failed, the workers continue: ", times=number)
+        line = [line for line in said.splitlines() if "restart failed" in line][-1]
+        assert reason in line
+        assert "Traceback" not in said
+        (workers.folder / file).unlink()
     push(stored, "Version")
     wait_for(lambda: ledger.words("version") == ["1"])
-    assert parent.children() == old
-    parent.worker.stopped()
+    assert children_of(worker.parent) == old
+
+    workers.write(VERSIONED.format(version=22))
+    worker.send("USR2")
+    worker.until_says("running <Capsule", PATIENT_SECONDS, times=2)
+    wait_for(lambda: not runs(old[0]), PATIENT_SECONDS)
+    push(stored, "Version")
+    wait_for(lambda: ledger.words("version") == ["1", "22"])
+    worker.stopped()
 
 
 def test_a_stop_ends_a_restart_whose_new_code_hangs(swarm, workers):
@@ -607,18 +451,6 @@ def test_a_stop_ends_a_restart_whose_new_code_hangs(swarm, workers):
     wait_for(lambda: not any(runs(pid) for pid in hanging))
 
 
-def test_usr2_replaces_a_worker_without_p(workers, stored, ledger):
-    worker = workers.start("-c", "1", text=VERSIONED.format(version=1))
-    first = worker.pid
-    workers.write(VERSIONED.format(version=22))
-    worker.send("USR2")
-    worker.until_says("running <Capsule", 30, times=2)
-    wait_for(lambda: not runs(first))
-    push(stored, "Version")
-    wait_for(lambda: ledger.words("version") == ["22"])
-    worker.stopped()
-
-
 # -------------------------------------------------------------------------------------------- memory
 
 
@@ -626,7 +458,7 @@ def test_usr2_replaces_a_worker_without_p(workers, stored, ledger):
 def hungry(tmp_path):
     """The environment of processes that may use 150 MB, without a grace period."""
     (tmp_path / "site").mkdir()
-    text = "import offsider.worker.memory_limits as limits\nlimits.GRACE_SECONDS = 0\n"
+    text = "import offsider.worker.memory as limits\nlimits.GRACE_SECONDS = 0\n"
     (tmp_path / "site" / "sitecustomize.py").write_text(text)
     path = os.pathsep.join([str(tmp_path / "site"), str(ROOT), str(ROOT / "src")])
     return {"OFFSIDER_WORKER_MEMORY_MAX_MB": "150", "PYTHONPATH": path}

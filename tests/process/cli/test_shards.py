@@ -1,8 +1,6 @@
-"""``offsider shards``: the queues of each shard, and errors in their configuration."""
+"""``offsider routes check`` finds errors in the configuration of shards."""
 
 from __future__ import annotations
-
-import json
 
 import pytest
 
@@ -40,43 +38,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_each_shard_is_shown_with_its_queues_and_their_jobs(folder):
-    ended = offsider(folder, "shards")
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.splitlines() == [
-        "urgent: 2 processes of 10 threads, server main (redis://127.0.0.1:1)",
-        "  selects urgency=high",
-        "  urgent: shop.welcome",
-        "bulk: 1 process of 4 threads, server bulk (redis://:***@127.0.0.1:2/0)",
-        "  heavy: shop.resize",
-        "catchall: 1 process of 4 threads, server main (redis://127.0.0.1:1)",
-        "  default: shop.ReportJob",
-        "  mailers: no declared job",
-    ]
-
-
-def test_programs_get_the_same_as_json(folder):
-    urgent, bulk, _ = json.loads(offsider(folder, "shards", "--json").stdout)
-    assert bulk == {
-        "name": "bulk",
-        "server": "bulk",
-        "url": "redis://:***@127.0.0.1:2/0",
-        "select": "",
-        "concurrency": 4,
-        "processes": 1,
-        "queues": [{"name": "heavy", "jobs": ["shop.resize"]}],
-    }
-    assert (urgent["select"], urgent["queues"]) == ("urgency=high", [{"name": "urgent", "jobs": ["shop.welcome"]}])
-
-
-def test_good_shards_pass_the_check_of_rules_and_notes_are_not_errors(folder):
-    ended = offsider(folder, "routes", "check")
-    assert (ended.returncode, ended.stderr) == (0, "")
-    note, summary = ended.stdout.splitlines()
-    assert note == "note: no declared job goes to mailers, which the shard catchall serves"
-    assert summary.startswith("3 rules for 3 jobs: no problems (")
-
-
 def test_queues_without_a_shard_are_errors_of_the_check_of_rules(folder):
     (folder / "offsider.toml").write_text(SHARDS.replace('server = "bulk"', "").replace('"default,2", ', ""))
     ended = offsider(folder, "routes", "check")
@@ -87,18 +48,3 @@ def test_queues_without_a_shard_are_errors_of_the_check_of_rules(folder):
         "the shard bulk serves the server main, but the jobs of its queue heavy go to the server bulk: shop.resize",
         "note: no declared job goes to mailers, which the shard catchall serves",
     ]
-
-
-def test_queues_of_other_capsules_need_no_shard(folder):
-    text = SHARDS.replace('"default,2", ', "") + '[capsules.more]\nqueues = ["default"]\n'
-    (folder / "offsider.toml").write_text(text)
-    assert offsider(folder, "routes", "check").returncode == 0
-
-
-def test_without_shards_it_explains_how_to_add_one(folder):
-    (folder / "offsider.toml").write_text("")
-    ended = offsider(folder, "shards", "-r", "shop")
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr == (
-        "offsider: the configuration has no shards: each is a table [shards.NAME] with queues or select\n"
-    )

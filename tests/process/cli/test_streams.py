@@ -9,7 +9,6 @@ import subprocess
 import sys
 import urllib.request
 from contextlib import suppress
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -27,9 +26,8 @@ def through(redirections: str, command: tuple[str, ...]) -> tuple[str, ...]:
     return "sh", "-c", f'{"" if "|" in redirections else "exec "}"$@" {redirections}', "sh", *command
 
 
-CLOSED = [" ".join(each).split() for each in product(("", "<&-"), ("", ">&-"), ("", "2>&-"))]
 #: Shell redirections of a worker.
-STREAMS = [*map(" ".join, CLOSED[1:]), ">/dev/full", ">/dev/full 2>/dev/full", "3>&1 >&- 2>&-"]
+STREAMS = [">&-", ">/dev/full 2>/dev/full", "3>&1 >&- 2>&-"]
 
 
 def test_a_worker_runs_jobs_and_stops_whatever_its_streams_are(workers, stored, ledger):
@@ -70,7 +68,7 @@ def run(url: str, *words: str, redirections: str = "", **environ: str) -> subpro
 
 def test_commands_work_with_closed_and_full_streams(stored, url):
     push_raw(stored, b"{}", queue="mail")
-    for redirections, word in product(["<&-", ">&-", "2>&-", "<&- >&- 2>&-"], ["queues", "stats"]):
+    for redirections, word in ((">&-", "queues"), ("<&- >&- 2>&-", "stats")):
         assert run(url, word, redirections=redirections).returncode == 0, (redirections, word)
     full = run(url, "queues", redirections=">/dev/full")
     reason = b"offsider: cannot write the output: No space left on device\n"
@@ -79,7 +77,7 @@ def test_commands_work_with_closed_and_full_streams(stored, url):
     assert run(url, "queues", redirections="| head -c 0").stderr == b""
 
 
-@pytest.mark.parametrize("redirections", ["<&- >&- 2>&-", ">/dev/full", ">unread"])
+@pytest.mark.parametrize("redirections", ["<&- >&- 2>&-", ">unread"])
 def test_the_web_ui_serves_whatever_its_streams_are(url, tmp_path, redirections):
     os.mkfifo(tmp_path / "unread")
     reading = os.open(tmp_path / "unread", os.O_RDWR)  # a pipe that is full, and that is not read
@@ -101,7 +99,7 @@ def test_the_web_ui_serves_whatever_its_streams_are(url, tmp_path, redirections)
 
         wait_for(lambda: answers() or process.poll() is not None, 40)
         assert process.poll() is None
-        request = f"http://127.0.0.1:{port}/queues"
+        request = f"http://127.0.0.1:{port}/fleet"
         with urllib.request.urlopen(request, timeout=20) as answer:
             assert answer.status == 200
         process.terminate()
@@ -112,13 +110,10 @@ def test_the_web_ui_serves_whatever_its_streams_are(url, tmp_path, redirections)
         os.close(reading)
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "ascii"])
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
 def test_output_can_have_any_encoding(stored, url, encoding):
     push_raw(stored, b'{"class": "A", "args": [], "jid": "1", "queue": "x"}', queue="\u00fc-\u65e5\u672c")
-    for word in ("queues", "stats", "doctor"):
-        wanted = run(url, word, PYTHONIOENCODING="utf-8")
-        ended = run(url, word, PYTHONIOENCODING=encoding)
-        assert (ended.returncode, ended.stderr) == (wanted.returncode, b""), word
-        if encoding != "ascii":  # click writes UTF-8 instead
-            assert re.search(rb"\xfc-\\u65e5\\u672c", ended.stdout), word
-    assert run(url, "queues", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0").returncode == 0
+    ended = run(url, "queues", PYTHONIOENCODING=encoding)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    if encoding != "ascii":  # click writes UTF-8 instead
+        assert re.search(rb"\xfc-\\u65e5\\u672c", ended.stdout)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import socket
 import sys
 from pathlib import Path
 
@@ -15,7 +13,7 @@ import redis
 
 from tests.process.cli.commands import SHOP, offsider
 from tests.process.cli.test_shards import SHARDS
-from tests.process.stored import push
+from tests.process.stored import push, waiting
 from tests.waiting import wait_for
 
 MODULE = (sys.executable, "-m", "offsider", "worker")
@@ -32,18 +30,11 @@ def noting():
 
 
 # ------------------------------------------------------------------------------- starting and ending
-@pytest.mark.parametrize("name", ["TERM", "INT"])
-def test_a_stop_ends_with_exit_code_0(workers, name):
-    worker = workers.start()
-    worker.send(name)
-    assert worker.ended(10) == 0, worker.output
-    assert "stopping: running jobs have 25 s" in worker.output
 
 
-@pytest.mark.parametrize("call", [("Long", 30), ("Short", 0, 30)], ids=["interruptible", "in C code"])
-def test_ctrl_c_twice_requeues_running_jobs_at_once(workers, stored, call):
+def test_ctrl_c_twice_requeues_a_job_in_c_code_at_once(workers, stored):
     worker = workers.start("-c", "2", "-t", "60")
-    push(stored, *call)
+    push(stored, "Short", 0, 30)
     wait_for(lambda: workers.ledger.notes("start"))
     worker.send("INT")
     worker.until_says("press Ctrl-C again to stop at once")
@@ -75,55 +66,18 @@ def test_a_stop_that_hangs_in_the_application_still_ends_in_time(workers):
     assert "offsider-stop" in worker.output
 
 
-def test_the_command_equals_the_module(workers, stored):
+def test_the_command_equals_the_module_and_finds_a_settings_file_next_to_the_application(workers, stored):
     command = shutil.which("offsider", path=str(Path(sys.executable).parent))
     assert command, "the project is installed where the tests run"
-    worker = workers.start("-q", "default", text=JOB, command=(command, "worker"))
-    push(stored, "Noting")
-    wait_for(lambda: workers.ledger.words("ran"))
-    worker.stopped()
-
-
-@pytest.mark.parametrize(
-    "file, target, module",
-    [
-        ("plain.py", "plain", "plain"),
-        ("plain.py", "plain.py", "plain"),
-        ("some/folder/plain.py", "some/folder", "plain"),
-        ("some/folder/plain.py", "some/folder/plain.py", "plain"),
-    ],
-)
-def test_an_application_is_a_module_a_file_or_a_folder(workers, stored, file, target, module):
-    workers.write(JOB, file)
-    worker = workers.start(app=target)
-    push(stored, "Noting")
-    wait_for(lambda: workers.ledger.words("ran") == [module])
-    worker.stopped()
-
-
-def test_a_settings_file_is_found_next_to_the_application(workers):
     workers.write(JOB, "elsewhere/plain.py")
     workers.write("concurrency = 3\n[log]\nformat = 'json'\n", "elsewhere/offsider.toml")
-    worker = workers.start("-g", "blue", app="elsewhere/plain.py")
+    worker = workers.start("-g", "blue", app="elsewhere/plain.py", command=(command, "worker"))
+    push(stored, "Noting")
+    wait_for(lambda: workers.ledger.words("ran"))
     worker.stopped()
     lines = [json.loads(line) for line in worker.output.splitlines()]
     assert "settings of elsewhere/offsider.toml" in lines[0]["message"]
     assert any("running <Capsule default: 3 threads, queues default" in line["message"] for line in lines)
-
-
-def test_configure_runs_before_the_freeze(workers, stored):
-    worker = workers.start(
-        text=JOB
-        + """
-def configure(config):
-    config.capsule("single", concurrency=1, queues=["alone"])
-    config.server_middleware.add(lambda job: note("around", word=job.name) or (yield))
-"""
-    )
-    push(stored, "Noting", queue="alone")
-    wait_for(lambda: workers.ledger.words("ran"))
-    assert workers.ledger.words("around") == ["Noting"]
-    worker.stopped()
 
 
 # --------------------------------------------------------------------------------------- refusing
@@ -132,14 +86,6 @@ def configure(config):
     [
         ([], {}, "no application given: offsider worker -r MODULE"),
         (["-r", "nowhere"], {}, "cannot load nowhere: no module 'nowhere'"),
-        (["-r", "plain", "-c", "0"], {}, "-c, --concurrency: worker.concurrency expects a whole number"),
-        (["-r", "plain", "-q", "a", "-q", "a"], {}, "the queue 'a' is listed twice"),
-        (["-r", "plain", "-C", "gone.toml"], {}, "gone.toml: configuration file not found"),
-        (
-            ["-r", "plain"],
-            {"OFFSIDER_WORKER_CONCURRENCY": "x"},
-            "OFFSIDER_WORKER_CONCURRENCY: worker.concurrency expects",
-        ),
         (["-r", "plain"], {"REDIS_URL": "redis://127.0.0.1:1/0"}, "redis://127.0.0.1:1/0 cannot be reached"),
         (["-r", "plain"], {"REDIS_URL": "http://u:hunter2@h"}, "redis.url expects a URL that begins with redis://"),
     ],
@@ -155,73 +101,7 @@ def test_an_error_is_one_line_and_exit_code_1(workers, options, environ, message
     assert "hunter2" not in worker.output
 
 
-def test_a_broken_application_shows_its_line_and_the_traceback_on_request(workers):
-    broken = "import os\nimport not_there_at_all\n"
-    worker = workers.start(text=broken, wait=False)
-    assert worker.ended() == 1
-    assert worker.output == (
-        "offsider: cannot load app: ModuleNotFoundError: No module named 'not_there_at_all'\n"
-        "  at app.py:2: import not_there_at_all\n"
-    )
-    verbose = workers.start("-v", text=broken, wait=False)
-    assert verbose.ended() == 1
-    assert "Traceback (most recent call last):" in verbose.output
-
-
-def test_a_stop_while_the_application_loads_is_obeyed_at_once(workers):
-    # PID 1 of a container needs a handler: without one the kernel drops TERM.
-    worker = workers.start(
-        wait=False,
-        text="""
-        import threading
-        from tests.process.ledger import note
-        note("loading")
-        threading.Event().wait(60)
-        """,
-    )
-    wait_for(lambda: workers.ledger.notes("loading"))
-    worker.send("TERM")
-    assert worker.ended(10) == 0, worker.output
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux: /proc tells which signals are caught")
-def test_a_running_worker_catches_every_supported_signal(workers):
-    worker = workers.start()
-    status = Path(f"/proc/{worker.pid}/status").read_text()
-    mask = int(re.search(r"^SigCgt:\s*([0-9a-f]+)", status, re.MULTILINE)[1], 16)
-    caught = {number for number in range(1, 65) if mask >> (number - 1) & 1}
-    assert {2, 15, 20, 21} <= caught
-    worker.stopped()
-
-
 # ------------------------------------------------------------------------------------ surroundings
-def test_systemd_gets_ready_watchdog_and_stopping(workers):
-    name = f"\0offsider-test-{os.getpid()}"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-        listener.bind(name)
-        listener.settimeout(20)
-        environ = {"NOTIFY_SOCKET": "@" + name[1:], "WATCHDOG_USEC": "1000000"}
-        worker = workers.start(environ=environ)
-        heard = [listener.recv(100).decode() for _ in range(4)]
-        worker.send("TERM")
-        assert worker.ended() == 0
-        while heard[-1] != "STOPPING=1":
-            heard.append(listener.recv(100).decode())
-    assert heard[0] == "READY=1"
-    assert set(heard[1:-1]) == {"WATCHDOG=1"}
-
-
-@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs Linux: /proc shows the title")
-def test_the_process_title_shows_tag_and_busy_threads(workers, stored):
-    pytest.importorskip("setproctitle")
-    worker = workers.start("-g", "blue", "-c", "2", "-t", "1")
-    title = Path(f"/proc/{worker.pid}/cmdline")
-    wait_for(lambda: re.match(rb"offsider \S+ blue \[0 of 2 busy\]\0*$", title.read_bytes()))
-    push(stored, "Long", 30)
-    wait_for(lambda: b"blue [1 of 2 busy]" in title.read_bytes())
-    worker.send("TSTP")
-    wait_for(lambda: b"blue [1 of 2 busy] stopping" in title.read_bytes())
-    worker.stopped()
 
 
 def test_an_embedded_server_starts_and_stops_with_the_worker(workers):
@@ -246,23 +126,26 @@ def test_a_source_change_restarts_the_worker(workers, stored):
     worker.until_says("reloading: app.py")
     worker.until_says("running <Capsule", times=2)
     assert workers.ledger.words("loaded") == ["first", "second"]
-    assert worker.output.count("stopping: running jobs") == 1
+    worker.until_says("stopping: running jobs")
 
     workers.write("def broken(:\n")
-    worker.until_says("cannot load app: SyntaxError")
-    assert worker.runs
+    worker.until_says("starting another one after the next change")
+    assert "cannot load app: SyntaxError" in worker.output
     workers.write(JOB)
     worker.until_says("running <Capsule", times=3)
+    worker.until_says("stopping: running jobs", times=2)
     push(stored, "Noting")
     wait_for(lambda: workers.ledger.words("ran"))
     worker.stopped()
-    assert worker.output.count("stopping: running jobs") == 3  # two children for new files, one permanent
 
 
-def test_a_reloading_worker_that_was_stopped_elsewhere_stays_stopped(workers, stored):
+def test_a_change_of_the_configuration_applies_to_the_parent_too(workers):
     worker = workers.start("--reload", text=JOB)
-    stored.lpush(f"{worker.identity}-signals", "TERM")
-    assert worker.ended(30) == 0, worker.output
+    workers.write("[worker]\nprocesses = 1\n", "offsider.toml")
+    worker.until_says("reloading: offsider.toml")
+    worker.until_says("worker 1 is process ", 60)
+    worker.until_says("old worker 1 ", 60)
+    worker.stopped()
 
 
 @pytest.fixture
@@ -324,7 +207,40 @@ def test_warnings_are_written_to_stderr(folder):
     assert "serves the queue default with all its jobs, including shop.resize, shop.welcome" in ended.stderr
 
 
-def test_errors_that_end_a_start_end_the_dry_run(folder):
-    ended = offsider(folder, "worker", "--dry-run", "-r", "nowhere")
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.startswith("offsider: cannot load nowhere")
+def test_queries_select_jobs_and_rules_select_their_queues(folder):
+    assert shown(folder, "--list-queues", "--select", "urgency=high") == ["urgent"]
+    assert shown(folder, "--list-queues", "--select", "tags=mail", "--select", "name=report") == ["urgent", "default"]
+    assert shown(folder, "--list-queues", "--select", "urgency=high", "--negate") == ["default"]
+    assert shown(folder, "--list-queues", "--select", "*", OFFSIDER_ROUTING_RULES="[]") == ["default", "low"]
+
+
+CHOSEN = """
+    from offsider import job
+    from tests.process.jobs import begin
+    from tests.process.ledger import note
+
+    @job(name="Urgent", urgency="high")
+    def urgent():
+        note("end", begin())
+
+    @job(name="Beside", tags=["mail"])
+    def beside():
+        note("end", begin())
+
+    @job(name="Calm")
+    def calm():
+        note("end", begin())
+"""
+
+
+def test_a_worker_runs_selected_jobs_and_warns_about_others(workers, stored):
+    app = workers.write(CHOSEN)
+    rules = '[["urgency=high", "first"], ["tags=mail", "first"], ["*", "last"]]'
+    worker = workers.start("--select", "urgency=high", "-p", "2", app=app, environ={"OFFSIDER_ROUTING_RULES": rules})
+    output = worker.until_says("which it does not select")
+    assert "--select 'urgency=high' serves the queue first with all its jobs, including Beside" in output
+    left = push(stored, "Calm", queue="last")
+    run = [push(stored, name, queue="first") for name in ("Urgent", "Beside")]
+    wait_for(lambda: {note.jid for note in workers.ledger.notes("end")} == set(run))
+    assert [job["jid"] for job in waiting(stored, "last")] == [left]
+    worker.stopped()

@@ -26,6 +26,7 @@ class Terminal:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         self._environ = {key: value for key, value in os.environ.items() if key != MEASURED}
         self._environ |= {"PATH": path, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1", **environ}
+        self._environ["OFFSIDER_CLIENT_PUSH_TIMEOUT_SECONDS"] = "10"  # a busy machine may need a second to connect
         self._started: list[subprocess.Popen[bytes]] = []
 
     def run(self, command: str) -> str:
@@ -33,6 +34,7 @@ class Terminal:
             ["bash", "-euc", command], cwd=self.folder, env=self._environ, capture_output=True, text=True, check=False
         )
         assert ended.returncode == 0, ended.stdout + ended.stderr + self.log
+        print(ended.stdout)  # pytest shows it if the test fails
         return ended.stdout
 
     def start(self, command: str, **environ: str) -> subprocess.Popen[bytes]:
@@ -58,3 +60,4 @@ class Terminal:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        print(self.log)

@@ -63,8 +63,7 @@ def test_its_own_test_passes(name, tmp_path):
         example.close()
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-@pytest.mark.parametrize("name", ["django", "fastapi", "flask"])
+@pytest.mark.parametrize("name, database", [("django", "postgresql"), ("fastapi", "postgresql"), ("flask", "sqlite")])
 def test_a_job_of_a_killed_worker_runs_again_and_finishes(name, database, tmp_path, embedded_url, request):
     environ = request.getfixturevalue("postgresql") if database == "postgresql" else {}
     example = Example(name, tmp_path / name, REDIS_URL=embedded_url, **environ)
@@ -92,7 +91,7 @@ def test_a_job_of_a_killed_worker_runs_again_and_finishes(name, database, tmp_pa
         if name == "django":  # its login page; tests/redis/django/test_app.py plays the login
             assert refused == "302"
             return
-        shown = example.run(f"curl -s -u kim:'change me' http://localhost:{port}/jobs/queues")
+        shown = example.run(f"curl -s -u kim:'change me' http://localhost:{port}/jobs/fleet")
         assert refused == "401"
         assert "reports" in shown
     finally:

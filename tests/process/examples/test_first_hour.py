@@ -26,7 +26,7 @@ from tests.waiting import wait_for
 PAGE = ROOT / "docs" / "internals" / "first-hour.md"
 GLUE = re.compile(r" +# glue$", re.MULTILINE)
 #: Maximum lines of glue code.
-MOST = {"an-empty-folder": 0, "django": 10, "fastapi": 6, "flask": 6}
+MAX_GLUE = {"an-empty-folder": 0, "django": 10, "fastapi": 6, "flask": 6}
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Hour(Terminal):
         except httpx.TransportError:
             return False
 
-    def visitor(self) -> httpx.Client:
+    def browser(self) -> httpx.Client:
         return httpx.Client(base_url=f"http://localhost:{self.port}", follow_redirects=True, trust_env=False)
 
 
@@ -127,18 +127,18 @@ def test_from_an_empty_django_project_to_a_job_after_the_commit_and_the_web_ui(h
 
     wait_for(lambda: welcomed() == [("ada", "Welcomed")])  # and 4711 was rolled back
     wait_for(lambda: processed(embedded_url) == 1)
-    with hour.visitor() as visitor:
-        login = visitor.get("/jobs/")
+    with hour.browser() as browser:
+        login = browser.get("/jobs/")
         assert login.url.path == "/admin/login/"
         form = {
             "username": "kim",
             "password": "secret",
             "next": "/jobs/",
-            "csrfmiddlewaretoken": visitor.cookies["csrftoken"],
+            "csrfmiddlewaretoken": browser.cookies["csrftoken"],
         }
-        page = visitor.post(str(login.url), data=form)
+        page = browser.post(str(login.url), data=form)
         assert (page.status_code, page.url.path) == (200, "/jobs/")
-        stats = visitor.get("/jobs/?format=json").json()["stats"]
+        stats = browser.get("/jobs/stats").json()["sidekiq"]
         assert (stats["processed"], stats["enqueued"], stats["failed"]) == (1, 0, 0)
 
 
@@ -146,23 +146,23 @@ def test_from_an_empty_django_project_to_a_job_after_the_commit_and_the_web_ui(h
 def test_from_an_empty_application_to_a_job_and_the_web_ui(hour, embedded_url):
     wait_for(lambda: "Welcome, ada!" in hour.log)
     wait_for(lambda: processed(embedded_url) == 1)
-    with hour.visitor() as visitor:
-        assert visitor.get("/jobs/").status_code == 401
-        stats = visitor.get("/jobs/?format=json", auth=("kim", "secret")).json()["stats"]
+    with hour.browser() as browser:
+        assert browser.get("/jobs/").status_code == 401
+        stats = browser.get("/jobs/stats", auth=("kim", "secret")).json()["sidekiq"]
         assert stats["processed"] == 1
 
 
-@pytest.mark.parametrize("section", MOST)
+@pytest.mark.parametrize("section", MAX_GLUE)
 def test_the_table_has_the_commands_and_the_lines_of_glue(section):
     blocks = blocks_of(section)
     commands = sum(len(block.text.splitlines()) for block in blocks if block.language == "bash")
     glue = sum(len(GLUE.findall(block.text)) for block in blocks)
     row = row_of(section)
     assert (row.commands, row.glue) == (commands, glue)
-    assert glue <= MOST[section]
+    assert glue <= MAX_GLUE[section]
 
 
-@pytest.mark.parametrize("section", MOST)
+@pytest.mark.parametrize("section", MAX_GLUE)
 def test_every_line_that_needs_offsider_is_marked_as_glue(section):
     for block in blocks_of(section):
         if block.word != "file" or "mails.py" in block.rest or "jobs.py" in block.rest:

@@ -1,14 +1,15 @@
-"""A worker that is killed before or after any of its requests: a job, its lock and its slot leave together."""
+"""A worker that is killed before or after any of its requests: job, lock, slot and result change together."""
 
 from __future__ import annotations
 
 import pytest
 
-from offsider import Config
+from offsider import Config, ResultTimeout
 from offsider.client import Client
 from offsider.config.installation import Installation
 from offsider.ext.concurrency_limits import ConcurrencyLimits
-from offsider.ext.unique import Locks, Unique, store as unique
+from offsider.ext.results import Results, store as results
+from offsider.ext.unique import Locks, Unique, locks
 from offsider.inspector import Controls
 from offsider.storage import slots, working
 from offsider.storage.effects import Effect, EffectCalls, joined
@@ -16,48 +17,32 @@ from tests.waiting import wait_for
 
 FAST = {"OFFSIDER_WORKER_LIVENESS_SECONDS": "3"}
 APP = """
-    import os
-    import select
-    import signal
-    import socket
     from offsider import Config, current_job, job
     from offsider.ext.concurrency_limits import ConcurrencyLimits
+    from offsider.ext.results import Results
     from offsider.ext.unique import Unique
+    from tests.process.dying import die_as_told
     from tests.process.ledger import note
 
     def configure(config: Config) -> None:
         config.use(Unique())
         config.use(ConcurrencyLimits())
+        config.use(Results())
 
-    @job(name="Both", concurrency_limit=1, unique_for=600)
+    @job(name="Both", concurrency_limit=1, unique_for=600, keep_result=600)
     def both():
         note("ran", current_job().jid)
+        return "all of it"
 
-    WHEN, NUMBER = os.environ.get("DIE", " 0").split(" ")
-    seen = 0
-    sendall = socket.socket.sendall
-
-    def dying(sock, data, *args):
-        global seen
-        request = bytes(data)
-        job_s = b"EVAL" in request and (b"offsider:unique:" in request or b"offsider:slots:Both" in request)
-        seen += job_s
-        if job_s and seen == int(NUMBER):
-            if WHEN == "after":
-                sendall(sock, data, *args)
-                select.select([sock], [], [], 5)
-            os.kill(os.getpid(), signal.SIGKILL)
-        return sendall(sock, data, *args)
-
-    socket.socket.sendall = dying
+    die_as_told(lambda data: b"EVAL" in data and (b"offsider:unique:" in data or b"offsider:slots:Both" in data))
 """
-#: Take the slot, write the outcome with both effects.
+#: Take the slot, write the outcome with all effects.
 REQUESTS = 2
 
 
 def load_scripts(stored):
     """Else each is sent twice, first by its hash."""
-    effects = EffectCalls([[Effect(unique.RELEASE, []), Effect(slots.FREE_SLOTS, [])]])
+    effects = EffectCalls([[Effect(script, []) for script in (results.SETTLE, locks.RELEASE, slots.FREE_SLOTS)]])
     for script in (slots.TAKE_SLOTS, joined(working.ACK_AND_CLAIM, [], [], effects)[0]):
         stored.script_load(script.text)
 
@@ -71,18 +56,26 @@ def test_a_killed_worker_leaves_a_job_with_its_lock_or_neither(workers, url, led
     config.redis.url = url
     config.use(Unique())
     config.use(ConcurrencyLimits())
+    config.use(Results())
     doomed = workers.start("-c", "1", text=APP, environ={**FAST, "DIE": die})
-    jid = Client(config).push({"class": "Both", "args": [], "unique_for": 600})
+    jid = Client(config).push({"class": "Both", "args": [], "unique_for": 600, "keep_result": 600})
     wait_for(lambda: not doomed.runs, 30)
     outcome_written = die == f"after {REQUESTS}"
 
     def jobs():
         return stored.llen("queue:default") + sum(stored.llen(key) for key in stored.keys("offsider:working:*"))
 
-    assert [lock.jid for lock in Locks(config)] == ([] if outcome_written else [jid])
+    # The server may not have run the last request yet when its worker is dead.
+    wait_for(lambda: [lock.jid for lock in Locks(config)] == ([] if outcome_written else [jid]))
     wait_for(lambda: jobs() == len(Locks(config)))  # the parent may move the job between the two looks
     assert stored.zcard("offsider:slots:Both") == (die != "before 1" and not outcome_written)
+    if outcome_written:
+        assert jid.result(timeout=0) == "all of it"
+    else:
+        with pytest.raises(ResultTimeout):
+            jid.result(timeout=0)
     workers.start("-c", "1", app="app", environ=FAST)
+    assert jid.result(timeout=60) == "all of it"
     wait_for(lambda: not len(Locks(config)) and not Controls(config).holders("Both"), 60)
     assert set(ledger.counts("ran")) == {jid}
     assert Client(config).push({"class": "Both", "args": [], "unique_for": 600})

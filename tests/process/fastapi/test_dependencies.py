@@ -37,7 +37,7 @@ def config(embedded_url):
 
 
 class Session:
-    """A dependency of both kinds that notes its end."""
+    """A dependency that notes its end."""
 
     def __init__(self):
         self.events, self.closed = [], threading.Event()
@@ -51,50 +51,6 @@ class Session:
             raise
         finally:
             self.closed.set()
-
-    async def asynchronous(self):
-        try:
-            await asyncio.sleep(0)
-            yield current_job().args[0]
-            self.events.append("commit")
-        except BaseException as error:
-            self.events.append(type(error).__name__)
-            raise
-        finally:
-            self.closed.set()
-
-
-both = pytest.mark.parametrize("dependency", ["plain", "asynchronous"])
-
-
-@both
-@pytest.mark.parametrize("kind", ["plain", "async"])
-def test_a_run_commits_before_the_job_is_acknowledged(config, dependency, kind):
-    session, seen, ended = Session(), [], threading.Event()
-    given = getattr(session, dependency)
-
-    @config.on("execution_finished")
-    def note(run):
-        seen.append((list(session.events), run.outcome))
-        ended.set()
-
-    if kind == "plain":
-
-        @job
-        @inject
-        def work(number: int, same: int = Depends(given)) -> None:
-            assert number == same
-    else:
-
-        @job
-        @inject
-        async def work(number: int, same: int = Depends(given)) -> None:
-            assert number == same
-
-    with EmbeddedWorker(config):
-        work.enqueue(7)
-        assert ended.wait(20)
-    assert [(events, str(outcome)) for events, outcome in seen] == [(["commit"], "succeeded")]
 
 
 @pytest.mark.interrupts

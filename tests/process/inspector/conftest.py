@@ -8,7 +8,6 @@ from contextlib import closing
 
 import pytest
 
-from offsider.config.config import Config
 from tests.process.web_process import WebProcess
 
 
@@ -25,16 +24,5 @@ class Pages:
 
 
 @pytest.fixture
-def config(url):
-    config = Config()
-    config.redis.url = url
-    return config
-
-
-@pytest.fixture
-def page(url, tmp_path):
-    web = WebProcess(tmp_path, url)
-    try:
-        yield Pages(web)
-    finally:
-        web.close()
+def page(web):
+    return Pages(web)

@@ -22,15 +22,15 @@ JOBS = range(12)
 
 
 @contextmanager
-def mortal(action: str, *urls: str) -> Iterator[Callable[[int, str], str]]:
+def mortal(action: str, *urls: str) -> Iterator[Callable[[int], str]]:
     """Kills an action at a point, and returns whether that point exists."""
     command = [sys.executable, "-m", "tests.process.dying_action", action, *urls]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
 
-        def kill(number: int, when: str) -> str:
-            process.stdin.write(f"{number} {when}\n")
+        def kill(number: int) -> str:
+            process.stdin.write(f"{number}\n")
             process.stdin.flush()
             return process.stdout.readline().strip()
 
@@ -56,11 +56,10 @@ def stored(*clients: redis.Redis) -> Counter[int]:
     return Counter(number for client, key in lists for number in numbers(client, key))
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_no_death_during_a_move_loses_or_doubles_a_job(redis_url, raw_redis, when):
+def test_no_death_during_a_move_loses_or_doubles_a_job(redis_url, raw_redis):
     number = 0
     with mortal("move", redis_url) as kill:
-        while fill(raw_redis) or kill(number := number + 1, when) == "died":
+        while fill(raw_redis) or kill(number := number + 1) == "died":
             assert stored(raw_redis) == Counter(JOBS)  # a job is always at exactly one place
             act("move", [redis_url])
             assert numbers(raw_redis, "queue:new") == [*JOBS]
@@ -68,8 +67,7 @@ def test_no_death_during_a_move_loses_or_doubles_a_job(redis_url, raw_redis, whe
     assert number > 5
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_no_death_between_two_servers_loses_or_doubles_a_job(make_server, when):
+def test_no_death_between_two_servers_loses_or_doubles_a_job(make_server):
     urls = [make_server(kind="redis7").url, make_server(kind="valkey").url]
     number = in_transit = 0
     with (
@@ -77,7 +75,7 @@ def test_no_death_between_two_servers_loses_or_doubles_a_job(make_server, when):
         redis.Redis.from_url(urls[1]) as bulk,
         mortal("leave", *urls) as kill,
     ):
-        while fill(main, bulk) or kill(number := number + 1, when) == "died":
+        while fill(main, bulk) or kill(number := number + 1) == "died":
             assert not Counter(JOBS) - stored(main, bulk)  # each job is somewhere
             in_transit += main.llen("offsider:in-transit:bulk") > 0
             act("leave", urls)
@@ -107,9 +105,8 @@ def put_aside(client: redis.Redis, url: str) -> None:
     act("quarantine a set", [url])
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("action", ["retry", "kill", "quarantine a set", "quarantine a queue", "restore"])
-def test_no_death_during_a_bulk_action_loses_or_doubles_a_job(redis_url, raw_redis, action, when):
+def test_no_death_during_a_bulk_action_loses_or_doubles_a_job(redis_url, raw_redis, action):
     def prepare() -> None:
         match action:
             case "quarantine a queue":
@@ -121,7 +118,7 @@ def test_no_death_during_a_bulk_action_loses_or_doubles_a_job(redis_url, raw_red
 
     number = 0
     with mortal(action, redis_url) as kill:
-        while prepare() or kill(number := number + 1, when) == "died":
+        while prepare() or kill(number := number + 1) == "died":
             assert everywhere(raw_redis) == Counter(JOBS)
             act(action, [redis_url])
             assert everywhere(raw_redis) == Counter(JOBS)

@@ -1,38 +1,48 @@
-"""Every number of the pages, `offsider stats` and `offsider top` is compared with the jobs' own records.
+"""Every number of the screens, of `offsider stats` and of `offsider top` is compared with the jobs' own records.
 
-A known workload runs: up to 2,000 short jobs a second of which 5 % fail, three long jobs, a paused queue, and three
+A known workload runs: up to 2,000 short jobs a second of which 7 % fail, three long jobs, a paused queue, and three
 workers, one of which dies with its host. While it runs, numbers that move are compared with the ledger of the seconds
-they cover; afterwards every number has to be exact.
+they cover; afterwards every number has to be exact. For a longer run:
+
+    TEST_TRUTH_SECONDS=130 TEST_TRUTH_PER_SECOND=700 pytest tests/process/inspector/test_truth.py
 """
 
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
+import pytest
 import redis
 
-from offsider.cli.stats import rendered
-from offsider.cli.top.tabs import Home, View
+from offsider.cli.stats import counters as counters_of
+from offsider.cli.top.pages import Address
 from offsider.client import Client
 from offsider.config.installation import Installation
+from offsider.screens.tabs import current_tab
 from offsider.storage.activity import RATE_SECONDS
 from tests.process.ledger import Note
+from tests.screen_tables import rows
 from tests.waiting import wait_for
 
-PER_SECOND = 2_000
+PER_SECOND = int(os.environ.get("TEST_TRUTH_PER_SECOND", "2000"))
+#: The workload runs at least this long.
+SECONDS = float(os.environ.get("TEST_TRUTH_SECONDS", "0"))
+#: The phases have limits of their own, of 370 s in all.
+pytestmark = pytest.mark.timeout(400 + SECONDS)
 #: A machine that runs fewer than `PER_SECOND` gets no more jobs while this many wait.
 MAX_WAITING = 1_000
 LOOKS = 3
 #: Longer than all phases of the test.
 LONG_SECONDS = 3600.0
-FAILING = 20  # each twentieth job fails
-DYING = 40  # each fortieth is exhausted
+FAILING, DYING = 7, 2  # of 100 jobs, these fail, and these of them are exhausted
 PAUSED_JOBS = 123
 WINDOW_SECONDS = 5.0
 #: A report each second, and the cache time of a page in seconds.
@@ -41,7 +51,8 @@ AGE_SECONDS = 2.5
 STARVED_SECONDS = RATE_SECONDS + 1
 #: A worker that finished nothing between two reports restarts its window, see `Rates.note`.
 PAUSE_SECONDS = 0.8
-FAST = {"OFFSIDER_WORKER_LIVENESS_SECONDS": "6"}
+#: A machine that freezes for a few seconds kills no worker.
+FAST = {"OFFSIDER_WORKER_LIVENESS_SECONDS": "12"}
 APP = """
     import time
     from offsider import current_job, job
@@ -79,7 +90,7 @@ class Workload(threading.Thread):
                 continue
             numbers = range(self.pushed, min(due, self.pushed + MAX_WAITING))
             for dying in (False, True):
-                args = [[n, n % FAILING == 0] for n in numbers if (n % DYING == 0) == dying]
+                args = [[n, n % 100 < FAILING] for n in numbers if (n % 100 < DYING) == dying]
                 self._client.push_bulk({"class": "Short", "args": args, "retry": 0 if dying else 5})
             self.pushed = numbers.stop if numbers else self.pushed
 
@@ -121,41 +132,45 @@ def test_every_number_is_true(workers, config, stored, ledger, page):
     client = Client(config)
     stored.sadd("paused", "asleep")
     client.push_bulk({"class": "Short", "queue": "asleep", "args": [[n, False] for n in range(PAUSED_JOBS)]})
+    pushed_at = time.time()
     for _ in range(3):
         client.push({"class": "Long", "queue": "long", "args": [LONG_SECONDS]})
-    started = [
-        workers.start("-c", "4", "-q", "default", "-q", "long", "-q", "asleep", text=APP, environ=FAST)
-        for _ in range(3)
-    ]
+    queues = ["-c", "4", "-q", "default", "-q", "asleep"]
+    # One worker runs all long jobs, so that another one can die without any.
+    workers.start(*queues, "-q", "long", text=APP, environ=FAST)
+    _, doomed = (workers.start(*queues, text=APP, environ=FAST) for _ in range(2))
     wait_for(lambda: len(ledger.notes("begun")) == 3, 30)
-    wait_for(lambda: len(page("/busy")["jobs"]) == 3, 30)  # the workers' next report
+    wait_for(lambda: len(rows(page("/fleet/processes/running"), "Running jobs")) == 3, 30)  # the workers' next report
     workload = Workload(client, stored)
     workload.start()
     try:
         looks: list[bool] = []
         # Rates are comparable where no worker paused (see `is_steady`), which may be never on a starved machine.
-        until = time.monotonic() + 60
+        least, until = time.monotonic() + SECONDS, time.monotonic() + SECONDS + 60
         wait_for(
             lambda: (
-                looks.append(compare_while_it_runs(page, ledger, config))
-                or sum(looks) == LOOKS
+                looks.append(compare_while_it_runs(page, ledger, config, pushed_at))
+                or (sum(looks) >= LOOKS and time.monotonic() > least)
                 or (len(looks) >= LOOKS and time.monotonic() > until)
             ),
-            90,
+            90 + SECONDS,
         )
         print(f"{len(looks)} looks, {sum(looks)} of them at the rates too")
-        doomed, *_ = (each for each in started if each.pid not in {note.pid for note in ledger.notes("begun")})
         doomed.kill()
         reported_at = json.loads(stored.hget(doomed.identity, "activity"))["at"]
+        beat_at = float(stored.hget(doomed.identity, "beat"))  # runs by class are written with each beat
+        of_no_class = [note for note in ledger.notes(pid=doomed.pid) if note.time > beat_at - STARVED_SECONDS]
         unreported = [note for note in ledger.notes(pid=doomed.pid) if note.time > reported_at - STARVED_SECONDS]
     finally:
         workload.end()
     # Until the dead host is declared dead, its last report counts; the page shows how old that is.
-    wait_for(lambda: page("/busy")["totals"]["processes"] == 2, 60)
+    wait_for(lambda: len(rows(page("/fleet/processes"), "Processes")) == 2, 60)
     wait_for(lambda: len(short_runs(ledger)) == workload.pushed and is_at_rest(stored), 60)
     time.sleep(AGE_SECONDS)
-    wait_for(lambda: page("/")["rates"]["processed"] == 0, WINDOW_SECONDS + 2 * AGE_SECONDS)
-    compare_at_rest(page, ledger, config, workload.pushed, lost_counts=len(unreported))
+    wait_for(lambda: page("/")["processed_per_second"] == 0, 60)
+    runs = sum(note.event in {"done", "failed"} for note in ledger.notes())
+    wait_for(lambda: class_row(page)["Runs"] >= runs - len(of_no_class), 60)
+    compare_at_rest(page, ledger, config, workload.pushed, lost_counts=len(unreported), lost_of_class=len(of_no_class))
 
 
 def short_runs(ledger) -> set[str]:
@@ -172,72 +187,96 @@ def no_short_job_runs(stored) -> bool:
     return not any(b'"Short"' in raw for key in stored.keys("offsider:working:*") for raw in stored.lrange(key, 0, -1))
 
 
-def compare_while_it_runs(page, ledger, config) -> bool:
+def in_top(config, path: str, table: int = 0) -> list[dict[str, str]]:
+    """The texts of a table of `offsider top` by column."""
+    server = Installation.of(config)
+    tab = current_tab(server, path)
+    assert tab is not None
+    sheet = Address(server, tab, path.removeprefix(tab.path)).sheet(table)
+    return [dict(zip(sheet.columns, row.cells, strict=True)) for row in sheet.rows]
+
+
+def number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def compare_while_it_runs(page, ledger, config, pushed_at: float) -> bool:
     """Compare moving numbers; returns whether rates could be compared as well."""
-    before, board, now = time.time(), page("/"), time.time()
-    home = Home(Installation.of(config)).read(View())
-    reported = json.loads(rendered("overview", Installation.of(config), as_json=True))
+    before, now_page, now = time.time(), page("/"), time.time()
+    totals = page("/stats")["sidekiq"]
+    reported = counters_of(Installation.of(config))
     ended = time.time()
     notes = [note for note in ledger.notes() if note.event in {"done", "failed"}]
     steady = is_steady(notes, 3, before - WINDOW_SECONDS - STARVED_SECONDS, ended)
     if steady:
-        assert_rate(board["rates"]["processed"], notes, now)
-        assert_rate(board["rates"]["failed"], [note for note in notes if note.event == "failed"], now)
-        assert_rate(home.samples[-1], notes, ended)
+        assert_rate(now_page["processed_per_second"], notes, now)
+        assert_rate(now_page["failed_per_second"], [note for note in notes if note.event == "failed"], now)
         assert_rate(reported["processed_per_second"], notes, ended)
-    older = sum(note.time < before - STARVED_SECONDS for note in notes)
-    assert older <= board["stats"]["processed"] <= len(notes)
+        older = sum(note.time < before - STARVED_SECONDS for note in notes)
+        assert older <= totals["processed"]  # a frozen worker reports later
+    assert totals["processed"] <= len(notes)
 
-    before, busy, now = time.time(), page("/busy"), time.time()
+    before, shown, now = time.time(), page("/fleet/processes/running"), time.time()
+    running = rows(shown, "Running jobs")
     begun = {note.jid: float(note.word) for note in ledger.notes("begun")}
-    ages = {job["jid"]: job["elapsed_seconds"] for job in busy["jobs"] if job["name"] == "Long"}
+    ages = {job["JID"]: job["Running for"] for job in running if job["Class"] == "Long"}
     assert set(ages) == set(begun)
     for jid, at in begun.items():
-        assert before - at - 1.0 <= ages[jid] <= now - at + 1.0
-    listed = [job["elapsed_seconds"] for job in busy["jobs"]]
+        # A machine may freeze between the begin of a run and its note.
+        assert before - at - 1.0 <= ages[jid] <= now - pushed_at + 1.0
+    listed = [job["Running for"] for job in running]
     assert listed == sorted(listed, reverse=True)
     assert max(listed) == max(ages.values())
+    assert {job["JID"] for job in in_top(config, "/fleet/processes/running") if job["CLASS"] == "Long"} == set(begun)
     return steady
 
 
-def compare_at_rest(page, ledger, config, pushed: int, *, lost_counts: int) -> None:
+def class_row(page) -> dict[str, Any]:
+    (short,) = [row for row in rows(page("/class"), "Classes") if row["Class"] == "Short"]
+    return short
+
+
+def compare_at_rest(page, ledger, config, pushed: int, *, lost_counts: int, lost_of_class: int) -> None:
     ran = [note for note in ledger.notes() if note.event in {"done", "failed"}]
     words = Counter(int(note.word) for note in ran)
     assert set(words) == set(range(pushed)), "a job did not run"
-    failed = [number for number in words if number % FAILING == 0]
-    dead = [number for number in failed if number % DYING == 0]
+    failed = [number for number in words if number % 100 < FAILING]
+    dead = [number for number in failed if number % 100 < DYING]
     runs = len(ran)
     failures = sum(note.event == "failed" for note in ran)
 
-    board = page("/")
     exact = {"busy": 3, "enqueued": PAUSED_JOBS, "scheduled": 0, "retries": len(failed) - len(dead), "dead": len(dead)}
-    assert {name: board["stats"][name] for name in exact} == exact
-    # A worker that is killed takes the counts since its last report along.
-    assert runs - lost_counts <= board["stats"]["processed"] <= runs
-    assert failures - lost_counts <= board["stats"]["failed"] <= failures
-    assert (board["rates"]["processed"], board["rates"]["silent_processes"]) == (0, 0)
-
-    counters = {name: board["stats"][name] for name in ("processed", "failed")}
-    reported = json.loads(rendered("overview", Installation.of(config), as_json=True))
-    assert {name: reported[name] for name in (*exact, *counters)} == exact | counters
+    now_page = page("/")
+    assert (now_page["waiting"], now_page["processes"]) == (PAUSED_JOBS, 2)
+    assert (now_page["processed_per_second"], now_page["failed_per_second"]) == (0, 0)
     stats = page("/stats")["sidekiq"]
-    assert {name: stats[name] for name in (*exact, *counters)} == exact | counters
-    facts = {row.cells[0]: row.cells[1] for row in Home(Installation.of(config)).read(View()).rows}
-    assert facts["Processed"] == f"{counters['processed']:,}  0.0 / s"
-    assert facts["Busy"] == "3 jobs of 2 workers"
-    assert (facts["Enqueued"], facts["Retries"]) == (f"{PAUSED_JOBS:,}", f"{exact['retries']:,}")
-    assert facts["Dead"] == f"{exact['dead']:,}"
+    assert {name: stats[name] for name in exact} == exact
+    # A worker that is killed takes the counts since its last report along.
+    assert runs - lost_counts <= stats["processed"] <= runs
+    assert failures - lost_counts <= stats["failed"] <= failures
+    counters = {name: stats[name] for name in ("processed", "failed")}
+    reported = counters_of(Installation.of(config))
+    assert {name: reported[name] for name in (*exact, *counters)} == exact | counters
+    short = class_row(page)
+    assert runs - lost_of_class <= short["Runs"] <= runs
+    assert failures - lost_of_class <= short["Failed"] <= failures
+    (short_in_top,) = [row for row in in_top(config, "/class") if row["CLASS"] == "Short"]
+    assert (number(short_in_top["RUNS"]), number(short_in_top["FAILED"])) == (short["Runs"], short["Failed"])
 
-    busy = page("/busy")
-    assert (busy["totals"]["processes"], busy["totals"]["busy"], busy["running"], busy["just_begun"]) == (2, 3, 3, 0)
-    queues = {queue["name"]: queue for queue in page("/queues")["queues"]}
-    assert {name: (queue["size"], queue["paused"]) for name, queue in queues.items()} == {
+    fleet = page("/fleet")
+    processes, running = rows(fleet, "Processes"), rows(fleet, "Running jobs")
+    assert (len(processes), sum(process["Busy"][0] for process in processes), len(running)) == (2, 3, 3)
+    queues = rows(fleet, "Queues")
+    assert {queue["Queue"]: (queue["Size"], bool(queue["Paused"])) for queue in queues} == {
         "asleep": (PAUSED_JOBS, True),
         "default": (0, False),
         "long": (0, False),
     }
-    assert page("/retries")["size"] == exact["retries"]
-    assert page("/dead")["size"] == exact["dead"]
-    groups = page("/errors")["groups"]
-    assert [(group["name"], group["error_class"]) for group in groups] == [("Short", "ValueError")]
-    assert failures - lost_counts <= groups[0]["count"] <= failures
+    sizes = {row["Where"]: row["Jobs"] for row in rows(page("/jobs"), "Jobs")}
+    expected = {"Running": 3, "Retries": exact["retries"], "Scheduled": 0, "Dead": exact["dead"]}
+    assert {where: sizes[where] for where in expected} == expected
+    assert sizes["Queue asleep"] == PAUSED_JOBS
+    assert {row["WHERE"]: number(row["JOBS"]) for row in in_top(config, "/jobs")} == sizes
+    groups = rows(page("/error"), "Errors")
+    assert [(group["Class"], group["Error"]) for group in groups] == [("Short", "ValueError")]
+    assert failures - lost_counts <= groups[0]["Runs"] <= failures

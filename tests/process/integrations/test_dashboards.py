@@ -15,10 +15,7 @@ import pytest
 import yaml
 
 from offsider.client import Client
-from offsider.config.config import Config
-from offsider.config.installation import Installation
 from offsider.embedded.folder import free_port
-from tests.process.web_process import WebProcess
 from tests.waiting import wait_for
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -88,13 +85,6 @@ class Prometheus:
 
 
 @pytest.fixture
-def web(url, tmp_path):
-    web = WebProcess(tmp_path, url)
-    yield web
-    web.close()
-
-
-@pytest.fixture
 def prometheus(web, tmp_path):
     prometheus = Prometheus(tmp_path, web.url.removeprefix("http://"))
     yield prometheus
@@ -102,12 +92,9 @@ def prometheus(web, tmp_path):
 
 
 @pytest.fixture
-def push(url):
-    config = Config()
-    config.redis.url = url
+def push(config):
     client = Client(config)
-    yield lambda name, queue="default": client.push({"class": name, "args": [], "queue": queue})
-    Installation.of(config).close()
+    return lambda name, queue="default": client.push({"class": name, "args": [], "queue": queue})
 
 
 def queries() -> dict[tuple[str, str, str], str]:

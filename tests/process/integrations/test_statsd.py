@@ -9,8 +9,6 @@ from collections import Counter
 import pytest
 
 from offsider.client import Client
-from offsider.config.config import Config
-from offsider.config.installation import Installation
 from tests.waiting import wait_for
 
 APP = """
@@ -66,18 +64,14 @@ def agent():
 
 
 @pytest.fixture
-def push(url):
-    config = Config()
-    config.redis.url = url
+def push(config):
     client = Client(config)
-    yield lambda count, *, fail=False: client.push_bulk({"class": "Runs", "args": [[fail]] * count})
-    Installation.of(config).close()
+    return lambda count, *, fail=False: client.push_bulk({"class": "Runs", "args": [[fail]] * count})
 
 
-@pytest.mark.parametrize("options", [[], ["--processes", "2"]], ids=["one", "two"])
-def test_every_run_is_counted_from_the_first_to_the_last(workers, ledger, agent, push, options):
+def test_every_run_is_counted_from_the_first_to_the_last(workers, ledger, agent, push):
     push(JOBS)  # waiting at the start
-    worker = workers.start("-c", "5", *options, text=application(f"'127.0.0.1', {agent.port}"))
+    worker = workers.start("-c", "5", "--processes", "2", text=application(f"'127.0.0.1', {agent.port}"))
     push(JOBS)
     push(10, fail=True)
     wait_for(lambda: len(ledger.notes("ran")) == 2 * JOBS + 10, 60)
@@ -87,20 +81,3 @@ def test_every_run_is_counted_from_the_first_to_the_last(workers, ledger, agent,
     assert counts.pop("jobs.failure") == 10
     assert counts == dict.fromkeys(("jobs.success", "jobs.perform", "jobs.perform_dist"), 2 * JOBS)
     assert agent.datagrams < JOBS, "many values in one datagram"
-
-
-@pytest.mark.parametrize("address", ["'127.0.0.1', 9", "'agent.invalid'", "socket_path='/nowhere/dsd.socket'"])
-def test_jobs_and_the_stop_do_not_wait_for_an_agent_that_is_away(workers, ledger, push, address):
-    push(JOBS)
-    worker = workers.start("-c", "5", text=application(address))
-    wait_for(lambda: len(ledger.notes("ran")) == JOBS, 60)
-    output = worker.stopped(30)
-    assert "0 requeued, 0 failed" in output
-    assert "WARN" not in output
-    assert "ERROR" not in output
-
-
-def test_one_process_sends_the_sizes_of_queues_and_sets(workers, agent, push):
-    worker = workers.start(text=application(f"'127.0.0.1', {agent.port}", "retain_history=1"))
-    wait_for(lambda: agent.read() >= Counter(["enqueued", "retries", "dead", "scheduled", "busy", "leader"]), 60)
-    worker.stopped()

@@ -101,9 +101,3 @@ def test_loading_the_plugin_loads_nothing_else():
     program = "import sys, pytest; before = set(sys.modules)" + QUICK
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout == "set()\n"
-
-
-def test_the_fixtures_introduce_themselves(project):
-    result = project.runpytest_subprocess("--fixtures")
-    for name in ("fake", "inline", "clock", "config", "server", "worker"):
-        result.stdout.fnmatch_lines([f"offsider_{name} -- *"])

@@ -119,28 +119,20 @@ def test_the_documented_proxies_serve_pages_and_buttons(proxied, stored, tag):
     host = f"{NAME}:{port}"
     stored.sadd(f"{tag}queues", "mails")
     wait_for(lambda: ask(port, "GET", "/jobs/", host=host).status == 200, what="Traefik has read its file")
-    page = ask(port, "GET", "/jobs/queues", "127.0.0.2", host=host)
-    assert 'href="/jobs/queues/mails"' in page.text
+    page = ask(port, "GET", "/jobs/fleet", "127.0.0.2", host=host)
+    assert 'action="/jobs/fleet/queues/mails/pause"' in page.text
     assert "127.0.0.2 by http" in page.text
     assert ask(port, "GET", "/jobs", host=host).status in {200, 301}
-    press = "/jobs/queues/mails/pause"
+    press = "/jobs/fleet/queues/mails/pause"
     refused = ask(port, "POST", press, host=host, origin="http://evil.example")
     assert (refused.status, stored.smembers(f"{tag}paused")) == (403, set())
     assert all(part in refused.text for part in (f"Host is {host}", "Origin is http://evil.example"))
     pressed = ask(port, "POST", press, host=host, origin=f"http://{host}")
-    assert (pressed.status, pressed.location) == (303, "/jobs/queues")
+    assert (pressed.status, pressed.location) == (303, "/jobs/fleet/queues")
     assert stored.smembers(f"{tag}paused") == {b"mails"}
-    forged = ask(web.port, "GET", "/jobs/queues", "127.0.0.2", host=host, x_forwarded_for="10.0.0.9")
+    forged = ask(web.port, "GET", "/jobs/fleet", "127.0.0.2", host=host, x_forwarded_for="10.0.0.9")
     assert forged.status == 403
     assert "127.0.0.2 is not a trusted proxy" in forged.text
-
-
-def test_the_refusal_behind_a_proxy_that_changes_the_host_names_both_headers(serve):
-    web = serve("--allowed-host", NAME)
-    for host in (NAME, "127.0.0.1"):
-        refused = ask(web.port, "POST", "/queues/mails/pause", host=host, origin=f"http://{NAME}:8080")
-        assert refused.status == 403
-        assert f"Host is {host}, Origin is http://{NAME}:8080" in refused.text
 
 
 def test_a_forwarded_address_is_used_only_from_trusted_proxies(serve):
@@ -158,22 +150,8 @@ def test_a_proxy_may_remove_the_root_path_or_not(serve, stored, tag, root):
     stored.sadd(f"{tag}queues", "mails")
     web = serve("--root-path", root)
     published = "/j%C3%B6bs" if "ö" in root else root.rstrip("/")
-    paths = [f"{published}/queues/mails", published.lower() + "/queues/mails"]
-    paths += [] if root == "/queues" else ["/queues/mails"]
+    paths = [f"{published}/fleet/queues/mails", published.lower() + "/fleet/queues/mails"]
+    paths += ["/fleet/queues/mails"]
     for path in paths:
         reply = ask(web.port, "GET", path)
-        assert (reply.status, f'href="{published}/queues"' in reply.text) == (200, True), path
-
-
-@pytest.mark.parametrize(
-    "option, value, why",
-    [
-        ("--root-path", "jobs", "--root-path expects a path such as /jobs, got 'jobs'"),
-        ("--trusted-proxy", "*", "--trusted-proxy expects an IP address or a network"),
-    ],
-)
-def test_a_wrong_option_is_one_clear_error(serve, option, value, why):
-    with pytest.raises(AssertionError, match="did not start") as error:
-        serve(option, value)
-    assert why in str(error.value)
-    assert "Traceback" not in str(error.value)
+        assert (reply.status, f'href="{published}/fleet"' in reply.text) == (200, True), path

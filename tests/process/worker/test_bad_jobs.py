@@ -8,8 +8,6 @@ import random
 import zlib
 from pathlib import Path
 
-import pytest
-
 from offsider.core.malformed import unwrap
 from tests.process.stored import private, push, push_raw, sorted_set, waiting
 from tests.waiting import wait_for
@@ -51,12 +49,16 @@ ODD: dict[str, object] = {
 def test_an_invalid_job_is_wrapped_into_the_dead_set_and_the_worker_survives(workers, stored, ledger):
     push_raw(stored, *NO_JOB.values())
     fine = push(stored, "Short", 1)
+    push(stored, "Nobody::Knows")
     worker = workers.start("-c", "3")
     wait_for(lambda: ledger.notes("end", jid=fine))
     wait_for(lambda: stored.zcard("dead") == len(NO_JOB))
     assert {unwrap(dead) for dead in stored.zrange("dead", 0, -1)} == set(NO_JOB.values())
     wait_for(lambda: private(stored) == [])
     assert waiting(stored) == sorted_set(stored, "retry") == []
+    (unknown,) = sorted_set(stored, "schedule")
+    assert ("stranded_at" in unknown, "retry_count" in unknown) == (True, False)
+    worker.until_says("Nobody::Knows is not declared in this worker; no live worker of queue default can run it")
     worker.stopped()
     assert "a processor of capsule" not in worker.output
     assert len(ledger.notes("start")) == 1
@@ -88,92 +90,17 @@ def test_jobs_with_values_that_only_ruby_accepts_run_or_are_retried_and_none_is_
         due = {"class": "Short", "args": [1], "jid": f"due {name}", name: value, "queue": "default"}
         stored.zadd("retry", {json.dumps(due): 1.0})
     push_raw(stored, b'{"class":"Short","args":[1],"jid":7}', b'{"class":"Short","args":[1],"jid":"8","queue":null}')
+    push(stored, "Two", 2**70, 1, jid="9")
+    push(stored, "Failing", 0.0, big=2**70)
     worker = workers.start("-c", "3")
-    expected = {f"{kind} {name}" for kind in ("short", "due") for name in ODD} | {"7", "8"}
+    expected = {f"{kind} {name}" for kind in ("short", "due") for name in ODD} | {"7", "8", "9"}
     wait_for(lambda: set(ledger.counts("end")) == expected)
-    wait_for(lambda: stored.zcard("retry") == len(ODD) and private(stored) == [])
+    wait_for(lambda: stored.zcard("retry") == len(ODD) + 1 and private(stored) == [])
+    assert str(2**70 + 1) in ledger.words("end")
+    assert [retry["big"] for retry in sorted_set(stored, "retry") if "big" in retry] == [2**70]
     assert stored.zcard("dead") == 0
     worker.stopped()
     assert "ignoring 'kwargs', because its value is an array" in worker.output
-
-
-def test_invalid_bytes_in_the_sets_do_not_block_later_jobs(workers, stored, ledger):
-    fine = b'{"class":"Short","args":[1],"jid":"fine","queue":"default"}'
-    for name in ("schedule", "retry"):
-        stored.zadd(name, dict.fromkeys(NO_JOB.values(), 1.0))
-        stored.zadd(name, {fine.replace(b"fine", name.encode()): 2.0})
-    workers.start()
-    wait_for(lambda: set(ledger.counts("end")) == {"schedule", "retry"})
-    wait_for(lambda: stored.zcard("schedule") == stored.zcard("retry") == 0)
-    assert set(NO_JOB.values()) <= {unwrap(dead) for dead in stored.zrange("dead", 0, -1)}
-
-
-def test_a_job_without_a_jid_runs_and_gets_one_when_it_fails(workers, stored, ledger):
-    push_raw(stored, b'{"class":"Short","args":[1]}', b'{"class":"Failing","args":[]}')
-    workers.start()
-    wait_for(lambda: ledger.notes("end"))
-    (retry,) = wait_for(lambda: sorted_set(stored, "retry"))
-    assert len(retry["jid"]) == 24
-    wait_for(lambda: private(stored) == [])
-
-
-def test_a_job_of_an_unregistered_class_is_stranded_and_logged(workers, stored):
-    push(stored, "Nobody::Knows")
-    worker = workers.start()
-    (waits,) = wait_for(lambda: sorted_set(stored, "schedule"))
-    assert ("stranded_at" in waits, "retry_count" in waits) == (True, False)
-    assert stored.zcard("retry") == 0
-    worker.until_says("Nobody::Knows is not declared in this worker; no live worker of queue default can run it")
-    assert private(stored) == []
-
-
-def test_without_stranding_an_unknown_class_is_retried_with_an_error(workers, stored):
-    push(stored, "Nobody::Knows")
-    worker = workers.start(environ={"OFFSIDER_WORKER_STRANDED_DAYS": "0"})
-    (retry,) = wait_for(lambda: sorted_set(stored, "retry"))
-    assert "Nobody::Knows" in retry["error_message"]
-    assert retry["retry_count"] == 0
-    assert "UnknownJob" in retry["error_class"]
-    worker.until_says("UnknownJob")
-    assert private(stored) == []
-
-
-@pytest.mark.parametrize("retry", [False, 0])
-def test_without_stranding_an_unknown_class_without_retries_is_dead_at_once(workers, stored, retry):
-    push(stored, "Nobody::Knows", retry=retry)
-    workers.start(environ={"OFFSIDER_WORKER_STRANDED_DAYS": "0"})
-    (dead,) = wait_for(lambda: sorted_set(stored, "dead"))
-    assert "UnknownJob" in dead["error_class"]
-
-
-@pytest.mark.parametrize(
-    "args, fields", [([1], {}), ([1, 2, 3], {}), ([1, 2], {"kwargs": {"third": 3}}), ([], {"kwargs": {"first": 1}})]
-)
-def test_arguments_that_no_longer_fit_are_retried_with_both_named(workers, stored, args, fields):
-    push(stored, "Two", *args, **fields)
-    workers.start()
-    (retry,) = wait_for(lambda: sorted_set(stored, "retry"))
-    assert "Two" in retry["error_message"]
-    assert "Two(first: int, second: int)" in retry["error_message"].replace("'", "")  # the signature of the job
-    assert f"({len(args)} positional" in retry["error_message"]  # the number of its arguments, never their values
-    assert retry["error_class"].endswith("InvalidArguments")
-
-
-def test_big_numbers_survive_a_run_and_a_retry(workers, stored, ledger):
-    push(stored, "Two", 2**70, 1)
-    push(stored, "Failing", 0.0, big=2**70)
-    workers.start()
-    wait_for(lambda: ledger.words("end") == [str(2**70 + 1)])
-    (retry,) = wait_for(lambda: sorted_set(stored, "retry"))
-    assert retry["big"] == 2**70
-
-
-def test_a_queue_of_the_wrong_type_does_not_block_other_queues(workers, stored, ledger):
-    stored.set("queue:odd", "a string")
-    worker = workers.start("-q", "odd", "-q", "default")
-    jid = push(stored, "Short", 1)
-    wait_for(lambda: ledger.notes("end", jid=jid))
-    worker.stopped()
 
 
 def test_queues_of_any_name_are_served(workers, stored, ledger):
@@ -219,9 +146,8 @@ ODD_ERRORS = """
 KINDS = ("exit", "interrupt", "memory", "huge", "note", "group", "class", "cause")
 
 
-@pytest.mark.parametrize("options", [{}, {"OFFSIDER_LOG_FORMAT": "json"}])
-def test_a_job_with_any_error_fails_once_and_its_texts_are_bounded(workers, stored, ledger, options):
-    worker = workers.start("-c", "2", text=ODD_ERRORS, environ=options)
+def test_a_job_with_any_error_fails_once_and_its_texts_are_bounded(workers, stored, ledger):
+    worker = workers.start("-c", "2", text=ODD_ERRORS, environ={"OFFSIDER_LOG_FORMAT": "json"})
     for kind in KINDS:
         push(stored, "Odd", kind, retry=1, backtrace=True)
     wait_for(lambda: stored.zcard("retry") == len(KINDS), 60)

@@ -42,8 +42,7 @@ def identities(stored) -> set[str]:
     return {identity.decode() for identity in stored.smembers("processes")}
 
 
-@pytest.mark.parametrize("options", [(), ("-p", "2")], ids=["alone", "restarted"])
-@pytest.mark.parametrize("keep_a_child", [False, True], ids=["no child", "with a child"])
+@pytest.mark.parametrize("options, keep_a_child", [((), False), (("-p", "2"), True)], ids=["alone", "with a child"])
 def test_the_jobs_of_a_worker_that_became_sleep_are_back_at_once(workers, stored, ledger, keep_a_child, options):
     """The parent kills the program; a child of the job holds copies of most descriptors."""
     worker = workers.start("-c", "3", *options, text=APP)

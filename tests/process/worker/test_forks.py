@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from tests.process.stored import private, push, sorted_set, waiting
 from tests.waiting import wait_for
 
 APP = """
     import asyncio, multiprocessing, os, subprocess, time
     from offsider import current_job, job
-    from tests.process.jobs import short
+    from tests.process.jobs import *
     from tests.process.ledger import note
 
     fork = multiprocessing.get_context("fork")
-
-    @job(name="Terminates", retry=False)
-    def terminates():
-        child = fork.Process(target=time.sleep, args=(60,))
-        child.start()
-        time.sleep(0.3)
-        child.terminate()
-        child.join(10)
-        note("child", word=child.exitcode)
 
     @job(name="Outlived", retry=False)
     def outlived():
@@ -34,17 +23,6 @@ APP = """
                 os._exit(0)
             note("forked")
             time.sleep(60)
-
-    @job(name="Pushes", retry=False)
-    def pushes():
-        child = fork.Process(target=push_some)
-        child.start()
-        child.join(10)
-        note("child", word=child.exitcode)
-
-    def push_some():
-        for number in range(3):
-            short.using(tags=["x" * 2000]).enqueue(number)
 
     def once():
         jid = current_job().jid
@@ -112,9 +90,6 @@ APP = """
         note("codes", jid, words)
 
     def configure(config):
-        config.client.large_payload_bytes = 1000
-        config.on("large_payload", lambda news: note("large"))
-
         def forks(job):
             result = (yield)
             if job.name == "Middle":
@@ -164,35 +139,37 @@ def ended_well(worker, stored, count: int) -> str:
     return output
 
 
-@pytest.mark.parametrize("name", ["ComesBack", "ComesBackLimited", "ComesBackAsync", "Middle"])
-@pytest.mark.parametrize("how", ["returns", "raises"])
-def test_a_returned_child_is_terminated_and_its_job_runs_once(workers, stored, ledger, name, how):
+COME_BACK = {"ComesBack": "raises", "ComesBackLimited": "returns", "ComesBackAsync": "raises", "Middle": "returns"}
+
+
+def test_a_returned_child_is_terminated_and_its_job_runs_once(workers, stored, ledger):
     worker = workers.start("-c", "2", text=APP, measured=False)
-    jids = [push(stored, name, *([how] if name != "Middle" else [])) for _ in range(4)]
+    jids = {push(stored, name, *([how] if name != "Middle" else [])): name for name, how in COME_BACK.items()}
     wait_for(lambda: len(ledger.notes("parent")) + len(ledger.notes("middle")) >= 4)
     later = push(stored, "Pools")
     wait_for(lambda: ledger.notes("codes", jid=later), 30)
     output = ended_well(worker, stored, 4)
     assert ledger.counts("ran") == dict.fromkeys([*jids, later], 1)
     assert {item.pid for item in ledger.notes("ran")} == {worker.pid}
-    error = " with ValueError" if how == "raises" and name != "Middle" else ""
-    for jid in jids:
+    for jid, name in jids.items():
+        error = " with ValueError" if COME_BACK[name] == "raises" else ""
         line = rf"job {jid} \({name}\): a forked child \(process \d+\) returned to the worker{error} and was terminated"
         assert re.search(line, output)
 
 
-@pytest.mark.parametrize("where", ["retry_in", "exhausted", "error", "death", "finished"])
-def test_a_child_forked_in_a_callback_or_a_handler_ends_there(workers, stored, ledger, where):
+def test_a_child_forked_in_a_callback_or_a_handler_ends_there(workers, stored, ledger):
     worker = workers.start("-c", "2", text=APP, measured=False)
-    dies = where in ("exhausted", "death")
-    jid = push(stored, "Callbacks", where, retry=0 if dies else 25)
-    wait_for(lambda: ledger.notes("finished", jid=jid))
-    wait_for(lambda: worker.output.count("returned to the worker") == 1, 15)
-    wait_for(lambda: stored.get("stat:failed") == b"1")
-    reported = ["exhausted", "death", "second death"] if dies else ["retry_in"]
-    in_worker = [item.event for item in ledger.notes(jid=jid) if item.pid == worker.pid]
-    assert in_worker == ["ran", *reported, "error", "finished"]
-    assert len(sorted_set(stored, "dead" if dies else "retry")) == 1
+    reported = {
+        push(stored, "Callbacks", "retry_in", retry=25): ["retry_in"],
+        push(stored, "Callbacks", "death", retry=0): ["exhausted", "death", "second death"],
+    }
+    wait_for(lambda: len(ledger.notes("finished")) == 2)
+    wait_for(lambda: worker.output.count("returned to the worker") == 2, 15)
+    wait_for(lambda: stored.get("stat:failed") == b"2")
+    for jid, events in reported.items():
+        in_worker = [item.event for item in ledger.notes(jid=jid) if item.pid == worker.pid]
+        assert in_worker == ["ran", *events, "error", "finished"]
+    assert len(sorted_set(stored, "dead")) == len(sorted_set(stored, "retry")) == 1
     assert set(re.findall(r"pid=(\d+)", worker.output)) <= {str(worker.pid)}
     assert "lost ownership" not in worker.output
     worker.stopped()
@@ -218,43 +195,12 @@ def test_a_child_that_awaits_does_not_run_the_loop_of_its_worker(workers, stored
     assert ledger.notes("went on") == []
 
 
-@pytest.mark.parametrize("how, code", [("returns", 70), ("raises", 70), ("exits", 3)])
-def test_a_job_that_waits_for_such_a_child_gets_its_exit_code(workers, stored, ledger, how, code):
+def test_a_job_that_waits_for_such_a_child_gets_its_exit_code(workers, stored, ledger):
     worker = workers.start("-c", "1", text=APP, measured=False)
-    jid = push(stored, "Waits", how)
-    wait_for(lambda: ledger.notes("child", jid=jid))
-    assert ledger.words("child") == [str(code)]
-    ended_well(worker, stored, 0 if how == "exits" else 1)
-
-
-def test_pools_processes_and_subprocesses_of_a_job_work_and_keep_their_exit_codes(workers, stored, ledger):
-    worker = workers.start("-c", "2", text=APP, measured=False)
-    jids = [push(stored, "Pools") for _ in range(6)]
-    wait_for(lambda: len(ledger.notes("codes")) == 6, 40)
-    assert ledger.words("codes") == ["[5, 6, 7]"] * 6
-    assert ledger.words("pooled") == ["55"] * 6
-    ended_well(worker, stored, 0)
-    assert ledger.counts("ran") == dict.fromkeys(jids, 1)
-
-
-def test_a_signal_to_the_child_of_a_job_does_not_reach_the_worker(workers, stored, ledger):
-    worker = workers.start("-c", "1", text=APP)
-    push(stored, "Terminates")
-    wait_for(lambda: ledger.words("child") == ["-15"])
-    jid = push(stored, "Short", 1)
-    wait_for(lambda: ledger.notes("end", jid=jid))
-    assert "stopping" not in worker.output
-    worker.stopped()
-
-
-def test_a_child_may_push_jobs(workers, stored, ledger):
-    worker = workers.start("-c", "1", text=APP)
-    push(stored, "Pushes")
-    wait_for(lambda: ledger.words("child") == ["0"])
-    wait_for(lambda: sorted(ledger.words("end")) == ["0", "1", "2"])
-    assert len(ledger.notes("large")) == 3  # a listener in the child does not end it
-    wait_for(lambda: private(stored) == [])
-    worker.stopped()
+    for how in ("raises", "exits"):
+        push(stored, "Waits", how)
+    wait_for(lambda: ledger.words("child") == ["70", "3"])
+    ended_well(worker, stored, 1)
 
 
 def test_a_child_that_outlives_its_killed_worker_receives_no_job(workers, stored, ledger):

@@ -54,7 +54,7 @@ def library(request):
     return request.param
 
 
-@pytest.mark.parametrize("options", ["", "-p 1", "-p 2", "--dry-run"])
+@pytest.mark.parametrize("options", ["", "-p 2"])
 def test_a_patched_application_is_refused_with_the_reason(workers, library, options):
     worker = workers.start(*options.split(), text=PATCHES[library] + JOB, wait=False)
     assert worker.ended(40) == 1

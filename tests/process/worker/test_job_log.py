@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 
-from tests.process.stored import payload, push, push_raw, sorted_set
+from tests.process.stored import payload, private, push, push_raw, sorted_set, waiting
 from tests.waiting import wait_for
 
 APP = """
@@ -47,6 +49,8 @@ def run(workers, stored, *jids_wanted, **environ):
 def test_each_job_has_a_line_at_its_start_and_its_end(workers, stored):
     fine, broken = push(stored, "Talks", False, tags=["a", "b"]), push(stored, "Talks", True)
     selling = push(stored, "Sells")
+    loud = push(stored, "Talks", False, log_level="debug")
+    silent = push(stored, "Talks", False, log_level="error")
     printed = run(workers, stored)
     assert re.search(f"^{PREFIX}jid={fine} class=Talks tags=a,b: start$", printed, re.MULTILINE)
     assert re.search(f"^{PREFIX}jid={fine} class=Talks tags=a,b: the news$", printed, re.MULTILINE)
@@ -55,52 +59,8 @@ def test_each_job_has_a_line_at_its_start_and_its_end(workers, stored):
     done = rf"^{PREFIX}jid={fine} class=Talks tags=a,b rows=7 elapsed=[\d.]+: done$"
     assert re.search(done, printed, re.MULTILINE)
     assert re.search(rf"^{PREFIX}jid={broken} class=Talks rows=7 elapsed=[\d.]+: fail$", printed, re.MULTILINE)
-    assert "the details" not in printed
-
-
-def test_the_job_log_can_be_left_out(workers, stored):
-    push(stored, "Talks", False)
-    printed = run(workers, stored, OFFSIDER_LOG_JOB_LOG="false")
-    assert "the news" in printed
-    assert not re.search(r": (start|done|fail)$", printed, re.MULTILINE)
-
-
-def test_a_job_may_have_a_level_of_its_own(workers, stored):
-    loud = push(stored, "Talks", False, log_level="debug")
-    silent = push(stored, "Talks", False, log_level="error")
-    printed = run(workers, stored)
-    assert f"jid={loud} class=Talks: the details" in printed
+    assert re.findall("jid=(.*) class=Talks: the details", printed) == [loud]
     assert silent not in printed
-
-
-def test_a_failing_job_is_reported_with_its_error(workers, stored):
-    jid = push(stored, "Talks", True)
-    printed = run(workers, stored)
-    assert "ValueError: broken" in printed
-    assert jid in printed
-    assert sorted_set(stored, "retry")[0]["error_message"] == "broken"
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
-def test_names_and_messages_of_any_kind_pass_through_the_log(workers, stored, ledger, encoding):
-    app = """
-        from offsider import job
-        from tests.process.ledger import note
-
-        @job(name="Größe::Übung✓")
-        def big(word):
-            raise ValueError(f"nicht möglich: {word} \\U0001f600 \\ud800")
-    """
-    job = payload("Größe::Übung✓", "ö", tags=["Ä"])
-    push_raw(stored, json.dumps(job, ensure_ascii=False).encode())
-    environ = {"PYTHONIOENCODING": encoding}
-    worker = workers.start("-q", "default", text=app, environ=environ)
-    (retry,) = wait_for(lambda: sorted_set(stored, "retry"))
-    assert retry["error_message"] == "nicht möglich: ö \U0001f600 ?"
-    printed = worker.stopped()
-    assert "Logging error" not in printed
-    shown = "\\U0001f600" if encoding == "ascii" else "\U0001f600"
-    assert f"{shown} \\ud800" in printed
 
 
 def test_a_killed_worker_loses_only_the_most_recent_lines(workers, stored):
@@ -121,45 +81,6 @@ def test_a_killed_worker_loses_only_the_most_recent_lines(workers, stored):
     assert worker.ended() == 128 + signal.SIGKILL
     assert re.findall(rf"jid={fine} .*: (\w+)$", worker.output, re.MULTILINE) == ["start", "done"]
     assert re.findall(rf"jid={deadly} .*: (\w+)$", worker.output, re.MULTILINE) == ["start"]
-
-
-def test_the_child_of_a_job_writes_its_own_lines_only(workers, stored):
-    """What its parent had not written yet at the fork is the parent's."""
-    app = """
-        import logging, os
-        from offsider import job
-
-        @job(name="Forks")
-        def forks():
-            pid = os.fork()
-            if pid == 0:
-                logging.getLogger("offsider").info("the child's")
-                logging.shutdown()
-                os._exit(0)
-            os.waitpid(pid, 0)
-    """
-    jids = [push(stored, "Forks") for _ in range(5)]
-    worker = workers.start("-c", "2", text=app, wait=False)
-    worker.until_says(": done", times=5)
-    printed = worker.stopped()
-    for jid in jids:
-        lines = re.findall(rf"jid={jid} .*: (.+)$", printed, re.MULTILINE)
-        assert sorted(lines) == ["done", "start", "the child's"]
-
-
-def test_warnings_of_a_job_are_between_its_lines(workers, stored):
-    app = """
-        import logging
-        from offsider import job
-
-        @job(name="Warns")
-        def warns(): logging.getLogger("offsider").warning("careful")
-    """
-    jid = push(stored, "Warns")
-    worker = workers.start("-c", "1", text=app, wait=False)
-    worker.until_says(": done")
-    lines = re.findall(rf"jid={jid} .*: (.+)$", worker.stopped(), re.MULTILINE)
-    assert lines == ["start", "careful", "done"]
 
 
 CHAIN = """
@@ -220,3 +141,36 @@ def test_json_lines_carry_the_origin_from_job_to_job(workers, stored):
     starts = [line for line in lines if line.get("job_status") == "start"]
     assert len(starts) == 4
     assert not any({"duration_s", "completed_at"} & set(line) for line in starts)
+
+
+JOBS = 3000
+# Standard output and error are a pipe of which the worker itself holds the only other end.
+UNREAD = (
+    "import os, sys\n"
+    "reading, writing = os.pipe()\n"
+    "os.dup2(writing, 1)\n"
+    "os.dup2(writing, 2)\n"
+    "os.dup2(reading, 99)\n"
+    "os.set_inheritable(99, True)\n"
+    "os.execv(sys.executable, [sys.executable, '-m', 'offsider', 'worker', *sys.argv[1:]])\n"
+)
+COMMAND = (sys.executable, "-c", UNREAD)
+
+
+def push_many(stored, count: int) -> list[str]:
+    jobs = [payload("Short", number) for number in range(count)]
+    push_raw(stored, *(json.dumps(job).encode() for job in jobs))
+    return [job["jid"] for job in jobs]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="reads a pipe of the worker (Linux)")
+def test_a_worker_with_an_unread_log_runs_and_stops(workers, stored, ledger):
+    worker = workers.start("-c", "4", "--processes", "1", command=COMMAND, wait=False, measured=False)
+    jids = push_many(stored, JOBS)
+    wait_for(lambda: len(ledger.notes("end")) == JOBS, 90)
+    assert set(ledger.counts("end").values()) == {1}
+    assert set(ledger.counts("end")) == set(jids)
+    wait_for(lambda: private(stored) == [])
+    worker.send("TERM")
+    assert worker.ended(20) == 0
+    assert waiting(stored) == sorted_set(stored, "retry") == []

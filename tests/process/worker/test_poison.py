@@ -49,19 +49,3 @@ def test_a_pill_among_longer_jobs_is_buried_alone(workers, stored, ledger):
         worker.until_running()
         worker.stopped()
     assert waiting(stored) == private(stored) == sorted_set(stored, "retry") == []
-
-
-def test_two_pills_are_buried_one_after_the_other(workers, stored, ledger):
-    """Each of them waits for the other to end, unless one gives way."""
-    pills = {push(stored, "Pill"), push(stored, "Pill")}
-    worker = workers.start("-c", "5", text=APP, environ=FAST, wait=False)  # they kill it before it says that it runs
-
-    def both_buried() -> bool:
-        nonlocal worker
-        if not worker.runs:
-            worker = workers.start("-c", "5", text=APP, environ=FAST, wait=False)
-        return len(ledger.notes("poisoned")) == 2
-
-    wait_for(both_buried, 90)
-    assert {job["jid"] for job in sorted_set(stored, "dead")} == pills
-    assert len(ledger.notes("pill")) <= 2 * 3 + 1

@@ -1,87 +1,19 @@
-"""A running worker: counts, concurrent coroutines, unread output, a stop at any time."""
+"""A running worker: concurrent coroutines, unread output, a stop at any time."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import resource
+import time
+from collections import Counter
+from pathlib import Path
 
 import pytest
+import redis
 
-from tests.process.stored import private, push, waiting
-from tests.process.workers import MODULE
+from offsider.core.gil import FREE_THREADED
+from tests.process.stored import payload, private, push, push_raw, waiting
 from tests.waiting import wait_for
-
-
-def test_runs_and_failures_are_counted_even_if_the_worker_stops_before_a_heartbeat(workers, stored, ledger):
-    for number in range(30):
-        push(stored, "Short", number)
-    for _ in range(5):
-        push(stored, "Failing")
-    worker = workers.start("-c", "4")
-    wait_for(lambda: len(ledger.notes("end")) == 30 and stored.zcard("retry") == 5)
-    worker.stopped()
-    assert (stored.get("stat:processed"), stored.get("stat:failed")) == (b"35", b"5")
-    assert sum(int(stored.get(key)) for key in stored.scan_iter("stat:processed:*")) == 35
-
-
-def test_the_count_of_running_jobs_agrees_with_the_jobs_that_rubys_pages_show(workers, stored):
-    worker = workers.start("-c", "4", text=HELD)
-    for count in range(1, 4):  # faster than heartbeats
-        push(stored, "Held", count)
-        wait_for(lambda count=count: stored.hget(worker.identity, "busy") == b"%d" % count)
-        jobs = [json.loads(job) for job in stored.hvals(f"{worker.identity}:work")]
-        assert sorted(json.loads(job["payload"])["args"] for job in jobs) == [
-            [number] for number in range(1, count + 1)
-        ]
-    (workers.folder / "release").touch()
-    wait_for(lambda: stored.hget(worker.identity, "busy") == b"0")
-    assert stored.hlen(f"{worker.identity}:work") == 0
-
-
-HELD = """
-    import time
-    from pathlib import Path
-    from offsider import job
-
-    @job(name="Held")
-    def held(number):
-        while not Path("release").exists():
-            time.sleep(0.02)
-"""
-
-
-def test_coroutines_run_side_by_side_each_with_its_own_job(workers, stored, ledger):
-    jids = {push(stored, "Async", 0.7) for _ in range(6)}
-    workers.start("-c", "6")
-    wait_for(lambda: set(ledger.counts("end")) == jids)
-    assert ledger.events() == ["start"] * 6 + ["end"] * 6
-    assert set(ledger.counts("start")) == jids
-
-
-def test_a_queue_that_was_discovered_is_reclaimed_by_a_worker_that_does_not_serve_it(workers, stored, ledger):
-    environ = {"OFFSIDER_WORKER_LIVENESS_SECONDS": "3"}
-    doomed = workers.start("-q", "*", environ=environ)
-    jid = push(stored, "Receiving", queue="odd:name")
-    wait_for(lambda: ledger.notes("start", jid=jid), 10)
-    doomed.kill()
-    workers.start("-q", "other", environ=environ)
-    (job,) = wait_for(lambda: waiting(stored, "odd:name"), 30)
-    assert (job["jid"], job["interrupted_count"]) == (jid, 1)
-    assert private(stored) == []
-
-
-def test_a_worker_with_unread_output_continues(workers, stored, ledger):
-    command = ("sh", "-c", 'exec "$@" | true', "sh", *MODULE)
-    workers.start(command=command, wait=False)
-    for number in range(20):
-        jid = push(stored, "Short", number)
-        wait_for(lambda jid=jid: ledger.notes("end", jid=jid))
-    pid = ledger.notes("end")[0].pid
-    assert len({item.pid for item in ledger.notes("end")}) == 1
-    os.kill(pid, 15)
-    wait_for(lambda: stored.hlen("offsider:owners") == 0)
 
 
 def test_a_stop_during_the_startup_handlers_is_orderly(workers, stored, ledger):
@@ -106,45 +38,75 @@ def test_a_stop_during_the_startup_handlers_is_orderly(workers, stored, ledger):
     assert stored.hlen("offsider:owners") == 0
 
 
-@pytest.mark.parametrize("broken", ["raise ValueError('no such device')", "service.start = 1 / 0"])
-def test_a_service_that_cannot_be_made_ends_the_start(workers, stored, broken):
-    app = f"""
-        def make(config):
-            {broken}
+UNKNOWN = 8_000
 
-        def configure(config):
-            config.add_service(make)
+
+def resident_kilobytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize() // 1024
+
+
+def push_kinds(stored, name: str, first: int, count: int, **fields) -> None:
+    jobs = [payload(f"{name}{number}", 1, **fields) for number in range(first, first + count)]
+    for start in range(0, len(jobs), 1000):
+        push_raw(stored, *(json.dumps(job).encode() for job in jobs[start : start + 1000]))
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc (Linux)")
+@pytest.mark.skipif(FREE_THREADED, reason="without the GIL, CPython collects garbage when memory has grown by a tenth")
+@pytest.mark.timeout(240)
+def test_undeclared_classes_leave_no_state_in_the_worker(workers, stored, ledger):
+    worker = workers.start("-c", "4", environ={"OFFSIDER_WORKER_STRANDED_DAYS": "0"}, measured=False)
+    sizes = []
+    for part in range(4):
+        push_kinds(stored, "Unknown", part * UNKNOWN // 4, UNKNOWN // 4, retry=False, soft_timeout="never", tags=7)
+        wait_for(lambda: waiting(stored) == [] and private(stored) == [], 60)
+        sizes.append(resident_kilobytes(worker.pid))
+    wait_for(lambda: int(stored.get("stat:failed") or 0) == UNKNOWN, 30)
+    assert sizes[-1] - sizes[0] < 6_000, sizes
+    jid = push(stored, "Short", 1)
+    wait_for(lambda: ledger.notes("end", jid=jid))
+    worker.stopped()
+
+
+HEARTBEATS = 3
+#: Three, and what a heartbeat writes. One more command a second exceeds it.
+PER_SECOND = 3.8
+#: Those of each second: the reader of the controls, the scheduler, and what a leader of services renews.
+OFTEN = {"sunion", "exists", "getex", "pexpire", "expire", "evalsha"}
+#: Commands of the test itself, and those by which replicas of a Cluster acknowledge writes.
+NOT_OF_THE_WORKER = {"info", "config|resetstat", "replconf"}
+
+APPLICATION = """
+    from offsider import job
+
+    @job
+    def nothing() -> None: ...
+"""
+
+
+def commands(stored: redis.Redis) -> Counter[str]:
+    """Return the number of calls of each command, including those of scripts."""
+    calls = {name.removeprefix("cmdstat_"): stats["calls"] for name, stats in stored.info("commandstats").items()}
+    return Counter({name: count for name, count in calls.items() if name not in NOT_OF_THE_WORKER})
+
+
+def test_an_idle_worker_and_its_parent_send_three_commands_a_second(workers, stored):
+    """The quietest time between two heartbeats counts: it has none of the commands of each minute.
+
+    One worker of a fleet samples queues and looks for findings; here it is another one.
     """
-    worker = workers.start(text=app, wait=False)
-    assert worker.ended() == 1
-    assert "the worker cannot start" in worker.output
-    assert "app.py:3" in worker.output
-    assert "Traceback" not in worker.output
-    assert stored.hlen("offsider:owners") == stored.scard("processes") == 0
-
-
-def test_stops_in_the_middle_of_many_short_jobs_lose_and_double_none(workers, stored, ledger):
-    """A clean stop, unlike a kill, runs nothing twice."""
-    jids = {push(stored, "Short", number, 0.005) for number in range(600)}
-    for round_ in range(4):
-        worker = workers.start("-c", "5")
-        wait_for(lambda round_=round_: len(ledger.counts("end")) > 100 * round_ + 50)
-        worker.stopped()
-        assert private(stored) == []
-        assert len(ledger.notes("end")) + len(waiting(stored)) == len(jids)
-    workers.start("-c", "5")
-    wait_for(lambda: set(ledger.counts("end")) == jids)
-    assert set(ledger.counts("start").values()) == {1}
-    assert all("interrupted_count" not in job for job in waiting(stored))
-
-
-def test_two_commands_in_a_row_on_one_terminal_leave_no_process(workers, stored):
-    """As a person does it: start, Ctrl-C, look."""
-    worker = workers.start()
-    worker.send("INT")
-    assert worker.ended() == 0
-    shown = subprocess.run([sys.executable, "-m", "offsider", "version"], capture_output=True, text=True, check=True)
-    assert shown.stdout.startswith("offsider ")
-    left = {key.decode() for key in stored.scan_iter(count=1000) if not key.startswith(b"offsider:series:shards")}
-    leases = {"offsider:sweep", "offsider:turn:limits", "process_cleanup"}  # they expire
-    assert left <= {"queues", *leases}, left
+    stored.set("offsider:turn:sampler", "another", ex=600)
+    workers.start("-c", "5", text=APPLICATION)
+    wait_for(lambda: commands(stored)["hset"] >= 2, 60, "two heartbeats")
+    counts, rates = [commands(stored)], []
+    for _ in range(HEARTBEATS):
+        started, beats = time.monotonic(), counts[-1]["hset"]
+        wait_for(lambda beats=beats: commands(stored)["hset"] > beats, 60, "the next heartbeat")
+        counts.append(commands(stored))
+        rates.append((counts[-1] - counts[-2]).total() / (time.monotonic() - started))
+    sent = counts[-1] - counts[0]
+    described = ", ".join(f"{count} {name}" for name, count in sent.most_common())
+    assert min(rates) <= PER_SECOND, (rates, described)
+    often = {name: count for name, count in sent.items() if count > 3 * HEARTBEATS}
+    assert often.keys() <= OFTEN, described
+    assert sent["pexpire"] <= HEARTBEATS * 3, described

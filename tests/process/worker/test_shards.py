@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
-import urllib.request
 from collections import Counter
 
 import pytest
 import redis
 
-from offsider.config.config import Config
-from offsider.config.installation import Installation
-from offsider.embedded.folder import free_port
-from offsider.fleet import Shards
 from tests.conftest import emptied
 from tests.process.stored import sorted_set
 from tests.process.workers import ROOT
@@ -129,27 +123,3 @@ def test_every_job_runs_on_the_shard_that_the_rules_send_it_to(fleet, workers, l
     assert [*sorted_set(stored, "retry"), *sorted_set(stored, "schedule")] == []
     for worker in started:
         worker.stopped()
-
-
-def test_its_processes_report_their_shard(fleet, workers):
-    fleet("bulk")
-    fleet("catchall", "-c", "1", "-q", "default,2", "-q", "more")
-    config = Config.load(workers.folder / "offsider.toml", environ={})
-
-    def seen():
-        shards = {shard.name: shard for shard in Shards(config)}
-        return shards if shards["bulk"].processes == 2 and shards["catchall"].processes else None
-
-    fast, bulk, catchall = wait_for(seen).values()
-    assert (fast.server, fast.processes) == ("main", 0)
-    assert (bulk.server, bulk.concurrency, bulk.queues) == ("bulk", 4, ("bulk",))
-    assert (catchall.concurrency, catchall.queues) == (1, ("default", "more"))
-    Installation.of(config).close()
-
-
-def test_a_health_endpoint_reports_the_shard(fleet):
-    port = free_port()
-    fleet("fast", "--health", str(port))
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/live", headers={"accept": "application/json"})
-    with urllib.request.urlopen(request, timeout=20) as answer:
-        assert json.load(answer) == {"live": True, "reasons": [], "shard": "fast"}

@@ -15,8 +15,8 @@ from tests.process.stored import private, push, waiting
 from tests.waiting import wait_for
 
 JOBS = """
-    import asyncio, queue, re, socket, subprocess, threading, time
-    from offsider import SoftTimeout, current_job, job
+    import queue, socket, threading, time
+    from offsider import current_job, job
     from tests.process.jobs import *
     from tests.process.ledger import note
 
@@ -27,9 +27,6 @@ JOBS = """
 
     def sleeps():
         time.sleep(3)
-
-    def runs_a_program():
-        subprocess.run(["sleep", "3"])
 
     def receives_for_3_s():
         ours, theirs = socket.socketpair()
@@ -52,9 +49,6 @@ JOBS = """
         lock.acquire()
         lock.acquire()
 
-    def holds_the_interpreter():
-        re.match(r"(a+)+$", "a" * 25 + "b")  # seconds in C code that lets nobody else run
-
     def swallows():
         while True:
             try:
@@ -69,53 +63,14 @@ JOBS = """
             note("cleaning", current_job().jid)
             threading.Event().wait()
 
-    WAYS = {way.__name__: way for way in (loops, sleeps, runs_a_program, receives_for_3_s, receives, gets, acquires,
-                                          holds_the_interpreter, swallows, cleans_up_for_ever)}
+    ways = (loops, sleeps, receives_for_3_s, receives, gets, acquires, swallows, cleans_up_for_ever)
+    WAYS = {way.__name__: way for way in ways}
 
     @job(name="Way")
     def way(name):
         jid = begin()
         if current_job().attempt == 1:
             WAYS[name]()
-        note("end", jid)
-
-    LOCKS = {"lock": threading.Lock(), "condition": threading.Condition(threading.Lock())}
-
-    @job(name="Holds")
-    def holds(name, seconds):
-        jid = begin()
-        with LOCKS[name]:
-            note("holds", jid)
-            time.sleep(seconds)
-        note("end", jid)
-
-    @job(name="Tidy")
-    def tidy():
-        jid = begin()
-        try:
-            loops()
-        except SoftTimeout as error:
-            note("tidied", jid, error)
-
-    @job(name="Declared", soft_timeout=0.2)
-    def declared():
-        begin()
-        loops()
-
-    @job(name="AsyncTidy")
-    async def async_tidy():
-        jid = begin()
-        try:
-            await asyncio.sleep(60)
-        except SoftTimeout as error:
-            await asyncio.sleep(0)
-            note("tidied", jid, error)
-
-    @job(name="AsyncForever")
-    async def async_forever():
-        jid = begin()
-        if current_job().attempt == 1:
-            await asyncio.sleep(60)
         note("end", jid)
 """
 
@@ -132,8 +87,8 @@ def failed(stored, jid: str) -> dict:
 
 
 INTERRUPTED = ("loops",)
-LATER = ("sleeps", "runs_a_program", "receives_for_3_s")
-NEVER = ("receives", "gets", "acquires")
+LATER = ("sleeps", "receives_for_3_s")
+NEVER = ("receives", "gets")
 
 
 @pytest.mark.interrupts
@@ -163,30 +118,6 @@ def test_a_job_that_waits_forever_is_logged_with_its_location_and_ends_with_its_
     assert waiting(stored) == private(stored) == []
 
 
-@pytest.mark.parametrize("kind", ["lock", "condition"])
-def test_a_lock_that_a_late_job_waited_for_is_free_for_those_after_it(start, stored, ledger, kind):
-    worker = start("-c", "2")
-    holder = push(stored, "Holds", kind, 2.0)
-    wait_for(lambda: ledger.notes("holds", jid=holder))
-    late = push(stored, "Holds", kind, 0.0, soft_timeout=0.2)
-    wait_for(lambda: failed(stored, late) or ledger.notes("end", jid=late))
-    after = push(stored, "Holds", kind, 0.0)
-    wait_for(lambda: ledger.notes("end", jid=after))
-    worker.stopped()
-
-
-@pytest.mark.interrupts
-def test_a_job_that_blocks_the_interpreter_is_interrupted_or_logged_when_it_returns(start, stored, ledger):
-    worker = start("-c", "1")
-    jid = push(stored, "Way", "holds_the_interpreter", soft_timeout=0.1)
-    wait_for(lambda: failed(stored, jid) or "Python could not interrupt it" in worker.output, 120)
-    worker.stopped()
-    if failed(stored, jid):
-        assert failed(stored, jid)["error_class"] == "offsider.core.errors.SoftTimeout"
-    else:
-        assert "Python could not interrupt it" in worker.output
-
-
 @pytest.mark.interrupts
 @pytest.mark.parametrize("way, word", [("swallows", "swallowed"), ("cleans_up_for_ever", "cleaning")])
 def test_a_job_that_swallows_interruptions_ends_with_its_worker(start, stored, ledger, way, word):
@@ -199,48 +130,6 @@ def test_a_job_that_swallows_interruptions_ends_with_its_worker(start, stored, l
     assert private(stored) == []
 
 
-@pytest.mark.interrupts
-def test_a_job_may_catch_its_soft_limit_and_clean_up(start, stored, ledger):
-    worker = start("-c", "2")
-    jids = [push(stored, "Tidy", soft_timeout=1), push(stored, "AsyncTidy", soft_timeout=1)]
-    wait_for(lambda: len(ledger.notes("tidied")) == 2)
-    assert {note.jid for note in ledger.notes("tidied")} == set(jids)
-    assert {note.word for note in ledger.notes("tidied")} == {"the job exceeded its soft limit of 1 s (soft_timeout)"}
-    worker.stopped()
-    assert stored.zcard("retry") == 0
-
-
-@pytest.mark.interrupts
-def test_a_job_of_another_program_has_the_limit_of_its_declaration(start, stored):
-    """Ruby does not know the option, so its payloads do not carry it."""
-    worker = start("-c", "1")
-    jid = push(stored, "Declared")
-    assert wait_for(lambda: failed(stored, jid))["error_class"] == "offsider.core.errors.SoftTimeout"
-    worker.stopped()
-
-
-@pytest.mark.parametrize("limit", ["soft_timeout", "hard_timeout"])
-def test_a_coroutine_over_its_limit_fails_and_the_worker_continues(start, stored, ledger, limit):
-    worker = start("-c", "1")
-    jid = push(stored, "AsyncForever", **{limit: 0.2})
-    wait_for(lambda: failed(stored, jid))
-    expected = {"soft_timeout": "SoftTimeout", "hard_timeout": "HardTimeout"}[limit]
-    assert failed(stored, jid)["error_class"] == f"offsider.core.errors.{expected}"
-    after = push(stored, "Short")
-    wait_for(lambda: ledger.notes("end", jid=after))
-    worker.stopped()
-
-
-@pytest.mark.interrupts
-def test_at_the_hard_limit_an_interruptible_thread_fails_and_the_worker_continues(start, stored, ledger):
-    worker = start("-c", "1")
-    jid = push(stored, "Way", "loops", hard_timeout=0.2)
-    assert wait_for(lambda: failed(stored, jid))["error_class"] == "offsider.core.errors.HardTimeout"
-    after = push(stored, "Short")
-    wait_for(lambda: ledger.notes("end", jid=after))
-    worker.stopped()
-
-
 def test_other_jobs_finish_before_a_worker_with_a_hung_job_ends(start, stored, ledger):
     worker = start("-c", "2")
     beside = push(stored, "Short", 1, 3.0)
@@ -249,13 +138,3 @@ def test_other_jobs_finish_before_a_worker_with_a_hung_job_ends(start, stored, l
     assert ledger.notes("end", jid=beside)
     assert failed(stored, hangs)
     assert waiting(stored) == private(stored) == []
-
-
-def test_without_limits_there_is_no_thread_for_them(start, stored, ledger):
-    worker = start("-c", "1")
-    push(stored, "Short")
-    wait_for(lambda: ledger.notes("end"))
-    worker.send("TTIN")
-    printed = worker.until_says("MainThread")
-    worker.stopped()
-    assert "offsider-time-limits" not in printed + worker.output

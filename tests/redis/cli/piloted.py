@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -11,7 +12,7 @@ from offsider.cli.top.app import Top
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 
-TABS = ("Home", "Busy", "Queues", "Scheduled", "Retries", "Dead", "Metrics")
+TABS = ("Findings", "Jobs", "Fleet", "Log")
 
 
 class Hand:
@@ -27,7 +28,14 @@ class Hand:
     async def open(self, tab: str, shown: str = "") -> None:
         """Turn to a tab and wait until it shows some text."""
         await self.press(str(TABS.index(tab) + 1))
-        await self.until(lambda: shown in self.screen() and self.app.tab.title == tab, f"{shown!r} on {tab}")
+        await self.until(lambda: shown in self.screen() and self.app.address.tab.title == tab, f"{shown!r} on {tab}")
+
+    async def choose(self, action: str) -> None:
+        """Choose an action of the menu by its name."""
+        await self.shows(action)
+        found = re.search(rf"(\d)  {action}\b", self.screen())
+        assert found is not None, self.screen()
+        await self.press(found[1])
 
     async def until(self, condition: Callable[[], object], what: str = "", seconds: float = 20.0) -> None:
         deadline = time.monotonic() + seconds

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from offsider.cli.boot import check, load
 from offsider.cli.options import WorkerOptions, configured
+from offsider.cli.run_worker import check, load
 from offsider.config import test_mode
 from offsider.config.default import default_config, set_default_config
 from offsider.core.errors import ConfigurationError

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-import re
 import sys
-import time
 
 import pytest
 from click.testing import CliRunner
@@ -17,70 +15,42 @@ from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.ext.unique import Unique
 from offsider.jobs import registry
-from tests.redis.inspector.examined import RUBYS, push, register
+from tests.redis.cli.commands import command
+from tests.redis.inspector.examined import push, register
+from tests.screen_tables import rows
+
+pytestmark = pytest.mark.usefixtures("folder")
+call = command("queues")
 
 
-@pytest.fixture(autouse=True)
-def here(redis_url, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("REDIS_URL", redis_url)
-
-
-def call(*words: str, typed: str | None = None):
-    return CliRunner().invoke(main, ["queues", *words], input=typed)
-
-
-def waiting(raw_redis, queue: str, seconds: float) -> None:
-    """A job that has waited for this time."""
-    raw_redis.sadd("queues", queue)
-    at = int((time.time() - seconds) * 1000)
-    raw_redis.lpush(f"queue:{queue}", json.dumps({"class": "A", "args": [], "jid": "1" * 24, "enqueued_at": at}))
-
-
-def test_the_table_is_sorted_and_marks_unusual_values(raw_redis):
+def test_the_table_is_the_screen_and_programs_read_its_json(raw_redis):
     register(raw_redis)
+    push(raw_redis, "A")
     push(raw_redis, "A", "B", queue="zebra")
-    waiting(raw_redis, "default", 1_234)
     raw_redis.sadd("paused", "default")
-    result = call()
-    assert result.exit_code == 0, result.output
-    head, default, zebra = result.output.splitlines()
-    assert head.split() == ["NAME", "SIZE", "LATENCY"]
-    assert re.fullmatch(r"default +1 +1,23\d\.\d\d  paused", default)
-    assert re.fullmatch(r"zebra +2 +0\.00  no worker", zebra)
-
-
-def test_a_quiet_worker_serves_nothing_and_one_of_every_queue_all(raw_redis):
-    push(raw_redis, "A")
-    register(raw_redis, quiet="true")
-    assert "no worker" in call().output
-    register(raw_redis, RUBYS, queues=["*"])
-    assert "no worker" not in call().output
-
-
-def test_programs_read_json(raw_redis):
-    register(raw_redis)
-    push(raw_redis, "A")
-    [reported] = json.loads(call("--json").output)
-    assert reported == {"name": "default", "size": 1, "latency_seconds": 0.0, "paused": False, "served": True}
-
-
-def test_without_queues_only_the_head_is_printed(raw_redis):
-    assert call().output == "NAME  SIZE  LATENCY\n"
+    title, head, zebra, default = call().output.splitlines()
+    assert (title, head.split()[:4]) == ("Queues", ["QUEUE", "SIZE", "WAIT", "IN/S"])
+    assert zebra.startswith("zebra")
+    assert "no worker" in zebra
+    assert default.endswith("paused by an unknown client")
+    page = json.loads(call("--json").output)["main"]
+    assert [(row["Queue"], row["Size"]) for row in rows(page, "Queues")] == [("zebra", 2), ("default", 1)]
 
 
 def test_queues_are_paused_and_resumed(raw_redis):
     push(raw_redis, "A")
     push(raw_redis, "A", queue="mail")
-    assert call("pause", "default", "mail").output == "default: paused\nmail: paused\n"
+    assert call("pause", "default", "mail").output == "Paused: default\nPaused: mail\n"
     assert raw_redis.smembers("paused") == {b"default", b"mail"}
-    assert call("resume", "mail").output == "mail: resumed\n"
+    assert call("resume", "mail").output == "Resumed: mail\n"
     assert raw_redis.smembers("paused") == {b"default"}
 
 
-def test_a_queue_may_be_paused_before_its_first_job(raw_redis):
-    assert call("pause", "later").exit_code == 0
-    assert call("resume", "later").exit_code == 0
+def test_a_queue_that_a_worker_serves_is_paused_before_its_first_job(raw_redis):
+    assert "unknown queue default" in call("pause", "default").output
+    register(raw_redis)
+    assert call("pause", "default").exit_code == 0
+    assert call("resume", "default").exit_code == 0
     assert not raw_redis.exists("paused")
 
 
@@ -94,11 +64,6 @@ def test_clearing_asks_first(raw_redis):
     assert not raw_redis.exists("queue:default")
 
 
-def test_clearing_does_not_ask_with_yes(raw_redis):
-    push(raw_redis, "A")
-    assert call("clear", "--yes", "default").output == "default: 1 job deleted\n"
-
-
 UNIQUE = """
 from offsider import job
 from offsider.ext.unique import Unique
@@ -109,7 +74,7 @@ def sync(number): ...
 def configure(config):
     config.use(Unique())
 """
-KEPT = "locks of unique jobs in these queues stay until they expire"
+KEPT = "Locks of unique jobs in this queue stay until they expire"
 
 
 @pytest.fixture
@@ -142,14 +107,12 @@ def push_again(locked, redis_url, tag):
 
 
 def test_the_locks_of_cleared_jobs_are_freed_by_the_extensions_of_the_application(locked, push_again):
-    assert call("clear", "--yes", "-r", locked, "default").output == "default: 2 jobs deleted\n"
-    assert push_again() == [True, True]
-
-
-def test_the_application_of_the_file_frees_them_as_well(locked, push_again, tmp_path):
-    with (tmp_path / "offsider.toml").open("a") as file:
-        file.write(f'[worker]\nrequire = "{locked}"\n')
-    assert call("clear", "--yes", "default").output == "default: 2 jobs deleted\n"
+    several = call("clear", "--yes", "-r", locked, "default")
+    assert several.exit_code != 0
+    assert "default is on main, bulk: choose one of them with --server" in several.output
+    assert push_again() == [False, False]
+    words = ["clear", "--yes", "-r", locked, "--server", "main", "default"]
+    assert call(*words).output == "default: 2 jobs deleted\n"
     assert push_again() == [True, True]
 
 
@@ -161,7 +124,7 @@ def test_they_are_freed_on_the_server_that_is_cleared(locked, push_again):
 
 
 def test_without_the_application_a_note_says_that_locks_are_kept(push_again):
-    result = call("clear", "--yes", "default")
+    result = call("clear", "--yes", "--server", "main", "default")
     assert KEPT in result.output
     assert "-r MODULE" in result.output
     assert push_again() == [False, False]
@@ -176,22 +139,16 @@ def test_a_missing_application_is_reported_and_the_queue_is_cleared(tmp_path, ra
     assert result.output.endswith("default: 1 job deleted\n")
 
 
-def test_an_application_that_was_asked_for_has_to_be_there(raw_redis):
-    push(raw_redis, "A")
-    result = call("clear", "--yes", "-r", "nowhere_to_be_found", "default")
-    assert (result.exit_code, raw_redis.llen("queue:default")) == (1, 1)
-
-
 @pytest.mark.parametrize("word", ["clear", "resume"])
-def test_a_misspelt_queue_names_the_nearest_and_nothing_is_done(raw_redis, word):
+def test_a_misspelt_queue_names_the_nearest(raw_redis, word):
     push(raw_redis, "A")
-    result = call(word, "default", "defualt")
+    result = call(word, "--yes", "defualt")
     assert result.exit_code == 1
     assert result.output == "offsider: unknown queue defualt (did you mean 'default'?)\n"
     assert raw_redis.llen("queue:default") == 1
 
 
-@pytest.mark.parametrize("words", [[], ["pause", "default"], ["clear", "-y", "default"]])
+@pytest.mark.parametrize("words", [[], ["pause", "default"]], ids=["list", "change"])
 def test_a_server_that_is_away_is_one_line(monkeypatch, words):
     monkeypatch.setenv("REDIS_URL", "redis://localhost:1")
     result = call(*words)
@@ -224,9 +181,8 @@ def test_the_shell_completes_words_options_and_names_of_queues(raw_redis, monkey
     push(raw_redis, "A", queue="main")
     push(raw_redis, "A", queue="low")
     assert {"top", "stats", "queues", "doctor"} <= set(completed("offsider "))
-    assert completed("offsider st") == ["stop", "stats"]
-    assert completed("offsider stats o") == ["overview"]
-    assert {"pause", "resume", "clear", "move"} == set(completed("offsider queues "))
+    assert sorted(completed("offsider st")) == ["stats", "stop"]
+    assert {"list", "show", "pause", "resume", "clear", "move"} == set(completed("offsider queues "))
     assert completed("offsider queues pause ma") == ["mail", "main"]
     assert "--json" in completed("offsider doctor --")
     monkeypatch.setenv("REDIS_URL", "redis://localhost:1")

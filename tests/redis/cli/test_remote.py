@@ -6,19 +6,17 @@ import json
 
 import pytest
 import redis
-from click.testing import CliRunner
 
-from offsider.cli.main import main
 from offsider.config.default import set_default_config
+from tests.redis.cli.commands import command
+
+call = command()
 
 WEB_1, WEB_2, OTHER = "web-1:17:0123456789ab", "web-1:18:ab0123456789", "db-7:17:fedcba987654"
 
 
 @pytest.fixture(autouse=True)
-def registered(raw_redis, redis_url, monkeypatch, tmp_path):
-    """Three workers, one of them on another host."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("REDIS_URL", redis_url)
+def application(folder, raw_redis):
     for identity in (WEB_1, WEB_2, OTHER):
         register(raw_redis, identity)
     yield
@@ -43,18 +41,13 @@ def left(raw_redis):
     return left
 
 
-def call(*words: str):
-    return CliRunner().invoke(main, words)
-
-
 @pytest.mark.parametrize("word, signal", [("quiet", b"TSTP"), ("stop", b"TERM"), ("dump", b"TTIN")])
 def test_one_worker_gets_its_signal_and_is_shown(word, signal, left):
     result = call(word, WEB_1)
     assert result.exit_code == 0, result.output
     assert left() == {WEB_1: [signal]}
-    [_, row, last] = result.output.splitlines()
-    assert row.split()[:5] == [WEB_1, "[shop]", "2", "of", "5"]
-    assert "high, low" in row
+    [effect, last] = result.output.splitlines()
+    assert effect.startswith(f"{WEB_1} {'logs' if word == 'dump' else 'stops'}")
     assert last == "1 signaled: workers act within 3 s, Sidekiq processes within 10 s"
 
 
@@ -64,31 +57,21 @@ def test_a_part_that_only_one_has_is_enough(part, left):
     assert left() == {WEB_1: [b"TSTP"]}
 
 
-def test_a_whole_identity_wins_over_a_longer_one(raw_redis, left):
-    register(raw_redis, WEB_1 + "c")
-    assert call("stop", WEB_1).exit_code == 0
-    assert left() == {WEB_1: [b"TERM"]}
-
-
-def test_a_part_of_several_is_refused_with_their_names(left):
-    result = call("stop", "web-1")
-    assert result.exit_code == 1
-    assert result.output == f"offsider: web-1 matches several workers: {WEB_1}, {WEB_2}\n"
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["web-1"], f"web-1 matches several workers: {WEB_1}, {WEB_2}"),
+        (["web-1:17:0123456789ac"], f"no registered worker matches web-1:17:0123456789ac (did you mean '{WEB_1}'?)"),
+        (["0123446789ab"], "no registered worker matches 0123446789ab (did you mean '0123456789ab'?)"),
+        (["?"], f"no registered worker matches ?: {OTHER}, {WEB_1}, {WEB_2}"),
+        (["--host", "web-2"], "no worker is registered on the host web-2 (did you mean 'web-1'?)"),
+        (["--host", "x"], "no worker is registered on the host x: db-7, web-1"),
+    ],
+)
+def test_a_target_that_is_not_one_worker_names_similar_ones(words, message, left):
+    result = call("stop", *words)
+    assert (result.exit_code, result.output) == (1, f"offsider: {message}\n")
     assert left() == {}
-
-
-def test_an_unknown_identity_names_the_nearest(left):
-    result = call("stop", "web-1:17:0123456789ac")
-    assert result.exit_code == 1
-    assert result.output == (
-        f"offsider: no registered worker matches web-1:17:0123456789ac (did you mean '{WEB_1}'?)\n"
-    )
-    assert "did you mean '0123456789ab'" in call("stop", "0123446789ab").output
-    assert left() == {}
-
-
-def test_an_unknown_identity_lists_all_workers():
-    assert call("stop", "?").output == f"offsider: no registered worker matches ?: {OTHER}, {WEB_1}, {WEB_2}\n"
 
 
 def test_a_host_means_all_its_workers(left):
@@ -96,26 +79,6 @@ def test_a_host_means_all_its_workers(left):
     assert result.exit_code == 0
     assert left() == {WEB_1: [b"TSTP"], WEB_2: [b"TSTP"]}
     assert "2 signaled" in result.output
-
-
-def test_an_unknown_host_names_the_nearest(left):
-    result = call("quiet", "--host", "web-2")
-    assert result.exit_code == 1
-    assert result.output == "offsider: no worker is registered on the host web-2 (did you mean 'web-1'?)\n"
-    assert "on the host x: db-7, web-1" in call("quiet", "--host", "x").output
-    assert left() == {}
-
-
-def test_all_means_all(left):
-    assert call("dump", "--all").exit_code == 0
-    assert left() == {identity: [b"TTIN"] for identity in (WEB_1, WEB_2, OTHER)}
-
-
-def test_a_long_list_is_cut(raw_redis):
-    for number in range(9):
-        register(raw_redis, f"host{number}:1:aa")
-    assert call("stop", "zz").output.count(":1:aa") == 4
-    assert call("stop", "zz").output.endswith(", …\n")
 
 
 def test_workers_inside_other_programs_are_shown_and_not_signaled(raw_redis, left):
@@ -153,19 +116,6 @@ def test_exactly_one_target_is_required(words, left):
     assert left() == {}
 
 
-def test_the_server_is_that_of_the_configuration_file(tmp_path, redis_url, monkeypatch, left):
-    monkeypatch.delenv("REDIS_URL")
-    (tmp_path / "own.toml").write_text(
-        f'[redis]\nurl = "redis://localhost:1"\n[environments.production.redis]\nurl = "{redis_url}"\n'
-    )
-    assert call("quiet", "--all", "-C", "own.toml", "-e", "production").exit_code == 0
-    assert len(left()) == 3
-    away = call("quiet", "--all", "-C", "own.toml")
-    assert away.exit_code == 1
-    assert "localhost:1" in away.output
-    assert len(away.output.splitlines()) == 1
-
-
 @pytest.fixture
 def elsewhere(other_url, tmp_path):
     """A worker of a second server, which is another database."""
@@ -178,7 +128,7 @@ def elsewhere(other_url, tmp_path):
 
 def test_workers_of_all_servers_are_meant(elsewhere, left):
     assert call("stop", "--all").exit_code == 0
-    assert set(left()) == {WEB_1, WEB_2, OTHER}
+    assert left() == {identity: [b"TERM"] for identity in (WEB_1, WEB_2, OTHER)}
     assert elsewhere.lrange("bulk-1:17:0123456789ab-signals", 0, -1) == [b"TERM"]
 
 

@@ -1,8 +1,8 @@
-"""The two clients behind one face, so that a test holds for both."""
+"""Pushes of coroutines, used like those of blocking code, so that a test holds for both."""
 
 import asyncio
 
-from offsider.client import AsyncClient
+from offsider.client import Client
 from offsider.config.config import Config
 
 
@@ -13,26 +13,26 @@ def config_for(url: str) -> Config:
 
 
 class Awaited:
-    """The asynchronous client, used like the other one."""
+    """A client whose pushes are awaited."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
 
     def _run(self, method, *args, **kwargs):
         async def in_a_loop():
-            client = AsyncClient(self.config)
+            client = Client(self.config)
             try:
                 return await getattr(client, method)(*args, **kwargs)
             finally:
-                await client.close()
+                client.close()
 
         return asyncio.run(in_a_loop())
 
     def push(self, *args, **kwargs):
-        return self._run("push", *args, **kwargs)
+        return self._run("apush", *args, **kwargs)
 
     def push_bulk(self, *args, **kwargs):
-        return self._run("push_bulk", *args, **kwargs)
+        return self._run("apush_bulk", *args, **kwargs)
 
     def close(self):
         pass

@@ -6,9 +6,7 @@ import asyncio
 
 import pytest
 
-from offsider.client import AsyncClient, Client
-from offsider.config.config import Config
-from offsider.config.installation import Installation
+from offsider.client import Client
 from offsider.core.errors import QueueFull, RedisRefused
 from offsider.ext.unique import Unique
 from offsider.inspector import Queue, ScheduledSet
@@ -39,12 +37,9 @@ def members():
 
 
 @pytest.fixture
-def config(redis_url, members):
-    config = Config()
-    config.redis.url = redis_url
+def config(config, members):
     config.push_effects.append(members)
-    yield config
-    Installation.of(config).close()
+    return config
 
 
 @pytest.fixture
@@ -97,11 +92,11 @@ def test_a_bulk_push_without_effects_asks_once(client, members, monkeypatch):
 
 def test_an_async_push_has_them_too(config, raw_redis):
     async def push():
-        client = AsyncClient(config)
+        client = Client(config)
         try:
-            return await client.push(RED)
+            return await client.apush(RED)
         finally:
-            await client.close()
+            client.close()
 
     jid = asyncio.run(push())
     assert noted(raw_redis) == [jid]

@@ -137,12 +137,6 @@ FILES = {
                     confirm.enqueue(7)
                 self.assertTrue(User.objects.filter(username="customer-7").exists())
 
-            def test_without_the_helper_the_failure_explains_it(self):
-                with testing.fake():
-                    confirm.enqueue(7)
-                    with self.assertRaisesRegex(AssertionError, "1 push waits .*captureOnCommitCallbacks"):
-                        testing.assert_enqueued(confirm, 7)
-
             def test_the_failure_names_the_databases_that_have_not_committed(self):
                 with testing.fake():
                     for databases, using, expected in (
@@ -289,11 +283,6 @@ FILES = {
                                 pass
                     assert len(pushed) == 0
 
-            def test_outside_of_a_transaction_a_push_happens_now(self):
-                with testing.fake() as pushed:
-                    confirm.enqueue(7)
-                    assert len(pushed) == 1
-
             async def test_async_pushes_wait_for_the_transaction_of_the_thread(self):
                 from asgiref.sync import sync_to_async
                 with testing.fake() as pushed:
@@ -319,11 +308,11 @@ FILES = {
 
             def act(self):
                 form, ours = "application/x-www-form-urlencoded", {"sec-fetch-site": "same-origin"}
-                return self.client.post("/offsider/queues/shop/pause", "", content_type=form, headers=ours)
+                return self.client.post("/offsider/fleet/queues/shop/pause", "", content_type=form, headers=ours)
 
             def test_strangers_are_redirected_to_the_login_of_the_admin_site(self):
-                response = self.client.get("/offsider/queues")
-                self.assertRedirects(response, "/admin/login/?next=/offsider/queues", fetch_redirect_response=False)
+                response = self.client.get("/offsider/fleet")
+                self.assertRedirects(response, "/admin/login/?next=/offsider/fleet", fetch_redirect_response=False)
 
             def test_without_a_permission_staff_may_not_look(self):
                 self.user(is_staff=True)
@@ -337,6 +326,7 @@ FILES = {
                 assert self.act().status_code == 403
 
             def test_who_may_change_may_act(self):
+                confirm.using(after_commit=False).enqueue(7)
                 self.user("change_jobs", is_staff=True)
                 assert self.client.get("/offsider/").status_code == 200
                 assert self.act().status_code == 303
@@ -345,11 +335,9 @@ FILES = {
                 self.user("change_jobs")
                 assert self.client.get("/offsider/").status_code == 403
 
-            def test_the_admin_index_links_to_the_pages_with_counters(self):
+            def test_the_admin_index_links_to_the_pages(self):
                 self.user("view_jobs", is_staff=True)
-                confirm.using(after_commit=False).enqueue(7)
-                index = self.client.get("/admin/")
-                self.assertContains(index, "Background jobs (1 enqueued, 0 retries, 0 dead)")
+                self.assertContains(self.client.get("/admin/"), "Background jobs")
                 self.assertRedirects(
                     self.client.get("/admin/offsider/jobs/"), "/offsider/", fetch_redirect_response=False
                 )
@@ -503,7 +491,8 @@ def test_a_job_with_the_outbox_option_installs_the_outbox(project):
     assert project.run("migrate", "-v", "0").returncode == 0
     pushed = project.run("shell", "-c", "from shop.jobs import *; confirm.enqueue(1); pay.enqueue()")
     assert pushed.returncode == 0, pushed.stderr
-    assert "1 row of the outbox" in project.run("offsider", "doctor").stdout
+    count = "from offsider.django.models import OutboxRow; print(OutboxRow.objects.count())"
+    assert project.run("shell", "-c", count).stdout.endswith("1\n")
 
 
 KILLED = """

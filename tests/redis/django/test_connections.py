@@ -8,30 +8,25 @@ import threading
 
 import pytest
 
-from offsider import Config, job
-from offsider.config.default import set_default_config
-from offsider.jobs import registry
+from offsider import job
 from offsider.worker.embed import EmbeddedWorker
 from tests import django_project
 from tests.waiting import wait_for
 
+pytestmark = pytest.mark.usefixtures("default_config")
+
 
 @pytest.fixture
-def config(redis_url, monkeypatch):
+def config(config, monkeypatch):
     django_project.set_up()
     from django.db import connections
 
-    from offsider.django.connections import connections_of_a_job
+    from offsider.django.database import connections_of_a_job
 
-    config = Config()
-    config.redis.url = redis_url
     config.reloader = connections_of_a_job
     config.worker.concurrency = 1  # all jobs in one thread, which would keep its connection
     monkeypatch.setitem(connections["default"].settings_dict, "CONN_MAX_AGE", 0)
-    before = set_default_config(config)
-    with registry.isolated():
-        yield config
-    set_default_config(before)
+    return config
 
 
 class Seen:
@@ -86,6 +81,33 @@ def test_no_connection_outlives_its_job(config, kind):
         wait_for(lambda: not any(thread.is_alive() for _, thread in seen.used))
 
 
+def test_connections_of_middleware_around_an_async_job_are_closed_in_both_threads(config):
+    """One thread enters the middleware, and another one leaves it, in which handlers of errors run later."""
+    from offsider.django.database import close_left_connections
+
+    seen = Seen()
+
+    def queries(_job):
+        seen.note()
+        try:
+            yield
+        finally:
+            seen.note()
+
+    @job(name="waits", retry=False)
+    async def waits(*, fails: bool) -> None:
+        assert not fails
+
+    config.server_middleware.add(queries, close_left_connections)
+    config.error_handlers.append(lambda _error, _context: seen.note())
+    with EmbeddedWorker(config):
+        for fails, used in ((True, 3), (True, 6), (False, 8)):
+            waits.enqueue(fails=fails)
+            wait_for(lambda used=used: len(seen.used) == used)
+        wait_for(lambda: seen.are_closed)
+    assert len({id(connection) for connection, _ in seen.used}) == 8
+
+
 def test_no_connection_of_a_thread_of_the_event_loop_outlives_its_call(config):
     from asgiref.sync import sync_to_async
 
@@ -102,26 +124,3 @@ def test_no_connection_of_a_thread_of_the_event_loop_outlives_its_call(config):
             threads.enqueue()
             wait_for(lambda used=used: len(seen.used) == used)
         wait_for(lambda: seen.are_closed)
-
-
-def test_a_connection_with_an_age_is_used_again_by_the_next_sync_job(config, monkeypatch):
-    from django.db import connection
-
-    seen, done = Seen(), threading.Event()
-
-    @job(name="read", retry=False)
-    def read() -> None:
-        connection.settings_dict["CONN_MAX_AGE"] = 60
-        seen.note()
-        if len(seen.used) == 2:
-            connection.settings_dict["CONN_MAX_AGE"] = 0
-            connection.close_at = 0.0
-            done.set()
-
-    with EmbeddedWorker(config):
-        read.enqueue()
-        read.enqueue()
-        assert done.wait(20)
-        wait_for(lambda: seen.are_closed)
-    first, second = (connection for connection, _ in seen.used)
-    assert first is second

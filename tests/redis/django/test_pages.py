@@ -7,7 +7,6 @@ import types
 
 import pytest
 
-from offsider.config.config import Config
 from tests import django_project
 
 django_project.set_up()
@@ -26,15 +25,13 @@ class User:
 
 
 @pytest.fixture
-def client(redis_url, monkeypatch):
+def client(config, monkeypatch):
     """Django's client of a project that has our pages below /jobs/."""
     from django.test import Client
     from django.urls import clear_url_caches, include, path
 
     from offsider.django.pages import pages, staff
 
-    config = Config()
-    config.redis.url = redis_url
     urls = types.ModuleType(django_project.URLS)
 
     def who(request):
@@ -51,14 +48,14 @@ def client(redis_url, monkeypatch):
 
 
 def test_staff_sees_the_pages_below_their_url(client):
-    page = client.get("/jobs/busy", headers={"x-user": "staff"})
+    page = client.get("/jobs/fleet", headers={"x-user": "staff"})
     assert page.status_code == 200
-    assert b'href="/jobs/queues"' in page.content
+    assert b'href="/jobs/fleet"' in page.content
     assert page.headers["content-security-policy"].startswith("default-src 'none'")
     assert client.get("/jobs/", headers={"x-user": "staff"}).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/jobs/queues/", "/acme/jobs/queues", "/noslash/queues"])
+@pytest.mark.parametrize("path", ["/jobs/fleet/", "/acme/jobs/fleet", "/noslash/fleet"])
 def test_the_pages_are_served_below_any_prefix(client, path):
     page = client.get(path, headers={"x-user": "staff"})
     assert page.status_code == 200
@@ -72,17 +69,17 @@ def test_other_users_are_refused(client):
 
 def test_a_change_needs_no_token_but_our_own_origin(client):
     form = {
-        "path": "/jobs/change_theme",
-        "data": "theme=dark&back=/jobs/busy",
+        "path": "/jobs/fleet/processes/quiet",
+        "data": "every=yes&confirmed=yes",
         "content_type": "application/x-www-form-urlencoded",
     }
     moved = client.post(**form, headers={"x-user": "staff", "sec-fetch-site": "same-origin"})
-    assert (moved.status_code, moved.headers["location"]) == (303, "/jobs/busy")
+    assert (moved.status_code, moved.headers["location"]) == (303, "/jobs/fleet/processes")
     assert client.post(**form, headers={"x-user": "staff", "sec-fetch-site": "cross-site"}).status_code == 403
     assert client.post(**form, headers={"x-user": "staff"}).status_code == 403
 
 
 def test_a_large_body_is_refused(client):
     headers = {"x-user": "staff", "sec-fetch-site": "same-origin"}
-    sent = client.post("/jobs/change_theme", data="x" * 70_000, content_type="text/plain", headers=headers)
+    sent = client.post("/jobs/fleet/processes/quiet", data="x" * 70_000, content_type="text/plain", headers=headers)
     assert sent.status_code == 413

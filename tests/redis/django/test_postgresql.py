@@ -8,30 +8,25 @@ import django
 import psycopg
 import pytest
 
-from offsider import Config, job
-from offsider.config.default import set_default_config
-from offsider.jobs import registry
-from offsider.jobs.clients import Clients
+from offsider import job
+from offsider.client import Client
 from offsider.worker.embed import EmbeddedWorker
 from tests import django_project
 from tests.waiting import wait_for
+
+pytestmark = pytest.mark.usefixtures("default_config")
 
 ALIAS, APPLICATION = "postgresql", "jobs"
 
 
 @pytest.fixture
-def config(redis_url):
+def config(config):
     django_project.set_up()
-    from offsider.django.connections import connections_of_a_job
+    from offsider.django.database import connections_of_a_job
 
-    config = Config()
-    config.redis.url = redis_url
     config.reloader = connections_of_a_job
     config.worker.concurrency = 1  # all sync jobs in one thread, which would keep its connection
-    before = set_default_config(config)
-    with registry.isolated():
-        yield config
-    set_default_config(before)
+    return config
 
 
 @pytest.fixture
@@ -77,6 +72,7 @@ def used(config):
             pids.append(cursor.fetchone()[0])
 
     job(name="read", retry=False)(ask)
+    job(name="close", retry=False)(connections.close_all)
 
     @job(name="aread", retry=False)
     async def aread():
@@ -88,30 +84,23 @@ def used(config):
 
 def run(*names):
     for name in names:
-        Clients.of().blocking.push({"class": name, "args": []})
+        Client.of().push({"class": name, "args": []})
 
 
-@pytest.mark.parametrize("name", ["read", "aread"])
-def test_no_connection_is_left_open_after_a_job(config, database, opened, used, name):
-    database(CONN_MAX_AGE=0)
-    with EmbeddedWorker(config):
-        run(name, name, name)
-        wait_for(lambda: len(used) == 3)
-        wait_for(lambda: opened() == 0)
-    assert len(set(used)) == 3
-
-
-def test_a_connection_with_an_age_stays_open_until_an_async_job(config, database, opened, used):
+def test_an_async_job_closes_its_connections_and_leaves_those_of_the_thread_open(config, database, opened, used):
     database(CONN_MAX_AGE=600)
     with EmbeddedWorker(config):
-        run("read", "read")
-        wait_for(lambda: len(used) == 2)
-        assert opened() == 1
+        run("read")
+        wait_for(lambda: len(used) == 1)
         run("aread", "aread")
+        wait_for(lambda: len(used) == 3)
+        wait_for(lambda: opened() == 1)
+        run("read")
         wait_for(lambda: len(used) == 4)
+        run("close")
         wait_for(lambda: opened() == 0)
-    first, second, *of_async_jobs = used
-    assert first == second
+    first, *of_async_jobs, last = used
+    assert first == last
     assert len({first, *of_async_jobs}) == 3
 
 

@@ -10,9 +10,8 @@ import threading
 
 import pytest
 
-from offsider import Config, job
+from offsider import job
 from offsider.client import Client
-from offsider.config.installation import Installation
 from offsider.core.errors import PayloadTooLarge
 from offsider.core.payload import decode
 from offsider.ext.concurrency_limits import ConcurrencyLimits
@@ -87,15 +86,12 @@ class Trace:
 
 
 @pytest.fixture
-def config(redis_url, monkeypatch):
-    config = Config()
-    config.redis.url = redis_url
+def config(config, monkeypatch):
     config.client.large_payloads = "compress"
-    monkeypatch.setattr("offsider.client.large_payloads.COMPRESS_BYTES", 2_000)
+    monkeypatch.setattr("offsider.client.payload_checks.COMPRESS_BYTES", 2_000)
     for extension in (ConcurrencyLimits(), Periodic(), Unique()):
         config.use(extension)
-    yield config
-    Installation.of(config).close()
+    return config
 
 
 @pytest.fixture

@@ -11,22 +11,12 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from offsider import Config, Installation, RedisRefused, job, testing
-from offsider.config.default import set_default_config
+from offsider import Installation, RedisRefused, job, testing
 from offsider.fastapi import CallerId, lifespan
 from offsider.inspector import Queue
-from offsider.jobs import registry
 from tests.waiting import wait_for
 
-
-@pytest.fixture
-def config(redis_url):
-    config = Config()
-    config.redis.url = redis_url
-    before = set_default_config(config)
-    with registry.isolated():
-        yield config
-    set_default_config(before)
+pytestmark = pytest.mark.usefixtures("default_config")
 
 
 def connections(raw_redis):

@@ -11,18 +11,11 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from fastapi.testclient import TestClient
 from starlette.middleware.sessions import SessionMiddleware
 
-from offsider import Config, ConfigurationError
+from offsider import ConfigurationError
 from offsider.fastapi import pages
 
 SECRET = "a secret of at least thirty-two bytes"
 POST = {"sec-fetch-site": "same-origin"}
-
-
-@pytest.fixture
-def config(redis_url):
-    config = Config()
-    config.redis.url = redis_url
-    return config
 
 
 def staff(request: Request) -> str:
@@ -57,12 +50,12 @@ def client(config):
 
 
 def test_a_visitor_is_redirected_to_the_login_and_then_sees_the_pages(client):
-    refused = client.get("/jobs/busy")
+    refused = client.get("/jobs/fleet")
     assert (refused.status_code, refused.headers["location"]) == (303, "/login")
     client.get("/login?name=kim")
-    page = client.get("/jobs/busy")
+    page = client.get("/jobs/fleet")
     assert page.status_code == 200
-    assert 'href="/jobs/queues"' in page.text
+    assert 'href="/jobs/fleet"' in page.text
     script = page.text.partition('<script src="')[2].partition('"')[0]
     assert client.get(script).status_code == 200
 
@@ -71,22 +64,22 @@ def test_the_root_of_the_router_is_the_dashboard(client):
     client.get("/login?name=kim")
     moved = client.get("/jobs")
     assert moved.headers["location"].endswith("/jobs/")
-    assert 'href="/jobs/queues"' in client.get("/jobs/").text
+    assert 'href="/jobs/fleet"' in client.get("/jobs/").text
 
 
 def test_changes_are_forms_with_their_body_and_the_user_is_logged(client, raw_redis, caplog):
     client.get("/login?name=kim")
-    form = {"theme": "dark", "back": "/jobs/busy"}
-    moved = client.post("/jobs/change_theme", data=form, headers=POST)
-    assert (moved.status_code, moved.headers["location"]) == (303, "/jobs/busy")
-    assert client.post("/jobs/change_theme", data=form, headers={"sec-fetch-site": "cross-site"}).status_code == 403
+    path, form = "/jobs/fleet/processes/quiet", {"every": "yes", "confirmed": "yes"}
+    moved = client.post(path, data=form, headers=POST)
+    assert (moved.status_code, moved.headers["location"]) == (303, "/jobs/fleet/processes")
+    assert client.post(path, data=form, headers={"sec-fetch-site": "cross-site"}).status_code == 403
 
 
 def test_a_name_with_a_slash_stays_one_segment(client, raw_redis):
     raw_redis.sadd("queues", "a/b")
     raw_redis.lpush("queue:a/b", '{"class": "X", "args": [], "jid": "ab", "created_at": 1, "enqueued_at": 1}')
     client.get("/login?name=kim")
-    assert client.get("/jobs/queues/a%2Fb").status_code == 200
+    assert "a~2fb" in client.get("/jobs/queues/a%2Fb", follow_redirects=False).headers["location"]
     assert client.get("/jobs/queues/a/b").status_code == 404
 
 
@@ -120,9 +113,9 @@ def test_an_override_of_the_application_applies(config):
 @pytest.mark.parametrize("stripped", [True, False])
 def test_links_below_a_proxy_contain_its_path(config, stripped):
     app = application(config, lambda: "kim")
-    page = TestClient(app, root_path="/api").get("/jobs/busy" if stripped else "/api/jobs/busy")
+    page = TestClient(app, root_path="/api").get("/jobs/fleet" if stripped else "/api/jobs/fleet")
     assert page.status_code == 200
-    assert 'href="/api/jobs/queues"' in page.text
+    assert 'href="/api/jobs/fleet"' in page.text
 
 
 def test_the_pages_are_not_in_the_schema(config):

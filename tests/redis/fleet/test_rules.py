@@ -4,25 +4,23 @@ import pytest
 
 from offsider import fleet
 from offsider.client.client_registry import SeenClient, note_command
-from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
 from offsider.fleet import RulesInUse, rules_in_use
-from offsider.inspector.doctor.examination import examine
 from offsider.inspector.finding import Severity
+from offsider.inspector.findings.examination import examine
 from tests.redis.inspector.examined import OURS, RUBYS, register
 
 
-def config_for(url):
-    config = Config()
-    config.redis.url = url
+@pytest.fixture
+def config(config):
     fleet.install(config)
     return config
 
 
 def routing(config):
     """The finding about rules, if any."""
-    return next((finding for finding in examine(config) if finding.id == "routing"), None)
+    return next((finding for finding in examine(config) if finding.name == "routing"), None)
 
 
 def push_from(config, *shown):
@@ -31,23 +29,18 @@ def push_from(config, *shown):
         redis.pipeline([note_command(redis.keys, SeenClient(host, role, rules))])
 
 
-def test_an_empty_server_has_no_rules_in_use(redis_url):
-    assert rules_in_use(config_for(redis_url)) == []
+def test_an_empty_server_has_no_rules_in_use(config):
+    assert rules_in_use(config) == []
 
 
-def test_workers_and_clients_of_the_same_rules_agree(redis_url, raw_redis):
-    config = config_for(redis_url)
+def test_workers_and_clients_of_the_same_rules_agree(config, raw_redis):
     register(raw_redis, knows=["A"], routing="abc")
     push_from(config, ("web-1", "gunicorn", "abc"), ("web-1", "worker", "abc"))
     assert rules_in_use(config) == [RulesInUse("abc", ["gunicorn on web-1", "worker on web-1"])]
-    assert (routing(config).severity, routing(config).what) == (
-        Severity.OK,
-        "all workers and clients use the same rules (abc)",
-    )
+    assert routing(config) is None
 
 
-def test_rules_with_most_users_are_first_and_ruby_processes_are_omitted(redis_url, raw_redis):
-    config = config_for(redis_url)
+def test_rules_with_most_users_are_first_and_ruby_processes_are_omitted(config, raw_redis):
     register(raw_redis, RUBYS)
     register(raw_redis, OURS, knows=["A"])
     push_from(config, ("web-2", "gunicorn", "abc"), ("web-3", "gunicorn", "abc"))
@@ -63,8 +56,7 @@ def test_rules_with_most_users_are_first_and_ruby_processes_are_omitted(redis_ur
     assert "[routing] rules" in routing(config).actions[0]
 
 
-def test_programs_of_all_servers_are_compared_and_one_that_is_away_is_left_out(redis_url, raw_redis, other_url):
-    config = config_for(redis_url)
+def test_programs_of_all_servers_are_compared_and_one_that_is_away_is_left_out(config, raw_redis, other_url):
     config.add_server("bulk", url=other_url)
     config.add_server("away", url="redis://localhost:1")
     push_from(config, ("web-1", "gunicorn", "abc"))
@@ -76,8 +68,7 @@ def test_programs_of_all_servers_are_compared_and_one_that_is_away_is_left_out(r
     assert "old by gunicorn on web-2" in routing(config).what
 
 
-def test_no_rules_anywhere_need_no_word(redis_url, raw_redis):
-    config = config_for(redis_url)
+def test_no_rules_anywhere_need_no_word(config, raw_redis):
     register(raw_redis, knows=["A"])
     push_from(config, ("web-1", "gunicorn", "none"))
     assert routing(config) is None

@@ -25,7 +25,7 @@ def noon(config):
 def ran(config):
     def ran(name: str, total: int, failed: int, satisfied: int, *, ago: float = 0, **labels: str) -> None:
         series = Series({"class": name, "queue": "q", **labels}, total, failed, satisfied=satisfied)
-        run_counts.add(Installation.of(config).redis, [], [series], NOW - ago, wire_version=8)
+        run_counts.add(Installation.of(config).redis, [series], NOW - ago, wire_version=8)
 
     return ran
 

@@ -10,7 +10,7 @@ from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.payload import encode
 from offsider.core.series import Load, Series
-from offsider.fleet.shard_load import QueueTargets, ShardLoad, ShardLoads
+from offsider.fleet.shards import QueueTargets, ShardLoad, ShardLoads
 from offsider.storage import run_counts
 from offsider.testing import FakeClock
 
@@ -50,7 +50,7 @@ def wait(raw_redis):
 def work(config):
     def work(shard: str, run: float, threads: float, *, ago: float = 0, series: tuple[Series, ...] = ()) -> None:
         redis = Installation.of(config).redis
-        run_counts.add(redis, [], series, NOW - ago, wire_version=8, load=Load(run, threads), shard=shard)
+        run_counts.add(redis, series, NOW - ago, wire_version=8, load=Load(run, threads), shard=shard)
 
     return work
 
@@ -72,7 +72,7 @@ def test_a_shard_is_all_its_processes_but_quiet_ones(config, register, work):
     assert list(found) == ["", "urgent"]
     urgent = found["urgent"]
     assert (urgent.processes, urgent.threads, urgent.busy) == (2, 20, 5)
-    assert (urgent.queues, urgent.used_now) == (["high", "mail"], 0.25)
+    assert urgent.queues == ["high", "mail"]
     assert (urgent.used_hour, urgent.used_ten_minutes) == (None, None)
 
 
@@ -89,7 +89,7 @@ def test_utilization_is_execution_time_over_the_time_of_threads(config, register
 def test_a_shard_is_still_listed_after_losing_its_last_process(config, work):
     work("gone", 30.0, 100.0)
     gone = shards(config)["gone"]
-    assert (gone.processes, gone.used_now, gone.used_ten_minutes) == (0, None, 0.3)
+    assert (gone.processes, gone.used_ten_minutes) == (0, 0.3)
 
 
 def test_latency_is_measured_against_the_most_urgent_class_of_a_queue(config, register, wait, work):
@@ -135,38 +135,19 @@ def test_a_shard_without_processes_is_wanted_when_jobs_wait_in_its_queues(config
     Installation.of(configured).close()
 
 
-def test_a_shard_with_throttled_jobs_also_scales_up_again(config, register, wait, work):
-    work("slow", 0.0, 1.0, series=(ran("slow", "throttled"),))
-    register(1, "slow", ["slow"])
-    assert shards(config)["slow"].desired == 0
-    wait("slow", 5)
-    assert shards(config)["slow"].desired == 1
-
-
 def test_undeclared_labels_have_the_targets_of_low_urgency(config):
     targets = QueueTargets(config.slo, [Series({"queue": "q", "urgency": "odd"}), Series({})])
     assert (targets.of("q"), targets.of("")) == (60.0, 60.0)
 
 
-def test_the_course_has_three_lines(config, work):
-    for ago in range(60, 7 * 3600, 60):
-        work("urgent", 20.0 if ago <= 180 else 10.0, 100.0, ago=ago)
-    course = ShardLoads.courses(config=config)["urgent"]
-    assert (course.step_seconds, course.starts_at, len(course.instant)) == (180.0, NOW - 30 - 6 * 3600, 120)
-    assert course.instant[-2:] == [0.1, 0.2]
-    assert course.ten_minutes[-1] == pytest.approx((7 * 10 + 3 * 20) / 1000)
-    assert course.hour[-1] == pytest.approx((57 * 10 + 3 * 20) / 6000)
-    assert course.hour[0] == pytest.approx(0.1)
-
-
-def test_where_there_were_no_threads_the_course_has_gaps_and_idle_threads_are_nothing(config, work):
-    for ago in range(60, 1800, 60):
-        work("urgent", 0.0, 100.0, ago=ago)
-    course = ShardLoads.courses(config=config)["urgent"]
-    for line in (course.hour, course.ten_minutes, course.instant):
-        assert (line[0], line[-1]) == (None, 0.0)
+def test_the_history_has_each_quarter_of_the_last_hours_and_gaps_without_threads(config, work):
+    for ago in range(60, 2 * 3600, 60):
+        work("urgent", 20.0 if ago <= 180 else 0.0, 100.0, ago=ago)
+    history = ShardLoads.history(config=config)["urgent"]
+    assert (len(history), history[0], history[-2]) == (24, None, 0.0)
+    assert history[-1] == pytest.approx(3 * 20 / 1500)
 
 
 def test_without_data_the_result_is_empty(config):
     assert ShardLoads.read(config) == []
-    assert ShardLoads.courses(config=config) == {}
+    assert ShardLoads.history(config=config) == {}

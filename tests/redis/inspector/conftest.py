@@ -9,13 +9,6 @@ from offsider.runtime.events import JobRemoved
 
 
 @pytest.fixture
-def config(redis_url: str) -> Config:
-    config = Config()
-    config.redis.url = redis_url
-    return config
-
-
-@pytest.fixture
 def redis_cli(tag: str) -> str:
     """How fixes call redis-cli for a command with a key: on a Cluster it follows redirections."""
     return "redis-cli -c" if tag else "redis-cli"

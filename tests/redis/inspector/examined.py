@@ -9,8 +9,11 @@ from typing import Any
 import redis
 
 from offsider.config.config import Config
-from offsider.inspector.doctor.examination import examine
-from offsider.inspector.finding import Finding, Severity
+from offsider.config.installation import Installation
+from offsider.inspector.finding import Finding
+from offsider.inspector.findings.examination import examine
+from offsider.inspector.findings.look import Look
+from offsider.storage.clocks import Comparison
 
 OURS, RUBYS = "web-1:17:0123456789ab", "web-2:18:ab0123456789"
 
@@ -21,17 +24,14 @@ def examined(url: str, **settings: object) -> dict[str, Finding]:
     config.redis.url = url
     for name, value in settings.items():
         setattr(config.redis, name, value)
-    return {finding.id: finding for finding in examine(config)}
+    return {finding.name: finding for finding in examine(config)}
 
 
-def severity(found: dict[str, Finding], check: str) -> str:
-    """The findings of one check; ``"none"`` without findings."""
-    return found[check].severity.name.lower() if check in found else "none"
-
-
-def troubles(found: dict[str, Finding]) -> set[str]:
-    """The checks with a finding that is not ok."""
-    return {check for check, finding in found.items() if finding.severity is not Severity.OK}
+def look(config: Config, clock: Comparison) -> Look:
+    """A look at a server, with another clock."""
+    found = Look(Installation.of(config))
+    vars(found)["clock"] = clock  # as if it was read
+    return found
 
 
 def register(client: redis.Redis, identity: str = OURS, *, knows: list[str] | None = None, **changed: Any) -> None:
@@ -44,7 +44,7 @@ def register(client: redis.Redis, identity: str = OURS, *, knows: list[str] | No
     client.sadd("processes", identity)
     client.hset(identity, mapping=fields | {"info": json.dumps(info)})
     if knows is not None:
-        client.set(f"offsider:classes:{identity}", json.dumps(dict.fromkeys(knows, "5ca1ab1e")), ex=60)
+        client.hset(identity, "jobs", json.dumps(dict.fromkeys(knows, "5ca1ab1e")))
         client.hset("offsider:owners", identity, '{"default": ["default"]}')
         client.set(f"offsider:alive:{identity}", "1", ex=60)
 

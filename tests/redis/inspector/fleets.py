@@ -8,7 +8,7 @@ from typing import Any
 
 from offsider.core.controls import Control
 from offsider.core.payload import encode
-from offsider.core.series import Load, Series
+from offsider.core.series import DURATION_SECONDS, Load, Series
 from offsider.storage import control_table, run_counts
 from offsider.storage.redis import Redis
 
@@ -60,7 +60,7 @@ def seed(client: Any, redis: Redis) -> None:
         {"class": "Mail", "queue": "low", **labels}, processed=4, failed=1, run_seconds=2.5, queue_seconds=1.0
     )
     mail.satisfied = 2
-    mail.run_buckets[2] = mail.queue_buckets[1] = 4
+    mail.run_buckets[DURATION_SECONDS.index(0.5)] = mail.queue_buckets[1] = 4
     other = Series({"class": "Mail", "queue": "default", "tenant": "acme"}, processed=6, run_seconds=0.5)
     other.run_buckets[0] = other.satisfied = 6
-    run_counts.add(redis, [], [mail, other], now, wire_version=8, load=Load(30.0, 100.0), shard="bulk")
+    run_counts.add(redis, [mail, other], now, wire_version=8, load=Load(30.0, 100.0), shard="bulk")

@@ -9,9 +9,9 @@ from offsider.core.errors import RedisUnavailable
 from offsider.inspector.all_servers import query_all, split
 
 
-def name(here: Installation) -> str:
-    here.redis.call("PING")
-    return here.name
+def name(server: Installation) -> str:
+    server.redis.call("PING")
+    return server.name
 
 
 def test_results_of_all_servers_have_their_names_in_configured_order(config, redis_url):

@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 
 from offsider.config.config import Config
-from offsider.config.default import set_default_config
 from offsider.config.installation import Installation
 from offsider.core.controls import Control
 from offsider.core.errors import RedisFailure, RedisUnavailable
@@ -15,10 +14,10 @@ from offsider.core.payload import encode
 from offsider.fleet.metrics import read_families
 from offsider.inspector import Controls, Quarantine, Queue
 from offsider.inspector.controls import ChangedInPart, GroupSeen, InvalidControl
-from offsider.inspector.doctor.examination import examine
+from offsider.inspector.findings.examination import examine
+from offsider.inspector.search import place_of
 from offsider.prometheus.text import text_of
-from offsider.storage import control_table, processes, slots
-from offsider.storage.leases import hold_lease
+from offsider.storage import control_table, slots
 from offsider.storage.slots import Rate
 
 
@@ -82,15 +81,6 @@ def test_the_latest_control_applies_until_it_ends(config):
     assert len(list(controls)) == 2
 
 
-def test_without_a_configuration_that_of_the_process_is_used(config):
-    previous = set_default_config(config)
-    try:
-        Controls().drop("HardJob", delete=True)
-        assert [control.keep for control in Controls()] == [False]
-    finally:
-        set_default_config(previous)
-
-
 @pytest.mark.parametrize(
     "act, message",
     [
@@ -102,10 +92,11 @@ def test_without_a_configuration_that_of_the_process_is_used(config):
         (lambda found: found.drop("x" * 501), "subject of a control expects at most 500 characters"),
         (lambda found: found.drop("A", reason="x" * 501), "reason of a control"),
         (lambda found: found.drop("A", by="x" * 501), "by of a control"),
-        (lambda found: found.drop("A", lasting=0), "lasting of a control expects a positive"),
-        (lambda found: found.defer("A", 0.5), "seconds of a control expects at least 1 s"),
-        (lambda found: found.defer("A", float("inf")), "seconds of a control"),
-        (lambda found: found.defer("A", timedelta(days=20_000)), "seconds of a control"),
+        (lambda found: found.drop("A", lasting=0), "lasting of a control must be a number of seconds from 0.001 to"),
+        (lambda found: found.drop("A", lasting=1e-9), "lasting of a control must be a number of seconds from 0.001 to"),
+        (lambda found: found.defer("A", 0.5), "the delay must be a number of seconds from 1 to"),
+        (lambda found: found.defer("A", float("inf")), "the delay must be"),
+        (lambda found: found.defer("A", timedelta(days=20_000)), "the delay must be"),
     ],
 )
 def test_an_invalid_control_is_refused_and_nothing_is_set(config, raw_redis, act, message):
@@ -144,7 +135,7 @@ def test_a_server_with_another_control_or_none_is_named(config, redis, twin):
     control_table.count(twin, {"HardJob": 2})
     (hard,) = controls
     assert (hard.differs_on, hard.missing_on, hard.acted) == ((), (), 3)
-    assert [(one.subject, one.acted) for one in controls.here()] == [("HardJob", 1)]
+    assert [(one.subject, one.acted) for one in controls.of_server()] == [("HardJob", 1)]
     control_table.put(twin, Control("HardJob", "drop"))
     (hard,) = controls
     assert (hard.action, hard.differs_on, hard.missing_on) == ("defer", ("twin",), ())
@@ -161,7 +152,7 @@ def test_known_jobs_are_those_reported_by_live_workers(config, redis, raw_redis)
     for identity in ("a:1:x", "ruby:2:y"):
         raw_redis.hset(identity, mapping={"info": "{}"})
     assert controls.known_jobs() == controls.unknown("app.Import") == frozenset()
-    processes.publish_jobs(redis, "a:1:x", {"app.Export": "5ca1ab1e"})
+    raw_redis.hset("a:1:x", "jobs", '{"app.Export": "5ca1ab1e"}')
     assert controls.known_jobs() == controls.unknown("app.Import[7]") == frozenset({"app.Export"})
     assert controls.unknown("app.Export[7]") == controls.unknown("queue=low") == frozenset()
 
@@ -187,8 +178,8 @@ def test_groups_are_those_with_limits_in_code_slots_or_held_jobs(config, redis, 
     assert (holder.jid, holder.process, holder.since) == ("j", "host:1:a", 1_700_000_000.0)
     assert [key.name for key in controls.keys("Export")] == ["Export[small]", "Export[acme]"]
     assert [key.name for key in controls.keys("Export", "acm")] == ["Export[acme]"]
-    assert [(record.jid, record.position) for record in controls.held("Export", 1)] == [("b", 1), ("c", 2)]
-    assert [record.jid for record in controls.held("Export[acme]")] == ["a"]
+    place = place_of(Installation.of(config), controls.held_place("Export[acme]"))
+    assert [record.jid for record in place] == ["a"]
     assert (controls.count_held("Export"), controls.count_held("urgency=low")) == (3, 0)
 
 
@@ -200,53 +191,20 @@ def test_held_jobs_move_to_the_quarantine_and_can_be_restored(config, hold):
         hold(f"b{number}", queue="other")
         hold(f"c{number}")
     controls = Controls(config)
-    assert controls.quarantine_held("Hard") == 78
+    place = place_of(Installation.of(config), controls.held_place("Hard"))
+    assert place.quarantine_all() == 78
     assert controls.count_held("Hard") == 0
     assert reported == [("held:Hard", "quarantine")] * 78
     aside = Quarantine(config)
-    assert [aside.restore(job.id) for job in list(aside)] == [True] * 78
+    assert [aside.restore(job) for job in list(aside)] == [True] * 78
     assert (len(Queue("default", config)), len(Queue("other", config))) == (69, 9)
-
-
-def test_deleting_held_jobs_emits_job_removed(config, hold):
-    reported = []
-    config.on("job_removed", lambda news: reported.append((news.where, news.how)))
-    hold("a", "b")
-    assert Controls(config).delete_held("Hard") == 2
-    assert reported == [("held:Hard", "delete")] * 2
-    assert Controls(config).delete_held("Hard") == Controls(config).quarantine_held("Hard") == 0
 
 
 # ---------------------------------------------------------------------------- doctor and metrics
 
 
 def finding(config, check):
-    return next((one.what for one in examine(config) if one.id == check), None)
-
-
-def test_a_control_of_last_week_was_perhaps_forgotten(config, raw_redis):
-    assert finding(config, "controls") is None
-    controls = Controls(config)
-    controls.drop("HardJob")
-    controls.limit("SoftJob", 3)
-    assert finding(config, "controls") == "controls are set for HardJob, SoftJob"
-    for name in ("HardJob", "SoftJob"):
-        head, _, rest = raw_redis.hget("offsider:controls", name).partition(b'"since":')
-        since = b'"since":%d,' % (raw_redis.time()[0] - 7.5 * 86_400)
-        raw_redis.hset("offsider:controls", name, head + since + rest.partition(b",")[2])
-    assert finding(config, "old controls") == "controls are set for days: HardJob (for 7 days)"
-
-
-def test_held_jobs_that_are_not_resumed_are_reported(config, redis, raw_redis, hold):
-    hold("a")
-    assert finding(config, "held jobs") == "1 held job of Hard, but no worker resumes held jobs"
-    hold_lease(redis, slots.LEASE, "worker", 60)
-    assert finding(config, "held jobs") == "jobs of Hard are held although no slot is in use"
-    Controls(config).hold("Hard")
-    assert finding(config, "held jobs") is None
-    Controls(config).resume("Hard")
-    raw_redis.zadd("offsider:slots:Hard", {"host:1:a 1 b": 1})
-    assert finding(config, "held jobs") is None
+    return next(one.what for one in examine(config) if one.name == check)
 
 
 def test_metrics_have_controls_limits_slots_and_held_jobs(config, redis, raw_redis, hold):

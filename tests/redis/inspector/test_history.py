@@ -6,7 +6,6 @@ from datetime import date
 
 import pytest
 
-from offsider.config.default import set_default_config
 from offsider.core.errors import InvalidOptions
 from offsider.inspector import History
 
@@ -43,10 +42,6 @@ def test_before_the_first_year_there_are_no_days(config):
         History.read(10, config, until=date(1, 1, 5))
 
 
-def test_the_default_configuration_is_that_of_this_process(config, raw_redis):
+def test_the_default_configuration_is_that_of_this_process(default_config, raw_redis):
     raw_redis.set("stat:failed:2026-03-01", 7)
-    previous = set_default_config(config)
-    try:
-        assert History.read(1, until=date(2026, 3, 1)).failed == {"2026-03-01": 7}
-    finally:
-        set_default_config(previous)
+    assert History.read(1, until=date(2026, 3, 1)).failed == {"2026-03-01": 7}

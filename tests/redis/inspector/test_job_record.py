@@ -57,7 +57,7 @@ def test_a_backtrace_that_cannot_be_inflated_breaks_no_page(stored, lines):
     assert record.error_backtrace == lines
 
 
-@pytest.mark.parametrize("value", ["yesterday", True, [], 10**400])
+@pytest.mark.parametrize("value", ["yesterday", True, [], 10**400, -1, -0.5, 1e300, 253402300800.0, 10**18])
 def test_an_invalid_time_is_unknown(value):
     assert JobRecord(json.dumps({"class": "X", "args": [], "created_at": value}).encode()).created_at is None
 
@@ -96,28 +96,18 @@ def test_a_minimal_job_has_neither_caller_nor_context_nor_age():
     assert (record.retry_count, record.latency_seconds, record.bid) == (None, 0, "")
 
 
-@pytest.mark.parametrize("key", ["enqueued_at", "created_at"])
-def test_the_latency_counts_from_enqueueing_or_else_from_creation(key):
-    record = JobRecord(json.dumps({"class": "X", "args": [], key: time.time() - 60}).encode())
-    assert record.latency_seconds == pytest.approx(60, abs=10)
-
-
-def test_a_job_of_tomorrow_has_not_waited():
-    assert (
-        JobRecord(json.dumps({"class": "X", "args": [], "enqueued_at": time.time() + 900}).encode()).latency_seconds
-        == 0
-    )
+@pytest.mark.parametrize(
+    "key, ago, waited", [("enqueued_at", 60, 60), ("created_at", 60, 60), ("enqueued_at", -900, 0)]
+)
+def test_the_latency_counts_from_enqueueing_or_else_from_creation(key, ago, waited):
+    record = JobRecord(json.dumps({"class": "X", "args": [], key: time.time() - ago}).encode())
+    assert record.latency_seconds == pytest.approx(waited, abs=30)
 
 
 @pytest.mark.parametrize("raw", [b"\xff no job", b'{"class":"X","args":[1]}'])
 def test_a_job_without_an_id_is_identified_by_a_digest(raw):
     assert JobRecord(raw).key_part == JobRecord(raw).key_part != JobRecord(raw + b" ").key_part
     assert len(JobRecord(raw).key_part) == 12
-
-
-@pytest.mark.parametrize("at", [-1, -0.5, 1e300, 253402300800.0, 10**18])
-def test_a_time_that_no_calendar_shows_is_unknown(at):
-    assert JobRecord(json.dumps({"class": "X", "args": [], "failed_at": at}).encode()).failed_at is None
 
 
 def test_a_huge_id_is_not_used_as_a_key():

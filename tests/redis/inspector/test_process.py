@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from offsider.config.default import set_default_config
 from offsider.core.errors import EmbeddedProcess
 from offsider.inspector import CapsuleShown, ProcessSet
 from offsider.worker.launcher import Launcher
@@ -72,16 +71,12 @@ def test_a_running_worker_shows_itself(config, raw_redis):
         assert process.identity == launcher.identity
         assert (process.tag, process.queues, process.concurrency) == ("shop", ["default"], 5)
         assert not process.is_quiet
-        assert ProcessSet(config).find(process.identity).is_quiet
+        quiet = ProcessSet(config).find(process.identity)
+        assert quiet.is_quiet
+        assert quiet.stopping
     finally:
         launcher.stop()
     assert len(ProcessSet(config)) == 0
-
-
-def test_coroutines_beside_the_threads_count_as_concurrency(config, register):
-    register(concurrency=60, busy=55)
-    [process] = ProcessSet(config)
-    assert (process.concurrency, process.busy) == (60, 55)
 
 
 def test_processes_are_sorted_by_identity_and_dead_ones_are_omitted(config, register, raw_redis):
@@ -143,15 +138,6 @@ def test_a_worker_inside_another_program_is_left_alone(config, register, raw_red
     assert not raw_redis.exists(f"{OURS}-signals")
 
 
-def test_the_default_configuration_is_that_of_this_process(config, register):
-    register()
-    previous = set_default_config(config)
-    try:
-        assert len(ProcessSet()) == 1
-    finally:
-        set_default_config(previous)
-
-
 def test_all_of_them_together(config, register, raw_redis):
     register("a:1:x")
     register("b:2:x", rss=1000)
@@ -176,13 +162,6 @@ def test_those_that_fell_silent_are_struck_off_once_a_minute(config, register, r
     assert processes.cleanup() == 1
     raw_redis.delete("process_cleanup")
     assert processes.cleanup() == 0
-
-
-def test_a_quiet_process_may_be_stopping(config, register):
-    register(quiet="true")
-    [process] = ProcessSet(config)
-    assert process.stopping
-    assert process.is_quiet
 
 
 def test_capsules_and_weights_are_those_of_its_version(config, register):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsider.config.default import set_default_config
+from offsider.core.errors import RedisRefused
 from offsider.inspector import DeadSet, JobFilter, Quarantine, Queue, RetrySet, ScheduledSet
 from tests.redis.inspector.payloads import job
 from tests.snapshot import snapshot
@@ -31,7 +31,7 @@ def test_restoring_all_jobs_restores_the_set_exactly(config, raw_redis, quaranti
 def test_a_queue_has_its_jobs_back_at_its_tail(config, raw_redis, quarantine, removed):
     raw_redis.lpush("queue:low", *map(job, range(5)))
     low = Queue("low", config)
-    assert low.quarantine_matching(JobFilter(argument="1")) == 1
+    assert low.quarantine_all(JobFilter(argument="1")) == 1
     assert low.quarantine(low.page(2, 1)[0])
     assert [record.args for record in low] == [[0], [2], [4]]
     assert [event.raw for event in removed] == [job(1), job(3)]
@@ -48,17 +48,19 @@ def test_a_quarantined_job_has_its_origin_and_expiry(config, raw_redis, quaranti
     assert entry.quarantine()
     assert not entry.quarantine()
     (kept,) = quarantine
-    assert quarantine.find(kept.id).raw == kept.raw
+    assert quarantine.entry(kept.id).raw == kept.raw
     assert quarantine.days == 7
     assert (kept.args, kept.where, kept.score, kept.how) == ([1], "retry", 12.5, "quarantine")
     assert kept.at == pytest.approx(config.clock.now(), abs=5)
     assert kept.until == pytest.approx(config.clock.now() + 7 * DAY, abs=5)
 
 
-def test_a_job_no_longer_in_quarantine_is_neither_restored_nor_deleted(raw_redis, quarantine):
-    assert not quarantine.restore("nobody")
-    assert not quarantine.delete("nobody")
-    assert quarantine.find("nobody") is None
+def test_a_job_no_longer_in_quarantine_is_neither_restored_nor_deleted(config, raw_redis, quarantine):
+    raw_redis.zadd("dead", {job(1): 1})
+    assert DeadSet(config).quarantine_all() == 1
+    (kept,) = quarantine
+    assert quarantine.delete(kept)
+    assert (quarantine.delete(kept), quarantine.restore(kept), quarantine.entry(kept.id)) == (False, False, None)
     assert snapshot(raw_redis) == {}
 
 
@@ -66,7 +68,7 @@ def test_single_jobs_are_restored_or_deleted(config, raw_redis, quarantine, remo
     raw_redis.zadd("dead", {job(1): 1, job(2): 2})
     assert DeadSet(config).quarantine_all() == 2
     removed.clear()
-    by_args = {kept.args[0]: kept.id for kept in quarantine}
+    by_args = {kept.args[0]: kept for kept in quarantine}
     assert quarantine.restore(by_args[1])
     assert quarantine.delete(by_args[2])
     assert snapshot(raw_redis) == {"dead": {job(1): 1.0}}
@@ -82,50 +84,33 @@ def test_all_are_deleted_in_pages(config, raw_redis, quarantine):
     assert snapshot(raw_redis) == {}
 
 
+def test_jobs_of_an_unusable_queue_stay_in_quarantine(config, raw_redis, quarantine):
+    raw_redis.lpush("queue:low", job(1))
+    low = Queue("low", config)
+    assert low.quarantine_all(low.count()) == 1
+    raw_redis.set("queue:low", "wrong")
+    with pytest.raises(RedisRefused, match="queue:low has another type, so the job stays in quarantine"):
+        quarantine.restore_all()
+    assert len(quarantine) == 1
+
+
+def test_foreign_entries_break_no_page(raw_redis, quarantine):
+    raw_redis.zadd("offsider:quarantine", {"half": 9e9, "odd": 9e9, b"\xff": 9e9, "list": 9e9})
+    raw_redis.hset("offsider:quarantine:jobs", mapping={"odd": "no head", b"\xff": b'{"score":"x"}\njob', "list": "[]"})
+    assert sorted((kept.where, kept.score, kept.raw) for kept in quarantine.page(0, 10)) == [
+        ("", 0.0, b""),
+        ("", 0.0, b""),
+        ("", 0.0, b"job"),
+    ]
+
+
 def test_bytes_that_are_not_a_job_are_restored_unchanged(config, raw_redis, quarantine):
     raw_redis.zadd("dead", {b"\xff\nno job": 5})
     assert DeadSet(config).quarantine_all() == 1
     (kept,) = quarantine
     assert kept.malformed
-    assert quarantine.restore(kept.id)
+    assert quarantine.restore(kept)
     assert raw_redis.zscore("dead", b"\xff\nno job") == 5
-
-
-def test_a_key_prefix_is_before_every_key(config, raw_redis, tag):
-    config.redis.key_prefix = f"{tag}app:"
-    raw_redis.zadd("app:retry", {job(1): 1})
-    raw_redis.lpush("app:queue:low", job(2))
-    assert RetrySet(config).quarantine_all() == 1
-    low = Queue("low", config)
-    assert low.quarantine_matching(low.count()) == 1
-    assert sorted(snapshot(raw_redis)) == ["app:offsider:quarantine", "app:offsider:quarantine:jobs"]
-    assert Quarantine(config).restore_all() == 2
-    assert sorted(snapshot(raw_redis)) == ["app:queue:low", "app:queues", "app:retry"]
-
-
-def test_the_default_configuration_is_that_of_this_process(config, raw_redis):
-    raw_redis.zadd("dead", {job(1): 1})
-    DeadSet(config).quarantine_all()
-    previous = set_default_config(config)
-    try:
-        assert len(Quarantine()) == 1
-    finally:
-        set_default_config(previous)
-
-
-def test_all_that_were_counted_are_restored_in_parts(config, raw_redis):
-    raw_redis.zadd("dead", {job(n): n for n in range(5)})
-    DeadSet(config).quarantine_all()
-    quarantine = Quarantine(config)
-    quarantine.keep(quarantine.count(), "a")
-    raw_redis.zadd("dead", {job(9): 9})
-    DeadSet(config).quarantine_all()
-    parts = 0
-    while not (counted := quarantine.counted("a", JobFilter())).finished:
-        quarantine.restore_all(counted, budget_ms=0)
-        quarantine.keep(counted, "a")
-        parts += 1
-    assert (parts, counted.done, counted.changed, len(quarantine)) == (1, 5, 0, 1)
 
 
 @pytest.mark.parametrize("where", ["queue", "set"])
@@ -136,7 +121,7 @@ def test_expired_jobs_are_deleted_at_the_next_write(config, raw_redis, where):
             raw_redis.zadd("offsider:quarantine", {identifier: 1})
         if where == "queue":
             raw_redis.lpush("queue:default", job(number))
-            assert jobs.quarantine_matching(jobs.count()) == 1
+            assert jobs.quarantine_all(jobs.count()) == 1
         else:
             raw_redis.zadd("retry", {job(number): 1})
             assert jobs.quarantine_all() == 1

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import random
-import threading
-from itertools import islice
-
 import pytest
 
 from offsider.client import Client
-from offsider.config.default import set_default_config
 from offsider.config.installation import Installation
-from offsider.core.errors import InvalidOptions
-from offsider.inspector import Callers, DeadSet, JobFilter, JobRecord, Queue, RetrySet, ScheduledSet, Stats
+from offsider.inspector import DeadSet, JobFilter, JobRecord, Queue, RetrySet, ScheduledSet, Stats
 from tests.redis.inspector.payloads import JID, failed_job, job
 from tests.snapshot import snapshot
 
@@ -55,21 +49,6 @@ def test_deleting_while_iterating_misses_no_job(queue, stock, raw_redis, removed
     assert [record.args[0] for record in queue] == list(range(0, 120, 3))
     assert len(removed) == 80
     assert {(event.where, event.how) for event in removed} == {("queue:default", "delete")}
-
-
-def test_concurrent_pushes_and_claims_do_not_disturb_a_scan(queue, stock, raw_redis):
-    seen = []
-    for record in queue:
-        seen.append(record.args[0])
-        raw_redis.rpop("queue:default")
-    assert seen == list(range(120))
-    raw_redis.lpush("queue:default", *map(job, range(60)))
-    seen.clear()
-    for record in queue:
-        if not seen:
-            raw_redis.lpush("queue:default", *map(job, range(60, 100)))
-        seen.append(record.args[0])
-    assert seen[:60] == list(range(60))
 
 
 def test_a_job_is_found_by_its_jid(queue, stock):
@@ -143,17 +122,6 @@ def test_a_key_prefix_is_before_every_key(config, raw_redis, tag):
     assert low.clear() == 1
 
 
-def test_the_default_configuration_is_that_of_this_process(config, raw_redis):
-    raw_redis.lpush("queue:default", job(1))
-    raw_redis.sadd("queues", "default")
-    previous = set_default_config(config)
-    try:
-        assert [len(queue) for queue in Queue.all()] == [1]
-        assert len(Queue("default")) == 1
-    finally:
-        set_default_config(previous)
-
-
 def test_readers_and_clients_share_one_pool(config, monkeypatch):
     made = []
     make = Installation.make_redis
@@ -193,19 +161,6 @@ def test_a_queue_exists_once_it_was_pushed_to(config, stock):
     assert not Queue("none", config).exists
 
 
-def test_several_queues_are_paused_at_once(config, raw_redis):
-    Queue.pause_all(["a", "b", "c"], config)
-    Queue.unpause_all(["a", "b"], config)
-    assert snapshot(raw_redis) == {"paused": {b"c"}}
-    previous = set_default_config(config)
-    try:
-        Queue.pause_all(["d"])
-        Queue.unpause_all(["c", "d"])
-    finally:
-        set_default_config(previous)
-    assert snapshot(raw_redis) == {}
-
-
 def test_a_job_is_deleted_even_if_its_position_shifted(queue, stock, raw_redis, removed):
     record = queue.page(100, 1)[0]
     raw_redis.rpop("queue:default", 50)
@@ -227,69 +182,18 @@ def test_a_job_far_from_its_old_position_is_found(queue, raw_redis):
     assert len(queue) == 1_997
 
 
-def through(queue, wanted, **limits):
-    chunks = [queue.scan(wanted, **limits)]
-    while chunks[-1].cursor:
-        chunks.append(queue.scan(wanted, chunks[-1].cursor, **limits))
-        assert len(chunks) < 1_000
-    return chunks
-
-
-@pytest.mark.parametrize("limits", [{"budget_ms": 1_000}, {"budget_ms": 0}, {"budget_ms": 1_000, "most": 7}], ids=str)
-@pytest.mark.parametrize("wanted, found", [(JobFilter(), 120), (JobFilter(argument="7"), 1), (JobFilter(tag="x"), 0)])
-def test_a_queue_is_scanned_in_chunks(queue, stock, limits, wanted, found):
-    chunks = through(queue, wanted, **limits)
-    records = [record for chunk in chunks for record in chunk.entries]
-    assert [record.position for record in records] == [record.args[0] for record in records]
-    assert len(records) == found
-    assert sum(chunk.scanned for chunk in chunks) == 120
-    assert {chunk.total for chunk in chunks} == {120}
-    assert all(len(chunk.entries) <= limits.get("most", 120) + 50 for chunk in chunks)
-
-
-@pytest.mark.parametrize("wanted, found", [(JobFilter(text='"args":[5'), 11), (JobFilter(), 120), (None, 120)])
-def test_a_count_is_exact_also_in_parts(queue, stock, wanted, found):
-    assert len(queue.count(wanted)) == found
-    counted = queue.count(wanted, budget_ms=0)
-    assert (counted.complete, counted.scanned) == (False, 50)
-    while not counted.complete:
-        queue.count(counted, budget_ms=0)
-    assert len(counted) == found
-
-
-@pytest.mark.parametrize("how", ["delete_matching", "quarantine_matching"])
-def test_a_bulk_action_applies_only_to_counted_jobs(queue, stock, raw_redis, how):
-    counted = queue.count(JobFilter(name="HardJob"))
-    raw_redis.rpop("queue:default", 22)  # workers took them
-    raw_redis.lpush("queue:default", job(500), job(501))
-    assert getattr(queue, how)(counted) == 98
-    assert (len(counted), counted.done, counted.changed) == (120, 98, 22)
-    assert [record.args[0] for record in queue] == [500, 501]
-
-
-def test_a_timed_out_bulk_action_resumes_in_another_process(queue, raw_redis):
-    raw_redis.lpush("queue:default", *map(job, range(5_000)))
-    queue.keep(queue.count(), "a")
-    parts = 0
-    while not (counted := queue.counted("a", JobFilter())).finished:
-        queue.delete_matching(counted, budget_ms=0)
-        queue.keep(counted, "a")
-        parts += 1
-    assert (parts > 2, counted.done, len(queue)) == (True, 5_000, 0)
-
-
 def test_equal_jobs_are_counted_and_deleted_each(queue, raw_redis):
     raw_redis.lpush("queue:default", job(1), job(1), job(2))
     counted = queue.count(JobFilter(argument="1"))
     assert len(counted) == 2
     raw_redis.lpush("queue:default", job(1))
-    assert queue.delete_matching(counted) == 2
+    assert queue.delete_all(counted) == 2
     assert len(queue) == 2
 
 
 def test_an_empty_queue_is_forgotten_and_one_with_a_job_is_not(queue, stock, raw_redis):
     assert not queue.forget()
-    queue.delete_matching(queue.count())
+    queue.delete_all(queue.count())
     assert queue.exists
     assert queue.forget()
     assert not queue.exists
@@ -307,28 +211,6 @@ def test_a_job_is_found_by_its_jid_after_many_with_the_jid_in_their_arguments(qu
 # ------------------------------------------------------------------------------------ many at once
 
 
-def test_every_job_of_a_class_is_deleted(queue, stock, raw_redis, removed):
-    raw_redis.lpush("queue:default", b'{"class":"Spam","args":[1]}', b'{"class":"Spam","args":[2]}')
-    assert queue.delete_by_class("Spam") == 2
-    assert queue.delete_by_class("Spam") == 0
-    assert len(queue) == 120
-    assert {(event.where, event.how) for event in removed} == {("queue:default", "delete")}
-
-
-@pytest.mark.parametrize(
-    "act",
-    [
-        lambda queue: queue.delete_matching(JobFilter()),
-        lambda queue: queue.quarantine_matching(JobFilter(name="")),
-        lambda queue: queue.delete_by_class(""),
-    ],
-)
-def test_a_filter_without_a_condition_changes_nothing(queue, stock, act):
-    with pytest.raises(InvalidOptions, match="empty JobFilter matches every job"):
-        act(queue)
-    assert len(queue) == 120
-
-
 @pytest.mark.parametrize("every", [1, 2, 3, 50])
 def test_matching_jobs_are_deleted_and_the_others_keep_their_order(queue, raw_redis, every):
     raw_redis.lpush("queue:default", *map(job, range(5_000)))
@@ -340,68 +222,13 @@ def test_matching_jobs_are_deleted_and_the_others_keep_their_order(queue, raw_re
         )
         wanted = JobFilter(name="SpamJob")
     expected = [raw for raw in raw_redis.lrange("queue:default", 0, -1) if not wanted.matches(JobRecord(raw))]
-    assert queue.delete_matching(wanted) == 5_000 - len(expected)
+    assert queue.delete_all(wanted) == 5_000 - len(expected)
     assert raw_redis.lrange("queue:default", 0, -1) == expected
 
 
 def test_concurrent_workers_do_not_disturb_a_bulk_delete(queue, config, raw_redis):
     raw_redis.lpush("queue:default", *map(job, range(5_000)))
     config.on("job_removed", lambda event: raw_redis.rpop("queue:default", 2))
-    deleted = queue.delete_matching(JobFilter(text='"args":[1'))
+    deleted = queue.delete_all(JobFilter(text='"args":[1'))
     assert 0 < deleted <= 1_111
     assert not [record for record in queue if str(record.args[0]).startswith("1")]
-
-
-def test_clearing_without_listeners_reads_no_job(queue, stock, raw_redis):
-    raw_redis.config_resetstat()
-    assert queue.clear() == 120
-    assert "cmdstat_rpop" not in raw_redis.info("commandstats")
-
-
-def test_clearing_ends_when_others_are_quicker(queue, config, raw_redis):
-    config.on("job_removed", lambda event: raw_redis.delete("queue:default"))
-    raw_redis.lpush("queue:default", *map(job, range(3_000)))
-    assert queue.clear() == 1_000
-
-
-# ------------------------------------------------------------------------------------------ callers
-
-
-def test_callers_are_counted_in_a_short_queue_and_sampled_in_a_long_one(queue, raw_redis, monkeypatch):
-    monkeypatch.setattr("offsider.inspector.queue._SAMPLE_SECONDS", 30)  # the machine may be busy
-    raw_redis.lpush(
-        "queue:default", *(b'{"class":"X","args":[%d],"meta.caller_id":"web/%d"}' % (n, n // 900) for n in range(1_000))
-    )
-    assert queue.callers() == Callers(1_000, 1_000, {"web/0": 900, "web/1": 100}, {"X": 1_000})
-    assert queue.callers(most=100) == Callers(100, 1_000, {"web/0": 90, "web/1": 10}, {"X": 100})
-    assert queue.callers(most=0).sampled == 50
-
-
-# --------------------------------------------------------------------- while everything is in motion
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-def test_iterating_during_concurrent_changes_raises_nothing_and_misses_no_job(queue, config, raw_redis, seed):
-    """Unchanged jobs are seen during any concurrent changes."""
-    raw_redis.lpush("queue:default", *map(job, range(1_000)))
-    chance, over = random.Random(seed), threading.Event()
-
-    def disturb() -> None:
-        number = 10_000
-        while not over.is_set():
-            number += 1
-            raw_redis.lpush("queue:default", job(number))
-            raw_redis.lrem("queue:default", 1, job(chance.randrange(200, 400)))
-            if number % 5 == 0 and number < 10_500:
-                raw_redis.rpop("queue:default")
-
-    thread = threading.Thread(target=disturb)
-    thread.start()
-    try:
-        walks = [{record.args[0] for record in islice(queue, 3_000)} for _ in range(3)]
-        seen = {record.args[0] for chunk in through(queue, JobFilter(), budget_ms=1) for record in chunk.entries}
-    finally:
-        over.set()
-        thread.join()
-    stayed = set(range(400, 1_000))
-    assert all(stayed <= numbers for numbers in (*walks, seen))

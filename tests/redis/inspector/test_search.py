@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from offsider.config.default import set_default_config
 from offsider.inspector import Queue, RetrySet, search_everywhere
 from offsider.storage.cluster import DEFAULT_PREFIX
 from offsider.storage.queue_walk import digest
@@ -101,9 +100,5 @@ def test_nothing_is_found_by_no_text_and_nothing_where_nothing_is(config, everyw
     assert (empty.entries, empty.scanned, empty.total, empty.cursor) == ([], 0, 0, "")
 
 
-def test_the_default_configuration_is_that_of_this_process(config, everywhere):
-    previous = set_default_config(config)
-    try:
-        assert len(search_everywhere(WANTED, budget_ms=1_000).entries) == 8
-    finally:
-        set_default_config(previous)
+def test_the_default_configuration_is_that_of_this_process(default_config, everywhere):
+    assert len(search_everywhere(WANTED, budget_ms=1_000).entries) == 8

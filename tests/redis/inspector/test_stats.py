@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from offsider.client import Client
-from offsider.config.default import set_default_config
 from offsider.config.installation import Installation
 from offsider.core.errors import InvalidOptions
-from offsider.inspector import Stats
-from offsider.storage.activity import RATE_SECONDS, Activity, report
+from offsider.inspector import ServerLook, Stats
+from offsider.storage import processes
+from offsider.storage.activity import RATE_SECONDS, Activity
 from offsider.storage.cluster import DEFAULT_PREFIX
 from offsider.storage.redis import Redis
 from tests.redis.inspector.payloads import job
@@ -64,8 +64,9 @@ def test_the_rate_is_the_sum_over_all_processes(config, raw_redis):
     for identity in ("one:1:ab", "two:2:cd", "ruby:3:ef"):
         raw_redis.sadd("processes", identity)
         raw_redis.hset(identity, mapping={"info": "{}", "busy": 1})
-    report(Installation.of(config).make_redis(1), "one:1:ab", Activity(400.0, 20.0), busy=5, work_key="one:1:ab:work")
-    report(Installation.of(config).make_redis(1), "two:2:cd", Activity(30.5, 0.5), busy=0, work_key="two:2:cd:work")
+    redis = Installation.of(config).make_redis(1)
+    for identity, busy, activity in (("one:1:ab", 5, Activity(400.0, 20.0)), ("two:2:cd", 0, Activity(30.5, 0.5))):
+        processes.write(redis, identity, {"busy": busy}, {}, activity, wire_version=8)
     read = Stats.read(config)
     assert (read.processed_per_second, read.failed_per_second) == (430.5, 20.5)
     assert (read.busy, read.processes, read.silent_processes) == (6, 3, 1)
@@ -90,6 +91,14 @@ def test_the_latency_of_each_queue_is_the_wait_of_its_next_job(config, raw_redis
     assert read.default_queue_latency_seconds == pytest.approx(3600, abs=30)
     assert [round(queue.latency_seconds, -2) for queue in read.queue_summaries] == [3600, 0, 0]
     assert read.queues == {"default": 2, "low": 2, "odd": 0}
+
+
+def test_a_process_of_a_queue_and_of_all_queues_is_listed_once(config, raw_redis):
+    for identity, queues in (("one:1:ab", ["low", "*"]), ("two:2:cd", ["low"]), ("two:3:ef", ["*"])):
+        raw_redis.sadd("processes", identity)
+        raw_redis.hset(identity, mapping={"info": json.dumps({"queues": queues}), "busy": 0})
+    listed = [process.identity for process in ServerLook.read(config).listed("low")]
+    assert sorted(listed) == ["one:1:ab", "two:2:cd", "two:3:ef"]
 
 
 def test_stats_always_take_two_round_trips(config, raw_redis, monkeypatch):
@@ -126,14 +135,3 @@ def test_counters_are_reset_together_or_one_alone(config, raw_redis):
     assert raw_redis.get("stat:failed:2026-11-21") == b"3"
     with pytest.raises(InvalidOptions, match="unknown counter 'busy': choose processed or failed"):
         Stats.reset("busy", config=config)
-
-
-def test_the_default_configuration_is_that_of_this_process(config, raw_redis):
-    raw_redis.set("stat:processed", 7)
-    previous = set_default_config(config)
-    try:
-        assert Stats.read().processed == 7
-        Stats.reset()
-        assert Stats.read().processed == 0
-    finally:
-        set_default_config(previous)

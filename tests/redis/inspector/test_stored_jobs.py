@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
-from offsider import Config
 from offsider.config.installation import Installation
 from offsider.core.payload import encode
+from offsider.fleet.manifest import StoredJobs, stored_jobs
 from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.queue import Queue
-from offsider.inspector.stored_jobs import StoredJobs, stored_jobs
 from offsider.storage.cluster import DEFAULT_PREFIX
-
-
-@pytest.fixture
-def config(redis_url) -> Config:
-    config = Config()
-    config.redis.url = redis_url
-    yield config
-    Installation.of(config).close()
 
 
 def job(name: str, *args: object, **fields: object) -> bytes:
@@ -56,7 +45,7 @@ def test_running_held_departing_and_quarantined_jobs_are_counted_too(config, raw
     raw_redis.lpush("offsider:in-transit:bulk", b"m1 low\n" + job("A", 5))
     raw_redis.sadd("queues", "low")
     raw_redis.lpush("queue:low", job("A", 6))
-    assert Queue("low", config).quarantine_matching(JobFilter(name="A")) == 1
+    assert Queue("low", config).quarantine_all(JobFilter(name="A")) == 1
     assert stored_jobs(Installation.of(config), {"A": lambda record: len(record.args) == 1}) == {
         "A": StoredJobs(
             {

@@ -9,11 +9,10 @@ import time
 import pytest
 
 from offsider import job
-from offsider.config.default import set_default_config
 from offsider.config.installation import Installation
 from offsider.inspector import WorkSet
-from offsider.jobs import registry
-from offsider.storage.activity import Activity, RunningJob, digest_of, report
+from offsider.storage import processes
+from offsider.storage.activity import Activity, RunningJob, digest_of
 from offsider.testing import FakeClock
 from offsider.worker.launcher import Launcher
 from tests.redis.inspector.payloads import JID, failed_job
@@ -89,6 +88,11 @@ def test_invalid_data_of_others_hides_no_process(config, running, data):
     assert other.jid == "jid 2"
 
 
+def write(config, identity: str, running: dict[str, RunningJob]) -> None:
+    pool, busy = Installation.of(config).make_redis(1), {"busy": len(running)}
+    processes.write(pool, identity, busy, {}, Activity(running=running), ended=(), is_beat=False, wire_version=8)
+
+
 @pytest.fixture
 def reported(config, raw_redis):
     """Claims jobs for a process and writes its report: job number -> seconds that it has run."""
@@ -103,8 +107,7 @@ def reported(config, raw_redis):
             f"t{number}": RunningJob("default", "low", digest_of(raw), seconds)
             for raw, (number, seconds) in zip(raws, elapsed.items(), strict=True)
         }
-        pool, key = Installation.of(config).make_redis(1), f"{identity}:work"
-        report(pool, identity, Activity(running=running), len(elapsed), work_key=key, ended=())
+        write(config, identity, running)
         return raws
 
     return reported
@@ -142,31 +145,27 @@ def test_equal_payloads_that_run_twice_are_both_shown(config, raw_redis, reporte
     [raw] = reported({1: 5.0})
     raw_redis.lpush(f"offsider:working:{OURS}:default:low", raw)
     job = RunningJob("default", "low", digest_of(raw), 5.0)
-    activity, key = Activity(running={"t1": job, "t2": job}), f"{OURS}:work"
-    report(Installation.of(config).make_redis(1), OURS, activity, 2, work_key=key, ended=())
+    write(config, OURS, {"t1": job, "t2": job})
     assert len(WorkSet(config)) == 2
 
 
-def test_our_own_job_is_listed_while_it_runs(config):
+def test_our_own_job_is_listed_while_it_runs(default_config):
     begun, go_on = threading.Event(), threading.Event()
-    previous = set_default_config(config)
-    with registry.isolated():
 
-        @job
-        def wait(number: int) -> None:
-            begun.set()
-            go_on.wait(30)
+    @job
+    def wait(number: int) -> None:
+        begun.set()
+        go_on.wait(30)
 
-        jid = wait.enqueue(7)
-        launcher = Launcher(config)
-        launcher.start()
-        try:
-            assert begun.wait(30)
-            wait_for(lambda: WorkSet().find_work(jid), what="the next report")
-            work = WorkSet().find_work(jid)
-        finally:
-            go_on.set()
-            launcher.stop()
-            set_default_config(previous)
+    jid = wait.enqueue(7)
+    launcher = Launcher(default_config)
+    launcher.start()
+    try:
+        assert begun.wait(30)
+        wait_for(lambda: WorkSet().find_work(jid), what="the next report")
+        work = WorkSet().find_work(jid)
+    finally:
+        go_on.set()
+        launcher.stop()
     assert work is not None
     assert (work.process, work.queue, work.record.args) == (launcher.identity, "default", [7])

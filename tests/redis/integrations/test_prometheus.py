@@ -14,14 +14,6 @@ from offsider.prometheus.text import text_of
 from tests.redis.inspector.fleets import seed
 
 
-@pytest.fixture
-def config(redis_url):
-    config = Config()
-    config.redis.url = redis_url
-    yield config
-    Installation.of(config).close()
-
-
 def named(text):
     """Name and labels -> value, without values that differ between two reads."""
     moving = ("latency", "lifetime", "processing_time", "lag", "memory_used")

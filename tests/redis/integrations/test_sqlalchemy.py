@@ -6,26 +6,17 @@ import asyncio
 import threading
 
 import pytest
-from sqlalchemy import create_engine, event, text
+from sqlalchemy import create_engine, event, select, text
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
-from sqlalchemy.orm import Session as PlainSession, scoped_session, sessionmaker
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session as PlainSession, mapped_column, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool, QueuePool
 
-from offsider import Config, ConfigurationError, job
-from offsider.config.default import set_default_config
+from offsider import ConfigurationError, job
 from offsider.integrations.sqlalchemy import RemoveSessions, scope
-from offsider.jobs import registry
+from offsider.integrations.sqlalchemy_rows import by_key
 from offsider.worker.embed import EmbeddedWorker
 
-
-@pytest.fixture
-def config(redis_url):
-    config = Config()
-    config.redis.url = redis_url
-    before = set_default_config(config)
-    with registry.isolated():
-        yield config
-    set_default_config(before)
+pytestmark = pytest.mark.usefixtures("default_config")
 
 
 @pytest.fixture
@@ -116,7 +107,6 @@ def test_concurrent_async_jobs_do_not_share_a_session_scoped_by_job(config, engi
 
 
 def test_an_async_job_with_a_session_of_the_thread_gets_a_warning_and_the_session_stays(config, engine, caplog):
-    session = scoped_session(sessionmaker(engine))
     closed = []
 
     class Watched(PlainSession):
@@ -135,6 +125,27 @@ def test_an_async_job_with_a_session_of_the_thread_gets_a_warning_and_the_sessio
 
     assert closed == []
     assert caplog.text.count("scopefunc=offsider.integrations.sqlalchemy.scope") == 1
+
+
+@pytest.mark.parametrize("scopefunc", [None, scope])
+def test_sessions_of_middleware_around_an_async_job_end_in_the_thread_that_used_them(config, engine, scopefunc):
+    """One thread enters the middleware, and another one leaves it."""
+    session, seen = scoped_session(sessionmaker(engine), scopefunc=scopefunc), []
+
+    def queries(_job):
+        seen.append(session())
+        session.execute(text("select 1"))
+        yield
+        session.execute(text("select 1"))
+
+    @job(retry=False)
+    async def waits(number): ...
+
+    config.server_middleware.add(RemoveSessions(session), queries)
+    run(config, waits, 3)
+
+    assert len({id(one) for one in seen}) == 3
+    assert engine.pool.checkedout() == 0
 
 
 def test_an_inline_job_ends_its_async_session_too(config, tmp_path):
@@ -162,3 +173,21 @@ def test_outside_of_a_job_the_scope_is_the_task_or_the_thread():
 def test_anything_but_a_scoped_session_is_refused(wrong):
     with pytest.raises(ConfigurationError, match="expects a scoped_session or an async_scoped_session"):
         RemoveSessions(*wrong)
+
+
+def test_rows_come_in_the_order_of_their_keys_from_a_key_on():
+    class Base(DeclarativeBase): ...
+
+    class User(Base):
+        __tablename__ = "users"
+        id: Mapped[int] = mapped_column(primary_key=True)
+
+    engine = create_engine("sqlite://")
+    Base.metadata.create_all(engine)
+    with PlainSession(engine) as session:
+        session.add_all(User(id=number) for number in range(10))
+        session.flush()
+        users = select(User).order_by(User.id.desc())
+        assert [user.id for user in by_key(session, users, User.id)] == [*range(10)]
+        assert [user.id for user in by_key(session, users, User.id, 4, page_size=3)] == [*range(4, 10)]
+    engine.dispose()

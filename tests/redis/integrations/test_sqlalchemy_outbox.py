@@ -16,13 +16,12 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from offsider import Config
-from offsider.client import AsyncClient, Client
+from offsider.client import Client
 from offsider.config.installation import Installation
-from offsider.core import once
+from offsider.core import wording
 from offsider.core.errors import ConfigurationError, InvalidOptions
 from offsider.core.payload import decode
-from offsider.ext.outbox import relay as relays
-from offsider.ext.outbox.doctor import check_outbox
+from offsider.ext.outbox import Outbox, relay as relays
 from offsider.ext.outbox.relay import Relay
 from offsider.ext.unique import Unique
 from offsider.integrations.sqlalchemy_outbox import SQLAlchemyOutbox
@@ -74,16 +73,16 @@ class Application:
             session.commit()
 
     async def _push(self, config, items, fails, part_fails):
-        client = AsyncClient(config)
+        client = Client(config)
         with suppress(ZeroDivisionError):
             async with AsyncSession(self.engine) as session:
                 with self.outbox.session(session):
                     for item in items:
-                        await client.push(item)
+                        await client.apush(item)
                     with suppress(ZeroDivisionError):
                         async with session.begin_nested():
                             for item in part_fails:
-                                await client.push(item)
+                                await client.apush(item)
                             raise ZeroDivisionError
                     if fails:
                         raise ZeroDivisionError
@@ -127,7 +126,7 @@ def relay(config, source):
     """Do all that one relay does until nothing is left."""
     one = Relay(config, source)
     wait_for(lambda: one.tick() != relays.IDLE_SECONDS, what="the turn")
-    one._ending.set()
+    one.stop()
     one.tick()
 
 
@@ -143,8 +142,7 @@ def test_committed_pushes_arrive_in_order_and_rolled_back_ones_never(config, app
     assert raw_redis.keys("queue*") == []
     source = application.outbox.source
     assert source.waiting()["main"][0] == 6
-    (finding,) = check_outbox(Installation.of(config), source)
-    assert finding.what == "6 rows of the outbox"
+    assert list(Outbox(source).check_outbox(Installation.of(config))) == []
     relay(config, source)
     assert args_of(raw_redis) == [[0], [1], [2], [3], [4]]
     assert raw_redis.zcard("schedule") == 1
@@ -178,9 +176,9 @@ def test_outside_a_session_a_push_is_sent_directly_to_redis(config, raw_redis):
     Client(config).push(MAIL)
 
     async def push():
-        client = AsyncClient(config)
-        await client.push(MAIL)
-        await client.close()
+        client = Client(config)
+        await client.apush(MAIL)
+        client.close()
 
     asyncio.run(push())
     assert len(args_of(raw_redis)) == 2
@@ -232,7 +230,7 @@ def test_a_push_whose_session_is_unknown_is_an_error_if_the_job_needs_the_outbox
 
 
 def test_a_push_inside_of_a_transaction_that_misses_the_outbox_warns_once(web, raw_redis, caplog, monkeypatch):
-    monkeypatch.setattr(once, "_seen", {})
+    monkeypatch.setattr(wording, "_seen", {})
     post, outbox = web
     assert [post("/plain") for _ in range(2)] == [200, 200]
     (record,) = caplog.records

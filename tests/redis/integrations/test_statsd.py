@@ -2,11 +2,8 @@
 
 import time
 
-import pytest
-
 from offsider.client import Client
 from offsider.config.config import Config
-from offsider.config.installation import Installation
 from offsider.integrations.statsd import HistorySender
 from tests.waiting import wait_for
 
@@ -19,14 +16,6 @@ class Gauges:
 
     def gauge(self, metric, value, tags=None, sample_rate=None):
         self.sent[(metric, *(tags or ()))] = value
-
-
-@pytest.fixture
-def config(redis_url):
-    config = Config()
-    config.redis.url = redis_url
-    yield config
-    Installation.of(config).close()
 
 
 def test_it_sends_all_sizes(config, raw_redis):
@@ -85,7 +74,7 @@ def test_it_is_sent_repeatedly(config):
     service = HistorySender(config, gauges, 0.02, None).service()
     service.start()
     try:
-        assert service.wait_for_tick(3, 20)
+        wait_for(lambda: service.ticks >= 3)
         wait_for(lambda: ("enqueued",) in gauges.sent)
     finally:
         service.stop()

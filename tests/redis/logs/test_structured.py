@@ -13,7 +13,7 @@ import pytest
 from offsider import Config
 from offsider.client import Client
 from offsider.client.delivery import Delivery
-from offsider.client.prepared import Prepared
+from offsider.config.hooks import Prepared
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisRefused
 from offsider.core.outcome import Succeeded
@@ -25,7 +25,7 @@ from offsider.logs.setup import logger, setup_logging
 from offsider.runtime.context import JobContext, running
 from offsider.storage import working
 from offsider.storage.working import Owner
-from offsider.worker.alive.poison import PoisonPills
+from offsider.worker.alive.sweeper import PoisonPills
 from tests.docs.snippets import ROOT, snippets
 
 STYLES = ("text", "json", "structlog")
@@ -37,13 +37,10 @@ AGAIN = {"unique_until": "until_executed", "reschedule_once": True}
 
 
 @pytest.fixture
-def config(redis_url):
-    config = Config()
-    config.redis.url = redis_url
+def config(config):
     config.client.strict_args = "warn"
     config.use(Unique())
-    yield config
-    Installation.of(config).close()
+    return config
 
 
 @pytest.fixture(autouse=True)

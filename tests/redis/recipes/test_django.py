@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import sys
 import threading
-import types
 
 import pytest
 
 from offsider import Config, configure_client, job
 from offsider.config.default import set_default_config
 from offsider.inspector import Queue
-from offsider.jobs import registry
 from offsider.worker.embed import EmbeddedWorker
 from tests import django_project
 from tests.docs.snippets import ROOT, snippets
-from tests.middleware import raising
+
+pytestmark = pytest.mark.usefixtures("default_config")
 
 PAGE = ROOT / "docs" / "middleware-and-events.md"
 
@@ -39,16 +37,6 @@ def recipes() -> dict[str, object]:
             exec(snippet.text, names)
             set_default_config(before)
     return names
-
-
-@pytest.fixture
-def config(redis_url):
-    config = Config()
-    config.redis.url = redis_url
-    before = set_default_config(config)
-    with registry.isolated():
-        yield config
-    set_default_config(before)
 
 
 def test_each_job_begins_and_ends_without_a_stale_connection(config, recipes):
@@ -75,30 +63,6 @@ def test_each_job_begins_and_ends_without_a_stale_connection(config, recipes):
 
     assert [had_one for _, had_one in seen] == [False, False, False]
     assert len({id(made) for made, _ in seen}) == 3
-
-
-def test_without_the_recipe_the_connection_would_stay(config):
-    from django.db import connection
-
-    seen: list[bool] = []
-    enough = threading.Event()
-
-    @job
-    def read_orders() -> None:
-        seen.append(connection.connection is not None)
-        with connection.cursor() as cursor:
-            cursor.execute("select count(*) from orders")
-        if len(seen) == 2:
-            connection.close()
-            enough.set()
-
-    config.worker.concurrency = 1
-    with EmbeddedWorker(config):
-        read_orders.enqueue()
-        read_orders.enqueue()
-        assert enough.wait(20)
-
-    assert seen == [False, True]
 
 
 @pytest.fixture
@@ -137,40 +101,7 @@ def test_a_push_is_forgotten_when_the_transaction_is_rolled_back(config, transac
     assert len(Queue("default", config)) == 0
 
 
-def test_outside_of_a_transaction_a_push_happens_at_once(config, transactions):
-    @job
-    def confirm(order_id: int) -> None: ...
-
-    confirm.enqueue(7)
-
-    assert len(Queue("default", config)) == 1
-
-
 # ------------------------------------------------------------------------------- on an event loop
-
-
-def test_a_push_of_an_async_view_happens_at_once(config, transactions, monkeypatch):
-    from django.conf import settings
-    from django.http import JsonResponse
-    from django.test import AsyncClient
-    from django.urls import clear_url_caches, path
-
-    @job
-    def confirm(order_id: int) -> None: ...
-
-    async def order(request: object) -> JsonResponse:
-        return JsonResponse({"jid": await confirm.aenqueue(7)})
-
-    urls = types.ModuleType(django_project.URLS)
-    urls.urlpatterns = [path("order", order)]
-    monkeypatch.setitem(sys.modules, django_project.URLS, urls)
-    clear_url_caches()
-    monkeypatch.setattr(settings, "ALLOWED_HOSTS", ["testserver"])
-    response = asyncio.run(AsyncClient().get("/order"))
-    clear_url_caches()
-
-    assert response.status_code == 200
-    assert [record.jid for record in Queue("default", config)] == [response.json()["jid"]]
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -190,30 +121,3 @@ def test_a_push_of_async_code_waits_for_the_transaction_of_its_thread(config, tr
 
     jid = asyncio.run(order())
     assert [record.jid for record in Queue("default", config)] == ([jid] if committed else [])
-
-
-def test_a_push_of_an_async_job_happens_at_once(config, transactions):
-    confirmed = threading.Event()
-
-    @job
-    def confirm(order_id: int) -> None:
-        confirmed.set()
-
-    @job(retry=False)
-    async def order(order_id: int) -> None:
-        await confirm.aenqueue(order_id)
-
-    order.enqueue(7)
-    with EmbeddedWorker(config):
-        assert confirmed.wait(20)
-
-
-def test_an_error_of_an_async_push_reaches_its_caller(config, transactions):
-    @job
-    def confirm(order_id: int) -> None: ...
-
-    config.client_middleware.add(raising(ZeroDivisionError()))
-
-    with pytest.raises(ZeroDivisionError):
-        asyncio.run(confirm.aenqueue(7))
-    assert len(Queue("default", config)) == 0

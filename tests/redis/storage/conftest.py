@@ -1,6 +1,8 @@
 """A pool of the façade under test, on an empty server; faults come from a proxy before it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,19 @@ def pool(redis_url: str) -> Iterator[Redis]:
     pool = Redis(RedisSettings(url=redis_url), size=4)
     yield pool
     pool.close()
+
+
+@pytest.fixture
+def make_pool() -> Iterator[Callable[..., Redis]]:
+    """Makes pools of one connection with these settings, and closes them."""
+    with ExitStack() as stack:
+
+        def make(*, size: int = 1, **settings: Any) -> Redis:
+            pool = Redis(RedisSettings(**settings), size=size)
+            stack.callback(pool.close)
+            return pool
+
+        yield make
 
 
 @pytest.fixture

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from typing import Any
 
 from offsider.core.controls import Control
+from offsider.core.error_text import Frame
 from offsider.core.errors import Fenced
+from offsider.core.outcome import Succeeded
 from offsider.core.payload import encode
 from offsider.storage import (
-    activity,
     control_table,
-    controls,
-    counted,
     due_jobs,
     error_groups,
+    iteration,
     job_sets,
     leases,
     owners,
@@ -25,20 +26,22 @@ from offsider.storage import (
     queues,
     slots,
     stats,
+    steps,
     stranded,
     strikes,
     working,
 )
 from offsider.storage.activity import Activity
 from offsider.storage.cluster import DEFAULT_PREFIX
-from offsider.storage.due_jobs import Due, Lease
+from offsider.storage.due_jobs import Due
 from offsider.storage.effects import run_alone
-from offsider.storage.error_groups import Noted
+from offsider.storage.error_groups import FailedRun, Noted
+from offsider.storage.iteration import IterationState
 from offsider.storage.owners import Lists
-from offsider.storage.places import Destination, Move, MoveResult
-from offsider.storage.quarantine import Seen
+from offsider.storage.places import Move, MoveResult, MoveTarget, PlacedJob
 from offsider.storage.redis import Redis
 from offsider.storage.slots import Candidate, LimitedRun, SlotAnswer, SlotGroup
+from offsider.storage.steps import StoredStep
 from offsider.storage.working import DeadSetLimits, Owner, PrivateListEntry
 
 OWNER = Owner("host:1:aaaaaaaaaaaa", "default")
@@ -92,17 +95,19 @@ def walk(redis: Redis) -> None:
     stranded.note(redis, "HardJob", "not declared")
     run_alone(redis, [stats.counting_expired(keys, "HardJob")])
     assert stats.expired_counts(redis) == {"HardJob": 1}
-    error_groups.note(redis, [Noted("group", 1, LONG_AGO, "{}", "jid")])
-    assert not processes.heartbeat(redis, OWNER.identity, {"info": "{}"}, {"1": "{}"}, wire_version=8)
-    assert controls.read(redis, OWNER.identity).signal == "TSTP"
-    work_key = keys.work(OWNER.identity)
-    assert activity.report(redis, OWNER.identity, Activity(), busy=1, work_key=work_key, ended=["0"], begun={"2": "{}"})
+    _note_error(redis, "group")
+    _progress(redis)
+    assert not processes.write(redis, OWNER.identity, {"info": "{}"}, {"1": "{}"}, Activity(), wire_version=8)
+    assert processes.take_signal(redis, OWNER.identity) == "TSTP"
+    assert processes.write(
+        redis, OWNER.identity, {"busy": 1}, {"2": "{}"}, Activity(), ended=["0"], is_beat=False, wire_version=8
+    )
     processes.send_signal(redis, OWNER.identity, "TERM")
-    assert controls.read(redis, OWNER.identity).signal == "TERM"
+    assert processes.take_signal(redis, OWNER.identity) == "TERM"
     _make_room(redis)
     _move(redis)
-    assert leases.lead(redis, OWNER.identity, 60) == 0
-    assert leases.step_down(redis, OWNER.identity)
+    assert leases.acquire(redis, redis.keys.leader, OWNER.identity, 60) == 0
+    assert leases.release(redis, redis.keys.leader, OWNER.identity)
     _reclaim(redis)
     owners.note_stop(redis, OWNER.identity)
     assert owners.forget(redis, LISTS, leaving=True)
@@ -111,11 +116,14 @@ def walk(redis: Redis) -> None:
 def _quarantine(redis: Redis) -> None:
     assert queues.enqueued_at(redis, ["low", "none"]) == [None, None]
     for where, raw, position in (("schedule", b"gone", 0), ("queue:low", b"due now", 6)):
-        seen = [Seen(raw, position, 1.5), Seen(b"nobody", 1)]
+        seen = [PlacedJob(raw, position, 1.5), PlacedJob(b"nobody", 1)]
         moves = [quarantine.move_of(job, where, at=1.5, how="test") for job in seen]
         assert places.move(redis, where, moves, quarantine.for_days(1)) == [MoveResult.DONE, MoveResult.GONE]
-    aside = quarantine.page(redis, 0, 10)
-    assert [quarantine.restore(redis, job.id, job.where, job.score) for job in aside] == [True, True]
+    for job in quarantine.page(redis, 0, 10):
+        is_queue = json.loads(job.head)["where"] == "queue:low"
+        to = places.QUEUES if is_queue else MoveTarget("set", "schedule")
+        again = Move(job.id.encode(), detail="low" if is_queue else "1.5")
+        assert places.move(redis, "quarantine", [again], to) == [MoveResult.DONE]
 
 
 def _control(redis: Redis) -> None:
@@ -158,20 +166,23 @@ def _slots(redis: Redis) -> None:
 def _make_room(redis: Redis) -> None:
     """By hand, and with as little as a full server allows."""
     keys = redis.keys
-    queues.pause(redis, "extra", "low")
-    queues.unpause(redis, "extra", "low")
     assert queues.position(redis, "extra", b"extra 2") == 1
     assert places.move(redis, "queue:extra", [Move(b"extra 1")], places.NOWHERE) == [MoveResult.DONE]
     assert queues.clear(redis, "extra") == 1
     assert queues.clear(redis, "extra") == 0
-    counted.keep(redis, "a", {"head": b"{}"})
-    assert counted.read(redis, "a") == {"head": b"{}"}
     assert not queues.forget(redis, "extra")
     later = [Move(b"later", b"later", 8e9), Move(b"nobody", b"nobody", 8e9)]
-    assert places.move(redis, "schedule", later, Destination("set", "schedule")) == [MoveResult.DONE, MoveResult.GONE]
+    assert places.move(redis, "schedule", later, MoveTarget("set", "schedule")) == [MoveResult.DONE, MoveResult.GONE]
     assert job_sets.clear(redis, keys.prefix + "extra") == 1
-    error_groups.note(redis, [Noted("dead", 1, LONG_AGO, "{}", "jid")])
-    assert error_groups.delete(redis, ["dead", "nobody"]) == 1
+    _note_error(redis, "dead")
+    assert error_groups.delete(redis, "dead")
+
+
+def _note_error(redis: Redis, group: str) -> None:
+    run = FailedRun("HardJob", "ValueError", "no", Frame(), LONG_AGO, user="ann")
+    noted = Noted(run, "Traceback", LONG_AGO)
+    noted.add(run)
+    error_groups.note(redis, {group: noted})
 
 
 def _move(redis: Redis) -> None:
@@ -179,27 +190,29 @@ def _move(redis: Redis) -> None:
     jobs = [Move(b"moving 1", b"moved 1", "moved"), Move(b"moving 3", b"x", "moved")]
     assert places.move(redis, "queue:moving", jobs, places.QUEUES) == [MoveResult.DONE, MoveResult.GONE]
     leaving = [places.departing(b"moving 2", b"moved 2", "moved", "here", 0)]
-    assert places.move(redis, "queue:moving", leaving, Destination("list", "here")) == [MoveResult.DONE]
+    assert places.move(redis, "queue:moving", leaving, MoveTarget("list", "here")) == [MoveResult.DONE]
     assert places.transits(redis) == {"here": 1}
     assert places.deliver(redis, "here", redis) == 1
     again = [Move(b"moving 4", b"moved 4", 8e9)]
-    assert places.move(redis, "schedule", again, Destination("set", "retry")) == [MoveResult.GONE]
+    assert places.move(redis, "schedule", again, MoveTarget("set", "retry")) == [MoveResult.GONE]
 
 
 def _look(redis: Redis, due: list[bytes]) -> None:
     gone = ("schedule", [Move(b"nobody", b"x", "low")])
-    moved, now = due_jobs.move_and_look(redis, Lease("host:1:scheduler", 60_000), [gone], 10)
+    assert leases.acquire(redis, redis.keys.schedule_lease, "host:1:scheduler", 60) == 0
+    assert leases.renew(redis, redis.keys.schedule_lease, "host:1:scheduler", 60)
+    moved, sets = due_jobs.move_and_look(redis, [gone], 10)
     assert moved == [[MoveResult.GONE]]
-    assert [one.members for one in now.sets if isinstance(one, Due)] == [[], due]
-    _, other = due_jobs.move_and_look(redis, Lease("host:2:scheduler", 60_000), [], 10)
-    assert not other.held
+    known = [one for one in sets if isinstance(one, Due)]
+    assert [one.members for one in known] == [[], due]
+    assert due_jobs.has_earlier(redis, known) == bool(due)
     assert leases.release(redis, redis.keys.schedule_lease, "host:1:scheduler")
 
 
 def _settle(redis: Redis) -> None:
     claimed = working.claim(redis, OWNER, ("high", "low"), 6)
     assert [entry.raw for entry in claimed] == [b"high 1", b"low 1", b"low 2", b"low 3", b"low 4", b"low 5"]
-    assert working.count(redis, OWNER, ("high", "low")) == 6
+    assert owners.held(redis, LISTS) == 6
     done, retried, rescheduled, buried, interrupted, returned = claimed
     (suspect,) = working.claim(redis, OWNER, ("low",), 1)
     assert working.put_last(redis, suspect)
@@ -210,8 +223,21 @@ def _settle(redis: Redis) -> None:
     assert working.put_back(redis, [(interrupted, b"interrupted"), (returned, returned.raw)]) == [True, True]
 
 
+def _progress(redis: Redis) -> None:
+    keys, state = redis.keys, IterationState(1, "7")
+    assert not iteration.keep(redis, "j", OWNER.identity, state)
+    assert iteration.read(redis, "j") == state
+    assert steps.store(redis, "j", OWNER.identity, "a", StoredStep(1, "f", 1.0, 0.5), life_seconds=60)
+    assert [*steps.read(redis, "j").steps] == ["a"]
+    kept = iteration.keeping(keys, "j", OWNER.identity, lambda: state, lambda: 60.0)
+    effects = [kept, steps.keeping(keys, "j", lambda: 60.0, lambda: None)]
+    for goes in ("retry", "gone"):
+        run_alone(redis, [one for effect in effects for one in effect.applied(Succeeded(), goes)])
+    assert iteration.read(redis, "j") is None
+
+
 def _reclaim(redis: Redis) -> None:
-    assert owners.hold_lease(redis, OWNER.identity, 1000)
+    assert leases.acquire(redis, redis.keys.sweep, OWNER.identity, 1) == 0
     assert owners.look(redis, [DEAD.identity, OWNER.identity], 45_000) == []
     assert not owners.fence(redis, LISTS)
     assert owners.fence(redis, DEAD_LISTS)
@@ -241,7 +267,6 @@ def left_behind(keys: Any, stored: dict[str, Any]) -> None:
     assert stored.pop(keys.transits) == {b"here"}
     for mark in [key for key in stored if key.startswith(keys.stored("", ""))]:
         assert stored.pop(mark) == b"1"
-    assert stored.pop(keys.counted("a")) == {b"head": b"{}"}
     assert set(stored.pop(keys.schedule)) == {b"again", b"gone", b"later"}
     assert set(stored.pop(keys.retry)) == {b"retried"}
     assert set(stored.pop(keys.dead)) == {b"buried", b"bad", b"poison"}
@@ -259,6 +284,10 @@ def left_behind(keys: Any, stored: dict[str, Any]) -> None:
     assert stored.pop(keys.expired) == {b"HardJob": b"1"}
     assert stored.pop(keys.stranded_counts) == {b"HardJob": b"1"}
     assert stored.pop(keys.errors) == {b"group": LONG_AGO}
-    assert stored.pop(keys.error_fields)[b"group:count"] == b"1"
-    assert stored.pop(keys.controls_version) == b"2"  # a control was set and ended
+    assert stored.pop(keys.error("group"))[b"attempts"] == b"1"
+    assert stored.pop(keys.error_users("group")).startswith(b"HYLL")
+    assert len(stored.pop(keys.every_series("errors"))) == 2
+    for counts in [key for key in stored if key.startswith(f"{keys.every_series('errors')}:")]:
+        assert stored.pop(counts)
+    assert len(stored.pop(keys.controls_version)) == 1
     assert not stored, stored

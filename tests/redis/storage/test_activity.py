@@ -2,55 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from offsider.storage import activity
-from offsider.storage.activity import Activity, RunningJob, digest_of
-from tests.snapshot import snapshot
+from offsider.storage.activity import RunningJob, digest_of
 
 IDENTITY = "web-1:7:0123456789ab"
-
-
-def test_a_report_round_trips_with_the_time_of_the_server(pool, raw_redis):
-    raw_redis.hset(IDENTITY, mapping={"info": "{}", "busy": 1})
-    running = {"t1": RunningJob("default", "low", 17, 2.5)}
-    assert activity.report(pool, IDENTITY, Activity(12.345, 0.5, running), busy=3, work_key=pool.keys.work(IDENTITY))
-    read = activity.parse(raw_redis.hget(IDENTITY, activity.FIELD))
-    assert read is not None
-    assert (read.processed_per_second, read.failed_per_second, read.running) == (12.345, 0.5, running)
-    assert read.at == pytest.approx(time.time(), abs=2)
-    assert raw_redis.hget(IDENTITY, "busy") == b"3"
-
-
-def test_a_process_without_private_lists_is_marked(pool, raw_redis):
-    raw_redis.hset(IDENTITY, "info", "{}")
-    activity.report(pool, IDENTITY, Activity(running=None), busy=0, work_key=pool.keys.work(IDENTITY))
-    read = activity.parse(raw_redis.hget(IDENTITY, activity.FIELD))
-    assert read is not None
-    assert read.running is None
-
-
-def test_a_report_does_not_bring_a_process_back_that_has_left(pool, raw_redis):
-    assert not activity.report(pool, IDENTITY, Activity(), busy=0, work_key=pool.keys.work(IDENTITY))
-    assert snapshot(raw_redis) == {}
-
-
-def test_running_jobs_are_added_and_removed(pool, raw_redis):
-    key = pool.keys.work(IDENTITY)
-
-    def shown(**changes: object) -> dict[bytes, bytes]:
-        assert activity.report(pool, IDENTITY, Activity(), busy=0, work_key=key, **changes)
-        return raw_redis.hgetall(f"{IDENTITY}:work")
-
-    raw_redis.hset(IDENTITY, "info", "{}")
-    raw_redis.hset(f"{IDENTITY}:work", "unknown", "{}")
-    assert shown(begun={"t1": "one", "t2": "two"}) == {b"t1": b"one", b"t2": b"two"}
-    assert 50 < raw_redis.ttl(f"{IDENTITY}:work") <= 60
-    assert shown(ended=["t1"], begun={"t2": "new"}) == {b"t2": b"new"}
-    assert shown(ended=[]) == {b"t2": b"new"}
-    assert shown(ended=["t2"]) == {}
 
 
 @pytest.mark.parametrize("raw", [None, b"", b"[]", b"{}", b'{"processed":1}', b'{"processed":"x"}', b"[" * 100_000])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import ExitStack
 from selectors import DefaultSelector
 
 import pytest
@@ -12,7 +13,7 @@ import redis as redis_py
 from offsider.core.errors import RedisRefused, RedisUnavailable
 from offsider.storage import blocking_pops, redis as redis_module, working
 from offsider.storage.blocking_pops import BlockingPops
-from offsider.storage.redis import Redis, RedisSettings, Wire
+from offsider.storage.redis import Redis, Wire
 from offsider.storage.working import Owner, PrivateListEntry
 from tests.snapshot import snapshot
 from tests.threads import hammering
@@ -54,17 +55,38 @@ class Consumer:
 
 
 @pytest.fixture
-def consumer(pool):
-    consumer = Consumer(pool)
-    yield consumer
-    consumer.close()
+def consumer_of(make_pool):
+    """Makes consumers with a pool, or with one of their own, and closes them."""
+    with ExitStack() as stack:
+
+        def make(pool=None, **settings):
+            consumer = Consumer(pool or make_pool(**settings))
+            stack.callback(consumer.close)
+            return consumer
+
+        yield make
 
 
 @pytest.fixture
-def faulty(proxied):
-    consumer = Consumer(proxied)
-    yield consumer
-    consumer.close()
+def consumer(consumer_of, pool):
+    return consumer_of(pool)
+
+
+@pytest.fixture
+def faulty(consumer_of, proxied):
+    return consumer_of(proxied)
+
+
+@pytest.fixture
+def limited(consumer_of, redis_url, raw_redis):
+    """A consumer of a user with these permissions, which may be changed."""
+
+    def permit(*permissions):
+        raw_redis.execute_command("ACL", "SETUSER", "limited", "on", ">secret", "~*", *permissions)
+
+    permit("+@all")
+    yield consumer_of(url=redis_url, username="limited", password="secret"), permit
+    raw_redis.execute_command("ACL", "DELUSER", "limited")
 
 
 def blocked(client) -> int:
@@ -93,8 +115,8 @@ def test_a_push_of_any_client_moves_its_job_into_the_private_list(consumer, raw_
     assert [pop.queue for pop in consumer.pops.waiting] == ["high"]
 
 
-def test_exactly_one_of_several_owners_is_woken(pool, raw_redis):
-    scenes = [Consumer(pool) for _ in range(3)]
+def test_exactly_one_of_several_owners_is_woken(consumer_of, pool, raw_redis):
+    scenes = [consumer_of(pool) for _ in range(3)]
     for scene in scenes:
         scene.block("low")
     wait_for(lambda: blocked(raw_redis) == 3)
@@ -102,32 +124,6 @@ def test_exactly_one_of_several_owners_is_woken(pool, raw_redis):
     wait_for(lambda: blocked(raw_redis) == 2)
     scenes[0].heard()  # the first that waits is the first to be served
     assert [scene.pops.take() for scene in scenes] == [[PrivateListEntry(OWNER, "low", b"job")], [], []]
-    for scene in scenes:
-        scene.close()
-
-
-def test_a_pop_that_already_blocks_is_kept(consumer, raw_redis):
-    consumer.block("high")
-    wait_for(lambda: waiters(raw_redis))
-    (before,) = waiters(raw_redis)
-    consumer.block("high", "low")
-    wait_for(lambda: len(waiters(raw_redis)) == 2)
-    assert before["id"] in [found["id"] for found in waiters(raw_redis)]
-
-
-def test_a_pop_that_times_out_is_not_a_failure(consumer):
-    consumer.block("low", seconds=0.05)
-    consumer.heard()
-    assert consumer.pops.take() == []
-    assert consumer.pops.waiting == []
-    assert (consumer.pops.doubtful, consumer.pops.failure) == (False, None)
-
-
-def test_the_oldest_job_is_popped_first(consumer, raw_redis):
-    raw_redis.lpush("queue:low", "old", "young")
-    consumer.block("low")
-    consumer.heard()
-    assert consumer.pops.take() == [PrivateListEntry(OWNER, "low", b"old")]
 
 
 # ------------------------------------------------------------------------------------- canceling
@@ -142,7 +138,7 @@ def test_a_claim_cancels_all_blocking_pops_in_its_own_round_trip(consumer, raw_r
     assert consumer.pops.waiting == []
     assert blocked(raw_redis) == 0
     assert consumer.pops.take() == []
-    assert (consumer.pops.doubtful, consumer.pops.failure) == (False, None)
+    assert (consumer.pops.ambiguous, consumer.pops.failure) == (False, None)
     calls = raw_redis.info("commandstats")
     assert (calls["cmdstat_client|unblock"]["calls"], calls["cmdstat_evalsha"]["calls"]) == (2, 1)
 
@@ -169,41 +165,26 @@ def test_a_pop_may_move_a_less_important_job_than_the_claim(consumer, raw_redis)
     assert [raw for _, raw in result.claimed] == [b"h2"]
 
 
-def test_a_canceled_pop_can_block_again(consumer, raw_redis):
-    for job in (b"first", b"second"):
-        consumer.block("low")
-        wait_for(lambda: blocked(raw_redis) == 1)
-        consumer.ack_and_claim("low")
-        consumer.block("low")
-        raw_redis.lpush("queue:low", job)
-        consumer.heard()
-        assert consumer.pops.take() == [PrivateListEntry(OWNER, "low", job)]
-
-
-def test_may_call_back_asks_the_server_about_this_user(consumer, redis_url, raw_redis):
+def test_may_call_back_asks_the_server_about_this_user(limited):
+    consumer, permit = limited
     assert consumer.pops.may_call_back()
-    raw_redis.execute_command("ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all", "-@dangerous")
-    limited = Redis(RedisSettings(url=redis_url, username="limited", password="secret"), size=1)
-    scene = Consumer(limited)
-    assert not scene.pops.may_call_back()
-    raw_redis.execute_command("ACL", "SETUSER", "limited", "+client|unblock", "+client|id", "-blmove")
-    assert not scene.pops.may_call_back()
-    scene.close()
-    limited.close()
-    raw_redis.execute_command("ACL", "DELUSER", "limited")
+    permit("-@dangerous")
+    assert not consumer.pops.may_call_back()
+    permit("+client|unblock", "+client|id", "-blmove")
+    assert not consumer.pops.may_call_back()
 
 
 # ------------------------------------------------------------------------------------------ failures
 
 
 @pytest.mark.parametrize("how", ["reset", "close"])
-def test_a_broken_connection_makes_the_pop_doubtful(faulty, proxy, raw_redis, how):
+def test_a_broken_connection_makes_the_pop_ambiguous(faulty, proxy, raw_redis, how):
     """The pop may have moved a job whose reply was lost (rule 8)."""
     faulty.block("low")
     wait_for(lambda: blocked(raw_redis) == 1)
     getattr(proxy, how)()
     faulty.heard()
-    assert faulty.pops.doubtful
+    assert faulty.pops.ambiguous
     assert isinstance(faulty.pops.failure, RedisUnavailable)
     assert faulty.pops.waiting == []
     wait_for(lambda: blocked(raw_redis) == 0, what="the server has noticed too")
@@ -213,12 +194,12 @@ def test_a_broken_connection_makes_the_pop_doubtful(faulty, proxy, raw_redis, ho
     assert faulty.pops.take() == [PrivateListEntry(OWNER, "low", b"job")]
 
 
-def test_a_killed_client_makes_the_pop_doubtful(consumer, raw_redis):
+def test_a_killed_client_makes_the_pop_ambiguous(consumer, raw_redis):
     consumer.block("low")
     wait_for(lambda: waiters(raw_redis))
     raw_redis.client_kill_filter(_id=waiters(raw_redis)[0]["id"])
     consumer.heard()
-    assert consumer.pops.doubtful
+    assert consumer.pops.ambiguous
 
 
 def test_a_connection_closed_between_two_waits_is_replaced(consumer, raw_redis, monkeypatch):
@@ -237,7 +218,7 @@ def test_a_connection_closed_between_two_waits_is_replaced(consumer, raw_redis, 
     wait_for(lambda: blocked(raw_redis) == 1)
     consumer.ack_and_claim("low")
     assert blocked(raw_redis) == 0
-    assert not consumer.pops.doubtful
+    assert not consumer.pops.ambiguous
 
 
 def test_an_overdue_pop_is_closed(faulty, proxy, raw_redis):
@@ -251,7 +232,7 @@ def test_an_overdue_pop_is_closed(faulty, proxy, raw_redis):
     faulty.clock[0] += 0.1
     faulty.pops.drop_overdue()
     assert faulty.pops.waiting == []
-    assert faulty.pops.doubtful
+    assert faulty.pops.ambiguous
     assert faulty.pops.next_deadline() is None
 
 
@@ -268,23 +249,18 @@ def test_a_pop_that_cannot_be_sent_leaves_the_others_blocking(faulty, proxy, raw
     assert faulty.pops.take() == [PrivateListEntry(OWNER, "high", b"job")]
 
 
-def test_a_refused_client_id_is_raised(redis_url, raw_redis):
+def test_a_refused_client_id_is_raised(limited):
     """Without its client id, a pop could not be canceled."""
-    raw_redis.execute_command("ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all", "-client|id")
-    limited = Redis(RedisSettings(url=redis_url, username="limited", password="secret"), size=1)
-    scene = Consumer(limited)
+    consumer, permit = limited
+    permit("-client|id")
     with pytest.raises(RedisRefused):
-        scene.block("low")
-    scene.close()
-    limited.close()
-    raw_redis.execute_command("ACL", "DELUSER", "limited")
+        consumer.block("low")
 
 
-def test_a_full_server_refuses_to_block(make_server):
+def test_a_full_server_refuses_to_block(make_server, consumer_of):
     """Valkey refuses a BLMOVE without memory; the script still moves jobs (rule 16)."""
     server = make_server(kind="valkey")
-    pool = Redis(RedisSettings(url=server.url), size=2)
-    scene = Consumer(pool)
+    scene = consumer_of(url=server.url)
     with redis_py.Redis.from_url(server.url) as client:
         client.lpush("queue:low", "job")
         client.config_set("maxmemory", 1)
@@ -292,51 +268,32 @@ def test_a_full_server_refuses_to_block(make_server):
         scene.heard()
         assert isinstance(scene.pops.failure, RedisRefused)
         assert scene.pops.failure.code == "OOM"
-        assert not scene.pops.doubtful
+        assert not scene.pops.ambiguous
         assert [raw for _, raw in scene.ack_and_claim("low", limit=1).claimed] == [b"job"]
-    scene.close()
-    pool.close()
 
 
-def test_a_refused_unblock_closes_the_pop(consumer, redis_url, raw_redis):
+def test_a_refused_unblock_closes_the_pop(limited, raw_redis):
     """The user has lost the permission, so the reply of the pop could take until its timeout."""
-    raw_redis.execute_command("ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all")
-    limited = Redis(RedisSettings(url=redis_url, username="limited", password="secret"), size=1)
-    scene = Consumer(limited)
-    scene.block("low")
-    wait_for(lambda: blocked(raw_redis) == 1)
-    raw_redis.execute_command("ACL", "SETUSER", "limited", "-client|unblock")
-    scene.ack_and_claim("low")
-    assert scene.pops.waiting == []
-    assert scene.pops.doubtful
-    assert isinstance(scene.pops.failure, RedisRefused)
-    assert scene.pops.failure.code == "NOPERM"
-    scene.close()
-    limited.close()
-    raw_redis.execute_command("ACL", "DELUSER", "limited")
-
-
-def test_closing_closes_every_connection(consumer, raw_redis):
-    consumer.block("high", "low")
-    wait_for(lambda: blocked(raw_redis) == 2)
-    consumer.pops.close()
-    wait_for(lambda: blocked(raw_redis) == 0)
-    assert consumer.pops.waiting == []
-    assert not consumer.selector.get_map()
+    consumer, permit = limited
     consumer.block("low")
     wait_for(lambda: blocked(raw_redis) == 1)
+    permit("-client|unblock")
+    consumer.ack_and_claim("low")
+    assert consumer.pops.waiting == []
+    assert consumer.pops.ambiguous
+    assert isinstance(consumer.pops.failure, RedisRefused)
+    assert consumer.pops.failure.code == "NOPERM"
 
 
-def test_pops_block_again_on_a_restarted_server(make_server):
+def test_pops_block_again_on_a_restarted_server(make_server, consumer_of):
     server = make_server()
-    pool = Redis(RedisSettings(url=server.url), size=2)
-    scene = Consumer(pool)
+    scene = consumer_of(url=server.url)
     scene.block("low")
     with redis_py.Redis.from_url(server.url) as client:
         wait_for(lambda: blocked(client) == 1)
     server.stop()
     scene.heard()
-    assert scene.pops.doubtful
+    assert scene.pops.ambiguous
     with pytest.raises(RedisUnavailable):
         scene.block("low")
     server.start()
@@ -345,15 +302,12 @@ def test_pops_block_again_on_a_restarted_server(make_server):
         client.lpush("queue:low", "job")
     scene.heard()
     assert scene.pops.take() == [PrivateListEntry(OWNER, "low", b"job")]
-    scene.close()
-    pool.close()
 
 
-def test_many_producers_and_two_owners_lose_and_double_nothing(redis_url, raw_redis):
+def test_many_producers_and_two_owners_lose_and_double_nothing(consumer_of, redis_url, raw_redis):
     """Concurrent pops and claims, while jobs arrive all the time."""
     jobs = 400
-    pools = [Redis(RedisSettings(url=redis_url), size=1) for _ in range(2)]
-    scenes = [Consumer(pool) for pool in pools]
+    scenes = [consumer_of(url=redis_url) for _ in range(2)]
     taken: list[list[bytes]] = [[], []]
     enough = threading.Event()
 
@@ -375,9 +329,6 @@ def test_many_producers_and_two_owners_lose_and_double_nothing(redis_url, raw_re
     for thread in threads:
         thread.join()
     assert sorted(map(int, [*taken[0], *taken[1]])) == list(range(jobs))
-    for scene, pool in zip(scenes, pools, strict=True):
-        scene.close()
-        pool.close()
 
 
 def test_a_pop_that_is_canceled_before_it_reaches_the_server_is_canceled_again(consumer, raw_redis, monkeypatch):
@@ -396,7 +347,7 @@ def test_a_pop_that_is_canceled_before_it_reaches_the_server_is_canceled_again(c
     assert time.monotonic() - began_at < 2
     assert consumer.pops.waiting == []
     assert blocked(raw_redis) == 0
-    assert not consumer.pops.doubtful
+    assert not consumer.pops.ambiguous
     timers[0].join()
 
 
@@ -437,7 +388,7 @@ def test_a_pop_that_a_replica_refuses_gets_a_new_connection(consumer, raw_redis)
     assert [entry.raw for entry in consumer.pops.take()] == [b"job"]
 
 
-def test_a_pop_that_cannot_be_canceled_again_is_closed_as_doubtful(consumer, monkeypatch):
+def test_a_pop_that_cannot_be_canceled_again_is_closed_as_ambiguous(consumer, monkeypatch):
     consumer.block("low")
     consumer.pops.unblocks()
 
@@ -447,16 +398,16 @@ def test_a_pop_that_cannot_be_canceled_again_is_closed_as_doubtful(consumer, mon
     monkeypatch.setattr(consumer.pool, "call", gone)
     consumer.pops.called_back([0])
     assert isinstance(consumer.pops.failure, RedisUnavailable)
-    assert consumer.pops.doubtful
+    assert consumer.pops.ambiguous
     assert consumer.pops.waiting == []
 
 
-def test_a_pop_that_never_replies_is_closed_as_doubtful(consumer, monkeypatch):
+def test_a_pop_that_never_replies_is_closed_as_ambiguous(consumer, monkeypatch):
     monkeypatch.setattr(blocking_pops, "CALLS", 1)
     consumer.block("low")
     consumer.pops.unblocks()
     monkeypatch.setattr(consumer.pool, "call", lambda *command: 0)
     consumer.pops.called_back([0])
     assert consumer.pops.failure is None
-    assert consumer.pops.doubtful
+    assert consumer.pops.ambiguous
     assert consumer.pops.waiting == []

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from offsider.core.errors import Fenced
 from offsider.storage import quarantine, scripts, working
 from offsider.storage.cluster import DEFAULT_PREFIX
 from offsider.storage.effects import Effect, EffectCalls, Together, run_alone
-from offsider.storage.pipelined import Pipelined
-from offsider.storage.redis import Redis, RedisSettings
 from offsider.storage.scripts import Script
-from offsider.storage.working import DeadSetLimits, Owner, PrivateListEntry
+from offsider.storage.working import DeadSetLimits, Owner, Pipelined, PrivateListEntry
 
 OWNER = Owner("host:1:a", "default")
 #: Adds a number to a counter, and returns the sum.
@@ -61,15 +58,6 @@ def test_a_missing_job_has_no_effects(pool, raw_redis, verb):
     together = Together(pool, [add()])
     assert not verb(together, PrivateListEntry(OWNER, "q", b"gone"))
     assert together.replies == [None]
-    assert raw_redis.get(COUNTER) is None
-
-
-@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
-def test_a_fenced_owner_has_no_effects(pool, raw_redis, claimed, verb):
-    (entry,) = claimed(b"job")
-    raw_redis.set(pool.keys.fenced(OWNER.identity), 1)
-    with pytest.raises(Fenced):
-        verb(Together(pool, [add()]), entry)
     assert raw_redis.get(COUNTER) is None
 
 
@@ -162,7 +150,7 @@ def test_without_effects_not_one_byte_more_is_sent(pool, claimed):
 
     (entry,) = claimed(b"job")
     assert working.postpone(Together(Recording(), ()), entry, pool.keys.retry, b"later", 60)
-    assert [call[0] for call in sent] == [working.POSTPONE]
+    assert [call[0] for call in sent] == [working.SETTLE]
 
 
 def test_a_text_is_composed_once_and_sent_once_on_each_connection(pool, raw_redis, claimed):
@@ -183,15 +171,13 @@ def test_a_text_is_composed_once_and_sent_once_on_each_connection(pool, raw_redi
     ahead.close()
 
 
-def test_effects_run_when_the_server_is_full(make_server):
-    server = make_server()
-    full = Redis(RedisSettings(url=server.url), size=1)
+def test_effects_run_when_the_server_is_full(make_server, make_pool):
+    full = make_pool(url=make_server().url)
     full.call("LPUSH", full.keys.working(OWNER.identity, OWNER.capsule, "q"), b"job")
     full.call("CONFIG", "SET", "maxmemory", 1)
     together = Together(full, [add()])
     assert working.acknowledge(together, PrivateListEntry(OWNER, "q", b"job"))
     assert together.replies == [1]
-    full.close()
 
 
 def test_effects_run_on_a_server_without_flags(pool, claimed):
@@ -227,9 +213,3 @@ def test_each_job_in_a_row_has_its_own_call_of_an_effect_without_common_argument
     effects = EffectCalls([[once], [once]])
     result = working.ack_and_claim(pool, OWNER, [], 0, [("q", b"a"), ("q", b"b")], effects=effects)
     assert [*effects.by_job(result.replies)] == [[2], [4]]
-
-
-def test_an_effect_of_the_jid_runs_alone(pool, raw_redis):
-    shared = Effect(APPEND, [LIST], None, common=("of",))
-    assert run_alone(pool, [shared, add(1), shared], "jid") == [1, 1, 1]
-    assert raw_redis.lrange(LIST, 0, -1) == [b"of jid jid"]

@@ -6,27 +6,22 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from offsider.core.series import Series
 from offsider.storage import execution_metrics, run_counts
-from offsider.storage.execution_metrics import BUCKETS, ClassCounts, JobCounts
+from offsider.storage.execution_metrics import BUCKETS, ClassCounts, DeployMark
+from tests.runs import counts
 
 AT = datetime(2026, 11, 20, 9, 5, 30, tzinfo=UTC)
 
 
-def counts(name: str = "A", processed: int = 2, failed: int = 1, ms: int = 30, places: tuple[int, ...] = (0,)):
-    histogram = [0] * BUCKETS
-    for place in places:
-        histogram[place] += 1
-    return JobCounts(name, processed, failed, ms, histogram)
-
-
-def write(pool, *jobs: JobCounts, at: datetime = AT, wire_version: int = 8) -> None:
-    run_counts.add(pool, jobs, [], at.timestamp(), wire_version=wire_version)
+def write(pool, *jobs: Series, at: datetime = AT, wire_version: int = 8) -> None:
+    run_counts.add(pool, jobs, at.timestamp(), wire_version=wire_version)
 
 
 @pytest.mark.parametrize("wire_version", [6, 7, 8])
 def test_metrics_of_every_wire_version_are_read(pool, wire_version):
-    write(pool, counts("A"), counts("B|odd", 1, 0, 7), wire_version=wire_version)
-    write(pool, counts("A", 3, 0, 12, (25, 25)), wire_version=wire_version)
+    write(pool, counts("A", 2, 1, 30, [0.0]), counts("B|odd", 1, 0, 7), wire_version=wire_version)
+    write(pool, counts("A", 3, 0, 12, [400.0, 400.0]), wire_version=wire_version)
     both = {"A": ClassCounts(5, 1, 42), "B|odd": ClassCounts(1, 0, 7)}
     assert execution_metrics.minutes(pool, [AT, AT + timedelta(minutes=1)]) == [both, {}]
     assert execution_metrics.ten_minutes(pool, [AT]) == [both]
@@ -34,18 +29,13 @@ def test_metrics_of_every_wire_version_are_read(pool, wire_version):
 
 
 def test_versions_are_added_up(pool):
-    write(pool, counts("A"), wire_version=7)
-    write(pool, counts("A"), wire_version=8)
+    write(pool, counts("A", 2, 1, 30), wire_version=7)
+    write(pool, counts("A", 2, 1, 30), wire_version=8)
     assert execution_metrics.minutes(pool, [AT]) == [{"A": ClassCounts(4, 2, 60)}]
 
 
-def test_a_class_that_did_nothing_is_zero(pool):
-    assert execution_metrics.minutes_of(pool, "Nobody", [AT]) == [(ClassCounts(), [0] * BUCKETS)]
-    assert execution_metrics.minutes(pool, []) == []
-
-
 def test_keys_that_others_have_spoilt_are_read_as_nothing(pool, raw_redis):
-    write(pool, counts("A"))
+    write(pool, counts("A", 2, 1))
     raw_redis.hset("j|261120|9:05", mapping={b"A|ms": b"many", b"\xff|p": b"1", b"nonsense": b"1"})
     raw_redis.set("j|261120|9:06", "a string")
     raw_redis.rpush("h|A-20-9:6", "a list")
@@ -57,11 +47,6 @@ def test_keys_that_others_have_spoilt_are_read_as_nothing(pool, raw_redis):
     assert counted == (ClassCounts(), [0] * BUCKETS)
 
 
-def test_nothing_is_written_of_nothing(pool, raw_redis):
-    write(pool)
-    assert raw_redis.keys() == []
-
-
 def test_a_deploy_is_marked_once_a_minute_by_any_process(pool, raw_redis):
     assert execution_metrics.mark(pool, "v1", AT)
     assert not execution_metrics.mark(pool, "v1", AT + timedelta(minutes=3)), "within a minute of the server's clock"
@@ -69,15 +54,13 @@ def test_a_deploy_is_marked_once_a_minute_by_any_process(pool, raw_redis):
     assert execution_metrics.mark(pool, "v3", AT + timedelta(days=1))
     assert 0 < raw_redis.ttl("deploylock-v1") <= 60
     found = execution_metrics.marks(pool, AT - timedelta(hours=1), AT + timedelta(days=2))
-    assert found == [
-        (AT.replace(second=0), "v1"),
-        (AT.replace(second=0) + timedelta(days=1), "v3"),
-    ]
+    first = AT.replace(second=0)
+    assert found == [DeployMark(first.timestamp(), "v1"), DeployMark((first + timedelta(days=1)).timestamp(), "v3")]
 
 
 def test_marks_outside_of_the_period_and_those_without_a_time_are_left_out(pool, raw_redis):
     execution_metrics.mark(pool, "v1", AT)
     raw_redis.hset("20261120-marks", mapping={"yesterday": "x", "2026-11-20T09:30:00": "no zone"})
-    assert execution_metrics.marks(pool, AT, AT) == [(AT.replace(second=0), "v1")]
+    assert execution_metrics.marks(pool, AT, AT) == [DeployMark(AT.replace(second=0).timestamp(), "v1")]
     later = execution_metrics.marks(pool, AT + timedelta(minutes=5), AT + timedelta(hours=1))
-    assert [label for _, label in later] == ["no zone"]
+    assert [mark.label for mark in later] == ["no zone"]

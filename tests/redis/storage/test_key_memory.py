@@ -6,16 +6,13 @@ import pytest
 
 from offsider.storage import keyspace
 from offsider.storage.cluster import DEFAULT_PREFIX
-from offsider.storage.redis import Redis, RedisSettings
 
 SHOP = f"{DEFAULT_PREFIX}shop:"
 
 
 @pytest.fixture
-def redis(redis_url):
-    redis = Redis(RedisSettings(url=redis_url, key_prefix=SHOP), size=2)
-    yield redis
-    redis.close()
+def redis(make_pool, redis_url):
+    return make_pool(url=redis_url, key_prefix=SHOP)
 
 
 def test_keys_are_counted_by_their_family(redis, raw_redis):
@@ -26,10 +23,11 @@ def test_keys_are_counted_by_their_family(redis, raw_redis):
             "vm:411:0123456789ab",
             "vm:411:0123456789ab:work",
             "offsider:errors",
-            "offsider:errors:fields",
+            "offsider:errors:a1",
             "retry-later",
         ),
         *("offsider:results:job:a", "offsider:results:done:Report", "offsider:results:classes"),
+        *("offsider:series:release_totals", 'offsider:series:release_totals:recent:0:{"class":"A"}', "offsider:runs"),
     ):
         raw_redis.set(SHOP + key, "x")
     raw_redis.set("queue:of another application", "x")
@@ -43,6 +41,9 @@ def test_keys_are_counted_by_their_family(redis, raw_redis):
         "offsider:results:job:*": 1,
         "offsider:results:done:*": 1,
         "offsider:results:classes": 1,
+        "offsider:series:release_totals": 1,
+        "offsider:series:release_totals:*": 1,
+        "offsider:runs": 1,
         "<identity>*": 2,
         "queue:*": 1,
         "queues": 1,
@@ -72,7 +73,3 @@ def test_a_scan_ends_after_its_time_and_keys_may_expire(redis, raw_redis, monkey
     assert sum(family.count for family in found) < 50
     assert keyspace.KeyFamily("queue", count=3).estimated_bytes == 0
     assert keyspace.by_family(redis, 10.0)[1]
-
-
-def test_an_empty_server_has_no_families(redis):
-    assert keyspace.by_family(redis, 1.0) == ([], True)

@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-import pytest
-
-from offsider.storage.leases import hold_lease, is_held, lead, step_down
-from offsider.storage.redis import Redis, RedisSettings
+from offsider.storage.leases import acquire, hold_lease, release, renew
 from tests.waiting import wait_for
 
 
-@pytest.fixture
-def redis(redis_url):
-    redis = Redis(RedisSettings(url=redis_url), size=1)
-    yield redis
-    redis.close()
-
-
-def test_the_first_leads_and_stays_the_leader(redis, raw_redis):
-    assert lead(redis, "a:1:x", 20) == 0
+def test_the_first_leads_and_stays_the_leader(pool, raw_redis):
+    assert acquire(pool, pool.keys.leader, "a:1:x", 20) == 0
     assert raw_redis.get("dear-leader") == b"a:1:x"
     raw_redis.pexpire("dear-leader", 3000)
-    assert lead(redis, "a:1:x", 20) == 0
+    assert acquire(pool, pool.keys.leader, "a:1:x", 20) == 0
     assert raw_redis.pttl("dear-leader") > 15_000
 
 
-def test_other_candidates_get_the_time_of_their_next_attempt(redis, raw_redis):
-    lead(redis, "a:1:x", 20)
-    assert 15 < lead(redis, "b:1:x", 20) <= 20
-    raw_redis.persist("dear-leader")
-    assert lead(redis, "b:1:x", 20) == 20
+def test_other_candidates_get_the_time_of_their_next_attempt(pool, raw_redis):
+    acquire(pool, pool.keys.leader, "a:1:x", 20)
+    assert 15 < acquire(pool, pool.keys.leader, "b:1:x", 20) <= 20
 
 
-def test_only_the_leader_steps_down(redis, raw_redis):
-    lead(redis, "a:1:x", 20)
-    assert not step_down(redis, "b:1:x")
-    assert step_down(redis, "a:1:x")
-    assert lead(redis, "b:1:x", 20) == 0
+def test_only_the_leader_steps_down(pool, raw_redis):
+    acquire(pool, pool.keys.leader, "a:1:x", 20)
+    assert not release(pool, pool.keys.leader, "b:1:x")
+    assert release(pool, pool.keys.leader, "a:1:x")
+    assert acquire(pool, pool.keys.leader, "b:1:x", 20) == 0
 
 
 def test_one_holder_has_the_turn_and_may_prolong_it(pool, raw_redis):
@@ -45,17 +33,22 @@ def test_one_holder_has_the_turn_and_may_prolong_it(pool, raw_redis):
     assert 30_000 < raw_redis.pttl("offsider:turn:history") <= 60_000
 
 
-def test_each_work_has_a_turn_of_its_own(pool):
+def test_a_lease_without_an_end_is_taken_over(pool, raw_redis):
+    raw_redis.set("offsider:turn:history", "another program")
     assert hold_lease(pool, "history", "a", 30)
-    assert hold_lease(pool, "something", "b", 30)
+
+
+def test_a_holder_renews_its_lease_until_it_is_lost(pool, raw_redis):
+    key = pool.keys.lease("history")
+    assert not renew(pool, key, "a", 30)
+    hold_lease(pool, "history", "a", 30)
+    assert renew(pool, key, "a", 600)
+    assert raw_redis.pttl(key) > 500_000
+    raw_redis.delete(key)
+    hold_lease(pool, "history", "b", 30)
+    assert not renew(pool, key, "a", 30)
 
 
 def test_the_turn_of_a_dead_process_passes_to_another(pool):
     assert hold_lease(pool, "history", "a", 0.05)
     wait_for(lambda: hold_lease(pool, "history", "b", 30))
-
-
-def test_other_processes_see_whether_the_turn_is_taken(pool):
-    assert not is_held(pool, "reaping")
-    hold_lease(pool, "reaping", "a", 60.0)
-    assert is_held(pool, "reaping")

@@ -6,8 +6,7 @@ import pytest
 
 from offsider.core.errors import Fenced
 from offsider.storage import owners
-from offsider.storage.owners import Lists
-from offsider.storage.redis import Redis, RedisSettings
+from offsider.storage.owners import Claimed, Lists
 from offsider.storage.working import Owner, PrivateListEntry
 from tests.snapshot import snapshot
 
@@ -72,7 +71,7 @@ def test_a_beat_on_behalf_of_an_owner_that_has_left_does_not_put_it_back(pool, r
 
 def test_a_beat_on_behalf_of_a_fenced_owner_writes_nothing(pool, raw_redis):
     owners.beat(pool, LISTS, LIFE_MS)
-    owners.fence(pool, LISTS, proven=True)
+    owners.fence(pool, LISTS, how="was killed by SIGKILL")
     before = snapshot(raw_redis)
     assert not owners.prolong(pool, IDENTITY, LIFE_MS)
     assert snapshot(raw_redis) == before
@@ -82,18 +81,6 @@ def test_an_entry_of_the_registry_that_cannot_be_read_does_not_hide_the_others(p
     owners.beat(pool, LISTS, LIFE_MS)
     raw_redis.hset("offsider:owners", mapping={"a": "{", "b": "[]", "c": '{"default": 1}', b"\xff": "{}"})
     assert owners.registered(pool) == [LISTS]
-
-
-# -------------------------------------------------------------------------------------- lease
-
-
-def test_the_lease_has_one_holder_who_may_renew_it(pool, raw_redis):
-    assert owners.hold_lease(pool, "me", 5000)
-    assert not owners.hold_lease(pool, "you", 5000)
-    assert owners.hold_lease(pool, "me", 60_000)
-    assert raw_redis.pttl("offsider:sweep") > 10_000
-    raw_redis.delete("offsider:sweep")
-    assert owners.hold_lease(pool, "you", 5000)
 
 
 # --------------------------------------------------------------------------------------- look
@@ -158,7 +145,7 @@ def test_a_heartbeat_between_two_checks_clears_the_suspicion(pool, raw_redis):
 def test_a_fenced_owner_is_dead_at_the_first_check(pool, raw_redis):
     """What the one who fenced it could not finish is taken by the next sweep."""
     raw_redis.set(ALIVE, 1)
-    owners.fence(pool, LISTS, proven=True)
+    owners.fence(pool, LISTS, how="was killed by SIGKILL")
     raw_redis.set(ALIVE, 1)
     assert look(pool) == [IDENTITY]
 
@@ -231,7 +218,7 @@ def test_an_owner_that_beats_again_is_not_fenced(pool, raw_redis):
 
 def test_a_death_that_was_seen_outweighs_a_beat(pool, raw_redis):
     raw_redis.set(ALIVE, 1)
-    assert owners.fence(pool, LISTS, proven=True)
+    assert owners.fence(pool, LISTS, how="was killed by SIGKILL")
     assert snapshot(raw_redis) == {FENCED: b"0 0"}
 
 
@@ -301,17 +288,25 @@ def test_the_newest_jobs_are_first_in_a_batch(pool, raw_redis):
     ]
 
 
-def test_a_stray_list_is_found_among_many_keys(redis_url, raw_redis):
-    pool = Redis(RedisSettings(url=redis_url), size=1)
+def test_a_claimed_job_is_found_by_a_text_in_it(pool, raw_redis):
+    owners.beat(pool, LISTS, LIFE_MS)
+    raw_redis.lpush(WORKING, "third, of ours", "second", "first")
+    assert [*owners.claimed_with(pool, "ours")] == [Claimed(IDENTITY, "low", b"third, of ours", is_alive=True)]
+    raw_redis.delete(ALIVE)
+    assert [*owners.claimed_with(pool, "second")] == [Claimed(IDENTITY, "low", b"second", is_alive=False)]
+    raw_redis.set(pool.keys.working(IDENTITY, "default", "high"), "no list")
+    assert [*owners.claimed_with(pool, "nobody")] == []
+
+
+def test_a_stray_list_is_found_among_many_keys(pool, raw_redis):
     raw_redis.mset({f"cache:{number}": 1 for number in range(2_500)})
     raw_redis.lpush(pool.keys.working("dyno:1:bbbbbbbbbbbb", "default", "low"), "job")
     assert owners.adopt_strays(pool) == 1
-    pool.close()
 
 
 @pytest.mark.parametrize("prefix", ["", "{offsider}:resque:gitlab:", "{offsider}:odd[*]?:"])
-def test_unregistered_lists_are_adopted(redis_url, raw_redis, prefix):
-    pool = Redis(RedisSettings(url=redis_url, key_prefix=prefix), size=1)
+def test_unregistered_lists_are_adopted(make_pool, redis_url, raw_redis, prefix):
+    pool = make_pool(url=redis_url, key_prefix=prefix)
     owners.beat(pool, LISTS, LIFE_MS)
     stray = "dyno:web.1:77:bbbbbbbbbbbb"
     for identity, capsule, queue in ((stray, "default", "a:b"), (stray, "slow", "low"), (IDENTITY, "default", "new")):
@@ -326,4 +321,3 @@ def test_unregistered_lists_are_adopted(redis_url, raw_redis, prefix):
         IDENTITY: {"default": ("high", "low", "new")},
     }
     assert owners.adopt_strays(pool) == 0
-    pool.close()

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from redis import connection
 
 from offsider.core.errors import Fenced, RedisRefused, RedisUnavailable
 from offsider.storage import redis as redis_module, working
-from offsider.storage.pipelined import Pipelined
-from offsider.storage.redis import MAX_IDLE_SECONDS
-from offsider.storage.working import Owner
+from offsider.storage.working import Owner, Pipelined
 from tests.snapshot import snapshot
 from tests.waiting import wait_for
 
@@ -51,27 +47,6 @@ def test_a_request_is_executed_before_its_reply_is_read(ahead, raw_redis):
     result = ahead.answer(["high", "low"])
     assert result.claimed == [("low", b"a"), ("low", b"b")]
     assert result.gone == [1]
-
-
-def test_one_connection_serves_one_after_the_other(ahead, raw_redis):
-    for job in (b"a", b"b"):
-        raw_redis.lpush("queue:low", job)
-        ahead.ask(OWNER, ["low"], 1, [])
-        assert ahead.answer(["low"]).claimed == [("low", job)]
-
-
-def test_several_requests_are_pipelined_and_answered_in_order(ahead, raw_redis):
-    raw_redis.lpush("queue:low", "a", "b")
-    raw_redis.lpush("queue:high", "c")
-    ahead.ask(OWNER, ["low"], 1, [])
-    time.sleep(1.5 * MAX_IDLE_SECONDS)  # the reply that waits must not make the connection look stale
-    ahead.ask(OWNER, ["high", "low"], 2, [])
-    assert ahead.awaits
-    assert ahead.readable
-    assert ahead.answer(["low"]).claimed == [("low", b"a")]
-    assert ahead.answer(["high", "low"]).claimed == [("high", b"c"), ("low", b"b")]
-    assert not ahead.awaits
-    assert not ahead.readable
 
 
 def test_a_fence_is_reported_with_the_reply(ahead, pool, raw_redis):
@@ -127,12 +102,6 @@ def test_a_reset_before_a_reply_is_read_leaves_all_requests_in_doubt(parser, fau
     raw_redis.lpush("queue:low", "c")
     faulty.ask(OWNER, ["low"], 1, [])
     assert faulty.answer(["low"]).claimed == [("low", b"c")]
-
-
-def test_it_connects_on_first_use(pool, raw_redis):
-    before = len(raw_redis.client_list())
-    Pipelined(pool).close()
-    assert len(raw_redis.client_list()) == before
 
 
 @pytest.mark.not_on_cluster("REPLICAOF is not allowed on a node")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offsider.storage import places, quarantine
-from offsider.storage.places import NOWHERE, QUEUES, Destination, Move, MoveResult, Place, dead_set, move
-from offsider.storage.quarantine import Seen
+from offsider.storage.places import NOWHERE, QUEUES, Move, MoveResult, MoveTarget, Place, PlacedJob, dead_set, move
 from offsider.storage.working import DeadSetLimits
 from tests.snapshot import snapshot
 
@@ -38,15 +37,6 @@ def test_a_due_job_moves_to_the_tail_of_its_queue(pool, raw_redis):
     assert snapshot(raw_redis) == {"queues": {b"low"}, "queue:low": [b"new", b"waiting"], "retry": {b"other": 2.0}}
 
 
-@pytest.mark.parametrize("to", [QUEUES, DEAD, NOWHERE, quarantine.for_days(1), Destination("set", "retry")], ids=str)
-def test_a_missing_job_and_one_that_is_no_longer_due_are_left_alone(pool, raw_redis, to):
-    """Another poller was faster, or only the time of the same bytes has changed (rule 13)."""
-    raw_redis.zadd("schedule", {"job": FUTURE})
-    moves = [Move(raw, b"new", "5") for raw in (b"job", b"nobody")]
-    assert move(pool, "schedule", moves, to, only_due=True) == [GONE, GONE]
-    assert snapshot(raw_redis) == {"schedule": {b"job": FUTURE}}
-
-
 def test_a_job_moves_before_its_time_by_hand_and_a_batch_keeps_its_order(pool, raw_redis):
     raw_redis.zadd("schedule", {f"{n}": FUTURE + n for n in range(100)})
     moves = [Move(b"%d" % n, b"%d" % n, "low") for n in range(100)]
@@ -62,8 +52,8 @@ def test_a_job_moves_before_its_time_by_hand_and_a_batch_keeps_its_order(pool, r
         (DEAD, "dead"),
         (quarantine.for_days(1), "offsider:quarantine:jobs"),
         (quarantine.for_days(1), "offsider:quarantine"),
-        (Destination("set", "retry"), "retry"),
-        (Destination("list", "bulk"), "offsider:in-transit:bulk"),
+        (MoveTarget("set", "retry"), "retry"),
+        (MoveTarget("list", "bulk"), "offsider:in-transit:bulk"),
     ],
     ids=str,
 )
@@ -84,22 +74,6 @@ def test_a_refused_job_does_not_block_the_others(pool, raw_redis):
     assert move(pool, "schedule", moves, QUEUES, only_due=True) == [DONE, REFUSED, DONE]
     assert waiting(raw_redis) == [b"a", b"c"]
     assert raw_redis.zrange("schedule", 0, -1) == [b"b"]
-
-
-def test_a_job_gets_another_score_only_if_it_exists(pool, raw_redis):
-    raw_redis.zadd("schedule", {"job": 1})
-    moves = [Move(raw, raw, FUTURE) for raw in (b"job", b"nobody")]
-    assert move(pool, "schedule", moves, Destination("set", "schedule")) == [DONE, GONE]
-    assert snapshot(raw_redis) == {"schedule": {b"job": FUTURE}}
-
-
-def test_a_dead_job_that_is_killed_stays_with_a_new_time(pool, raw_redis):
-    raw_redis.zadd("dead", {"job": 1})
-    assert move(pool, "dead", [Move(b"job", b"job")], DEAD) == [DONE]
-    seconds, _ = raw_redis.time()
-    assert raw_redis.zscore("dead", "job") == pytest.approx(seconds, abs=5)
-    assert move(pool, "dead", [Move(b"job", b"wrapped")], DEAD) == [DONE]
-    assert raw_redis.zrange("dead", 0, -1) == [b"wrapped"]
 
 
 # ----------------------------------------------------------------------------------- out of a list
@@ -170,7 +144,7 @@ def test_a_walk_meets_every_place_in_the_order_in_which_jobs_move(pool, raw_redi
     raw_redis.sadd("offsider:places", held)
     raw_redis.lpush(held, "held")
     raw_redis.zadd("dead", {"dead": 3})
-    aside = quarantine.move_of(Seen(b"quarantined", 1), "queue:low", at=5.0, how="test")
+    aside = quarantine.move_of(PlacedJob(b"quarantined", 1), "queue:low", at=5.0, how="test")
     assert move(pool, "queue:low", [aside], quarantine.for_days(1)) == [DONE]
     met = [job.raw.decode() for place in places.every(pool) for job in place.each()]
     expected = "running scheduled retried in transit waiting held running dead quarantined"
@@ -180,7 +154,7 @@ def test_a_walk_meets_every_place_in_the_order_in_which_jobs_move(pool, raw_redi
 def test_a_quarantined_job_that_another_process_has_just_removed_is_left_out(pool, raw_redis):
     raw_redis.lpush("queue:low", "first", "second")
     for number, raw in enumerate((b"first", b"second")):
-        aside = quarantine.move_of(Seen(raw, 1), "queue:low", at=5.0 + number, how="test")
+        aside = quarantine.move_of(PlacedJob(raw, 1), "queue:low", at=5.0 + number, how="test")
         assert move(pool, "queue:low", [aside], quarantine.for_days(1)) == [DONE]
     (identifier, *_) = raw_redis.hkeys("offsider:quarantine:jobs")
     raw_redis.hdel("offsider:quarantine:jobs", identifier)
@@ -200,10 +174,50 @@ def test_repeated_reads_reach_every_job(pool, raw_redis, name):
     raws = [b"job %d" % number for number in range(1_000)]
     raw_redis.lpush("queue:low", *raws)
     raw_redis.zadd("retry", dict.fromkeys(raws, 5.0))
-    aside = [quarantine.move_of(Seen(raw, score=5.0), "retry", at=5.0, how="") for raw in raws]
+    aside = [quarantine.move_of(PlacedJob(raw, score=5.0), "retry", at=5.0, how="") for raw in raws]
     if name == "quarantine":
         move(pool, "retry", aside, quarantine.for_days(1))
     place = Place(pool, name)
     assert len(place) == 1_000
     assert sorted({job.raw for job in place.each()}) == sorted(raws)
     assert place.read("no cursor", 10).jobs
+
+
+# ---------------------------------------------------------------------------------- samples
+
+
+def sample_of(pool, *names, each=2):
+    return places.sample(pool, [Place(pool, name) for name in names], each=each)
+
+
+def test_a_sample_has_both_ends_of_each_place(pool, raw_redis):
+    raw_redis.rpush("queue:long", *range(10))
+    raw_redis.rpush("queue:short", 1, 2, 3)
+    raw_redis.zadd("retry", {f"r{n}": n for n in range(10)})
+    raw_redis.set("schedule", "no set")
+    assert sample_of(pool, "queue:long", "queue:short", "queue:none", "retry", "schedule") == {
+        "queue:long": [b"0", b"1", b"8", b"9"],
+        "queue:short": [b"1", b"2", b"3"],
+        "queue:none": [],
+        "retry": [b"r0", b"r1", b"r8", b"r9"],
+        "schedule": [],
+    }
+
+
+def test_a_sample_of_thousands_of_places_reads_the_first_of_them(pool, raw_redis):
+    raw_redis.rpush("queue:1", "a")
+    raw_redis.rpush("queue:4999", "b")
+    found = sample_of(pool, *(f"queue:{number}" for number in range(5_000)))
+    assert len(found) == places.MAX_SAMPLED_PLACES
+    assert found["queue:1"] == [b"a"]
+    assert "queue:4999" not in found
+
+
+def test_fewer_large_jobs_are_sampled_but_one_of_each_end(pool, raw_redis, monkeypatch):
+    monkeypatch.setattr(places, "MAX_SAMPLED_BYTES", 50_000)
+    for name, size in (("huge", 100_000), ("large", 10_000), ("small", 1)):
+        raw_redis.rpush(f"queue:{name}", *(f"{number}" + "x" * size for number in range(20)))
+    found = sample_of(pool, "queue:huge", "queue:large", "queue:small", each=10)
+    assert [raw.rstrip(b"x") for raw in found["queue:huge"]] == [b"0", b"19"]
+    assert 2 < len(found["queue:large"]) <= 10
+    assert len(found["queue:small"]) == 20

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from offsider.storage import queue_walk
 from offsider.storage.queue_walk import Position, read_on
 
 
@@ -147,8 +146,3 @@ def embedded_pool(tmp_path_factory):
         pool = Redis(RedisSettings(url=server.url), size=1)
         yield pool
         pool.close()
-
-
-def test_a_digest_is_short_and_distinguishes_jobs():
-    assert len({queue_walk.digest(name(number)) for number in range(1_000)}) == 1_000
-    assert len(queue_walk.digest(b"")) == 12

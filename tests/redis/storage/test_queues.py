@@ -5,7 +5,6 @@ import pytest
 from offsider.core.errors import RedisRefused
 from offsider.storage import queues
 from offsider.storage.keyspace import walk
-from offsider.storage.redis import Redis, RedisSettings
 from tests.snapshot import snapshot
 
 
@@ -32,32 +31,6 @@ def test_waiting_for_replicas_returns_their_number(pool, replicas):
     assert pool.call(*queues.wait_command(replicas + 1, 1)) == replicas
 
 
-def test_names_sizes_and_pages(pool, raw_redis):
-    raw_redis.lpush("queue:low", *(f"{n}" for n in range(10)))
-    raw_redis.sadd("queues", "low", "high", b"\xff")
-    assert queues.names(pool) == ["high", "low"]
-    assert queues.size(pool, pool.keys.queue("low")) == 10
-    assert queues.page(pool, pool.keys.queue("low"), 0, 3) == [b"0", b"1", b"2"]
-    assert queues.page(pool, pool.keys.queue("low"), 8, 5) == [b"8", b"9"]
-    assert queues.page(pool, pool.keys.queue("low"), 10, 5) == []
-
-
-def test_clearing_deletes_the_queue_and_returns_its_size(pool, raw_redis):
-    raw_redis.lpush("queue:low", "a", "b")
-    raw_redis.sadd("queues", "low", "high")
-    assert queues.clear(pool, "low") == 2
-    assert snapshot(raw_redis) == {"queues": {b"high"}}
-    assert queues.clear(pool, "low") == 0
-
-
-def test_queues_are_paused_and_unpaused(pool, raw_redis):
-    queues.pause(pool, "low")
-    queues.pause(pool, "high")
-    assert queues.paused(pool) == {"low", "high"}
-    queues.unpause(pool, "low")
-    assert snapshot(raw_redis) == {"paused": {b"high"}}
-
-
 def test_a_job_at_the_head_is_the_next_to_be_popped(pool, raw_redis):
     raw_redis.lpush("queue:low", "waiting")
     queues.push_to_head(pool, "low", b"first")
@@ -77,50 +50,19 @@ def test_a_pop_from_an_empty_queue_returns_nothing(pool):
 
 
 @pytest.mark.parametrize("prefix", ["", "{offsider}:resque:gitlab:"])
-def test_the_name_of_a_popped_queue_has_no_prefix(redis_url, raw_redis, prefix):
-    prefixed = Redis(RedisSettings(url=redis_url, key_prefix=prefix), size=1)
+def test_the_name_of_a_popped_queue_has_no_prefix(make_pool, redis_url, raw_redis, prefix):
+    prefixed = make_pool(url=redis_url, key_prefix=prefix)
     raw_redis.lpush(f"{prefix}queue:a:b", "job")
     assert queues.pop_blocking(prefixed, ["a:b"], 1) == ("a:b", b"job")
-    prefixed.close()
-
-
-def test_pages_begin_at_either_end(pool, raw_redis):
-    raw_redis.lpush("queue:low", *(f"{n}" for n in range(10)))
-    assert queues.page(pool, pool.keys.queue("low"), 0, 3, newest_first=True) == [b"9", b"8", b"7"]
-    assert queues.page(pool, pool.keys.queue("low"), 8, 5, newest_first=True) == [b"1", b"0"]
-
-
-def test_a_queue_is_registered_by_its_first_push(pool, raw_redis):
-    raw_redis.sadd("queues", "low")
-    assert queues.is_known(pool, "low")
-    assert not queues.is_known(pool, "high")
-
-
-def test_the_place_of_a_job_is_found_by_its_bytes(pool, raw_redis):
-    raw_redis.lpush("queue:low", "a", "b", "a", "c")
-    assert [queues.position(pool, "low", raw) for raw in (b"a", b"b", b"c", b"d")] == [0, 1, 3, None]
-
-
-def test_several_queues_are_paused_at_once_and_an_empty_list_is_allowed(pool, raw_redis):
-    queues.pause(pool, "low", "high", "other")
-    queues.unpause(pool, "low", "high")
-    queues.pause(pool)
-    queues.unpause(pool)
-    assert snapshot(raw_redis) == {"paused": {b"other"}}
-
-
-def test_names_that_cannot_be_read_are_none():
-    assert queues.readable([b"b", b"\xff", b"a"]) == ["a", "b"]
-    assert queues.readable(RedisRefused("WRONGTYPE no set")) == []
 
 
 JOB = b'{"class":"Any","args":[]}'
 
 
 @pytest.mark.parametrize("prefix", ["", "{offsider}:odd[*]?:"])
-def test_queues_with_jobs_that_no_client_registered_are_found(redis_url, raw_redis, prefix, monkeypatch):
+def test_queues_with_jobs_that_no_client_registered_are_found(make_pool, redis_url, prefix, monkeypatch):
     monkeypatch.setattr(queues, "SCANNED", 1)
-    redis = Redis(RedisSettings(url=redis_url, key_prefix=prefix), size=1)
+    redis = make_pool(url=redis_url, key_prefix=prefix)
     start = redis.keys.queue("")
     for name, raw in {"ghost": JOB, "other program": b"1", "sq|host:1:a|ghost": JOB, "known": JOB}.items():
         redis.call("LPUSH", start + name, raw)
@@ -132,7 +74,6 @@ def test_queues_with_jobs_that_no_client_registered_are_found(redis_url, raw_red
     queues.register(redis, [])
     assert queues.names(redis) == ["ghost", "known"]
     assert scanned(redis) == [] == walk(redis, 5).queues
-    redis.close()
 
 
 def scanned(redis):

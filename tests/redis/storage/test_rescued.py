@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from offsider.core.payload import decode, encode
 from offsider.storage import rescued
 from offsider.storage.rescued import KEEP_SECONDS, MAX_BYTES, MAX_JOBS, Rescued
@@ -25,22 +23,11 @@ def test_each_job_is_returned_once_oldest_first(pool, raw_redis):
     assert not raw_redis.exists("offsider:rescued")
 
 
-def test_nothing_is_written_for_nothing(pool, raw_redis):
-    rescued.note(pool, [])
-    assert raw_redis.keys("*") == []
-
-
 def test_a_limited_number_waits_for_a_limited_time(pool, raw_redis):
     rescued.note(pool, [job(number) for number in range(10_000)])
     assert raw_redis.llen("offsider:rescued") == MAX_JOBS
     assert 0 < raw_redis.ttl("offsider:rescued") <= KEEP_SECONDS
     assert rescued.take(pool, 1) == [job(9_000)]
-
-
-@pytest.mark.parametrize("raw", [b"", b"no\njob\xff", b'{"class":"X"}\n'])
-def test_bytes_stay_as_they_are(pool, raw):
-    rescued.note(pool, [job(raw=raw)])
-    assert rescued.take(pool) == [job(raw=raw)]
 
 
 def test_a_large_payload_is_kept_without_its_arguments(pool):

@@ -9,19 +9,18 @@ import pytest
 from offsider.core.errors import QueueFull
 from offsider.core.series import Load, Series
 from offsider.storage import run_counts
-from offsider.storage.execution_metrics import JobCounts
+from tests.runs import counts
 
-JOB = JobCounts("A", 1, 0, 5, [1] + [0] * 25)
 NOW = 1_800_000_000.0  # a whole hour since the epoch
 MAIL = {"class": "Mail", "queue": "q"}
 
 
 def write(pool, *series: Series, at: float = NOW) -> None:
-    run_counts.add(pool, [], series, at, wire_version=8)
+    run_counts.add(pool, series, at, wire_version=8)
 
 
 def test_metrics_and_sums_are_written_in_one_transaction(pool, raw_redis):
-    run_counts.add(pool, [JOB], [Series({"class": "A"}, processed=1)], NOW, wire_version=8)
+    run_counts.add(pool, [counts(seconds=[0.0])], NOW, wire_version=8)
     assert {key.split(b"|")[0].split(b":")[0] for key in raw_redis.scan_iter()} == {b"j", b"h", b"offsider"}
 
 
@@ -29,7 +28,7 @@ def test_a_full_server_writes_nothing(pool, raw_redis):
     raw_redis.config_set("maxmemory", 1)
     try:
         with pytest.raises(QueueFull):
-            run_counts.add(pool, [JOB], [Series({"class": "A"}, processed=1)], NOW, wire_version=8)
+            run_counts.add(pool, [counts(seconds=[0.0])], NOW, wire_version=8)
     finally:
         raw_redis.config_set("maxmemory", 0)
     assert raw_redis.keys() == []
@@ -38,7 +37,7 @@ def test_a_full_server_writes_nothing(pool, raw_redis):
 def test_a_refused_count_is_reported_and_the_others_are_written(pool, raw_redis, caplog):
     raw_redis.set("j|270115|8:00", "a string")
     with caplog.at_level(logging.ERROR):
-        run_counts.add(pool, [JOB], [], NOW, wire_version=8)
+        run_counts.add(pool, [counts()], NOW, wire_version=8)
     assert f"a count was not written to {pool.keys.prefix}j|270115|8:00" in caplog.text
     assert raw_redis.hgetall("j|270115|8:0") == {b"A|ms": b"5", b"A|p": b"1"}
 
@@ -53,12 +52,6 @@ def test_every_sum_of_a_series_is_read_back(pool):
     other, twice = run_counts.totals(pool)
     assert (twice.processed, twice.run_seconds, twice.run_buckets[0], twice.queue_buckets[4]) == (6, 9.0, 4, 6)
     assert other.processed == 5
-
-
-def test_one_class_can_be_asked_for(pool):
-    write(pool, Series(MAIL, processed=1), Series({"class": "B"}, processed=2), Series({}, processed=3))
-    assert [one.processed for one in run_counts.totals(pool, "B")] == [2]
-    assert run_counts.totals(pool, "C") == []
 
 
 # ------------------------------------------------------------------------------------------ SLOs
@@ -91,14 +84,9 @@ def test_a_window_contains_only_its_own_counts(pool):
     assert {window: total(pool, window) for window in ("1h", "6h", "3d")} == {"1h": 20, "6h": 40, "3d": 60}
 
 
-def test_runs_without_a_class_are_not_scored(pool):
-    write(pool, Series({"queue": "q"}, processed=1))
-    assert run_counts.scores(pool, NOW) == []
-
-
 # ---------------------------------------------------------------------------------------- shards
 def work(pool, shard: str, run: float, threads: float, at: float = NOW) -> None:
-    run_counts.add(pool, [], [], at, wire_version=8, load=Load(run, threads), shard=shard)
+    run_counts.add(pool, [], at, wire_version=8, load=Load(run, threads), shard=shard)
 
 
 def test_the_work_of_a_shard_is_summed_over_its_processes(pool):

@@ -7,13 +7,15 @@ import redis as redis_py
 
 from offsider.client.client_registry import LIFE_SECONDS, NOTE_CLIENT
 from offsider.core.errors import QueueFull, RedisRefused
-from offsider.storage import queues, scripts
+from offsider.storage import finished_runs, queues, scripts, steps
+from offsider.storage.finished_runs import Runs
 from offsider.storage.redis import Redis, RedisSettings
 from offsider.storage.scripts import Script, drop_flags, flags_are_accepted
 from tests.redis.storage.every_verb import left_behind, seed, walk
 from tests.snapshot import snapshot
 from tests.waiting import wait_for
 
+JID = "0123456789abcdef01234567"
 LUA = files("offsider.storage") / "lua"
 NAMES = {
     path.name.removesuffix(".lua")
@@ -55,9 +57,11 @@ def test_every_script_is_called_with_the_keys_and_arguments_that_it_declares(red
     recording = Recording(RedisSettings(url=redis_url))
     seed(raw_redis, recording.keys)
     walk(recording)
-    recording.run(Script("probe"), [])
     recording.run(*queues.store_call(recording.keys, [(b"{}", None)], "default"))  # a part of pushes
     recording.run(NOTE_CLIENT, [recording.keys.clients], ["web-1:gunicorn:abc", LIFE_SECONDS])  # a part of pushes
+    finished_runs.add(recording, {("HardJob", "succeeded"): Runs([JID], [1.0], [0.5])}, "v1", {})
+    assert [run.jid for run in finished_runs.of_job(recording, JID)] == [JID]
+    assert steps.signal(recording, JID, "paid", "1", 60)
     assert {script.name for script, _, _ in recording.calls} == NAMES
     for script, keys, arguments in recording.calls:
         for given, (declared, more) in ((keys, script.declared("KEYS")), (arguments, script.declared("ARGV"))):
@@ -144,9 +148,9 @@ def test_read_only_scripts_run_on_a_replica(make_server):
     replica = Redis(RedisSettings(url=server.url), size=1)
     replica.call("LPUSH", "list", "job")
     replica.call("REPLICAOF", "127.0.0.1", "1")
-    assert replica.run(Script("count"), ["list"]) == 1
+    assert replica.run(Script("oldest"), ["list"], [100, 10]) == [b"job"]
     with pytest.raises(RedisRefused) as refused:
-        replica.run(Script("defer"), ["schedule"], [b"due", "1"])
+        replica.run(Script("lease"), ["lease"], ["me", "1"])
     assert refused.value.code == "READONLY"
     replica.close()
 

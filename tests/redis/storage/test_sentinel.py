@@ -4,20 +4,19 @@ import asyncio
 import socket
 import subprocess
 import time
-from dataclasses import replace
 
 import pytest
 import redis as redis_py
 
-from offsider.client import AsyncClient
+from offsider.client import Client
 from offsider.config.config import Config
 from offsider.core.errors import ConfigurationError, OffsiderError, RedisUnavailable
 from offsider.embedded.folder import free_port
-from offsider.storage.async_redis import AsyncRedis
-from offsider.storage.redis import Redis, RedisSettings
+from offsider.storage.redis import RedisSettings
 from tests.waiting import wait_for
 
 NOWHERE = "redis://:secret@nowhere.invalid:1/3"
+ORDERS = {"url": NOWHERE, "sentinel_name": "orders"}
 
 
 def answers(port: int, password: str) -> bool:
@@ -54,21 +53,9 @@ def sentinel(make_server, tmp_path, password):
         process.wait()
 
 
-def test_the_master_is_found_and_gets_login_and_database_of_the_url(sentinel):
+def test_the_master_is_found_and_gets_login_and_database_of_the_url(sentinel, make_pool):
     address, port = sentinel
-    settings = RedisSettings(url=NOWHERE, sentinels=(address,), sentinel_name="orders")
-    pool = Redis(settings, size=1)
-    assert pool.call("SET", "k", "v") == b"OK"
-    pool.close()
-
-    async def get():
-        asynchronous = AsyncRedis(settings, size=1)
-        try:
-            return await asynchronous.call("GET", "k")
-        finally:
-            await asynchronous.close()
-
-    assert asyncio.run(get()) == b"v"
+    assert make_pool(**ORDERS, sentinels=(address,)).call("SET", "k", "v") == b"OK"
     with redis_py.Redis(port=int(port), password="secret", db=3) as client:
         assert client.get("k") == b"v"
 
@@ -78,22 +65,22 @@ def test_an_asynchronous_push_that_a_demoted_master_refuses_is_sent_again(sentin
     address, port = sentinel
     config = Config()
     config.redis.url, config.redis.sentinels, config.redis.sentinel_name = NOWHERE, (address,), "orders"
-    client = AsyncClient(config)
+    client = Client(config)
 
     async def push():
-        await client.push({"class": "X", "args": []})
-        (wire,) = [wire for wire in next(iter(client.redis._pools.values())).free if wire is not None]
+        await client.apush({"class": "X", "args": []})
+        (wire,) = [wire for wire in client.redis._free if wire is not None]
         connect, connects = wire._connection.connect, []
 
-        async def promoted():
+        def promoted():
             connects.append(1)
             master.execute_command("REPLICAOF", "NO", "ONE")
-            await connect()
+            connect()
 
         wire._connection.connect = promoted
         master.execute_command("REPLICAOF", "127.0.0.1", "1")
-        await client.push({"class": "X", "args": []})
-        await client.close()
+        await client.apush({"class": "X", "args": []})
+        client.close()
         return len(connects)
 
     with redis_py.Redis(port=int(port), password="secret", db=3) as master:
@@ -101,46 +88,36 @@ def test_an_asynchronous_push_that_a_demoted_master_refuses_is_sent_again(sentin
         assert master.llen("queue:default") == 2
 
 
-def test_an_unknown_master_is_unavailable(sentinel):
+def test_an_unknown_master_is_unavailable(sentinel, make_pool):
     address, _ = sentinel
-    pool = Redis(RedisSettings(url=NOWHERE, sentinels=(address,), sentinel_name="others"), size=1)
     with pytest.raises(RedisUnavailable) as failure:
-        pool.call("PING")
+        make_pool(url=NOWHERE, sentinels=(address,), sentinel_name="others").call("PING")
     assert not failure.value.ambiguous
 
 
 def test_messages_name_the_sentinels_and_no_password():
-    settings = RedisSettings(url=NOWHERE, sentinels=("a:1", "b:2"), sentinel_name="orders")
+    settings = RedisSettings(**ORDERS, sentinels=("a:1", "b:2"))
     assert settings.redacted_url == "sentinel://a:1,b:2/orders"
 
 
 @pytest.mark.parametrize("password", ["watchword"], indirect=True)
-def test_sentinels_may_have_a_password_of_their_own(sentinel, password):
+def test_sentinels_may_have_a_password_of_their_own(sentinel, password, make_pool):
     address, _ = sentinel
-    given = {"url": NOWHERE, "sentinels": (address,), "sentinel_name": "orders"}
-    pool = Redis(RedisSettings(**given, sentinel_password=password), size=1)
-    assert pool.call("PING") == b"PONG"
-    pool.close()
-    without = Redis(RedisSettings(**given), size=1)
+    assert make_pool(**ORDERS, sentinels=(address,), sentinel_password=password).call("PING") == b"PONG"
     with pytest.raises(OffsiderError):
-        without.call("PING")
+        make_pool(**ORDERS, sentinels=(address,)).call("PING")
 
 
-def test_a_silent_sentinel_costs_one_connect_timeout_and_is_passed_over(sentinel):
+def test_a_silent_sentinel_costs_one_connect_timeout_and_is_passed_over(sentinel, make_pool):
     """A sentinel that accepts and never replies, like a frozen host, must not use up a liveness lifetime."""
     address, _ = sentinel
     with socket.create_server(("127.0.0.1", 0)) as silent:
         frozen = f"127.0.0.1:{silent.getsockname()[1]}"
-        settings = RedisSettings(
-            url=NOWHERE, sentinels=(frozen, address), sentinel_name="orders", socket_timeout_seconds=0.5
-        )
+        brief = {**ORDERS, "socket_timeout_seconds": 0.5}
         started = time.monotonic()
-        pool = Redis(settings, size=1)
-        assert pool.call("PING") == b"PONG"
-        pool.close()
-        alone = Redis(replace(settings, sentinels=(frozen,)), size=1)
+        assert make_pool(**brief, sentinels=(frozen, address)).call("PING") == b"PONG"
         with pytest.raises(RedisUnavailable, match="no Sentinel returned a master"):
-            alone.call("PING")
+            make_pool(**brief, sentinels=(frozen,)).call("PING")
         assert time.monotonic() - started < 10
 
 
@@ -151,6 +128,6 @@ def test_a_silent_sentinel_costs_one_connect_timeout_and_is_passed_over(sentinel
         ({"sentinels": ("a:1",)}, "redis.sentinel_name"),
     ],
 )
-def test_wrong_settings_are_named_by_their_own_key(given, key):
+def test_wrong_settings_are_named_by_their_own_key(make_pool, given, key):
     with pytest.raises(ConfigurationError, match=rf"^{key}: "):
-        Redis(RedisSettings(**given), size=1).call("PING")
+        make_pool(**given).call("PING")

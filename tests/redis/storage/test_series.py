@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from offsider.storage import run_counts, series
+from offsider.storage import error_groups, run_counts, samples, series
 from offsider.storage.series import MINUTE, TEN_MINUTES, TOTAL, Metric
 
 NOW = 1_800_000_000.0  # a whole hour since the epoch, and no whole day
@@ -40,20 +40,6 @@ def test_counts_of_all_processes_are_summed_in_each_step(pool, write):
     assert read(pool) == {A: [[6, 30]], B: [[0, 5]]}
     assert read(pool, MINUTE, NOW - 60, NOW + 60) == {A: [[0, 0], [3, 30], [3, 0]]}
     assert read(pool, TEN_MINUTES, NOW, NOW + 600) == {A: [[6, 30], [0, 0]], B: [[0, 0], [0, 5]]}
-
-
-def test_a_window_may_span_several_keys(pool, write):
-    for hours in (0, 5, 24, 71):
-        write(1, hours, at=NOW - hours * 3600, **{"class": "A"})
-    [(found)] = series.read(pool, MAILS, TEN_MINUTES, NOW - 71 * 3600, NOW)
-    assert (len(found.steps), found.steps[0], found.steps[-1]) == (71 * 6 + 1, (1, 71), (1, 0))
-    assert [found.sums(last) for last in (None, 1, 31, 6 * 24 + 1)] == [[4, 100], [1, 0], [2, 5], [3, 29]]
-
-
-def test_labels_are_the_same_in_any_order(pool, write):
-    write(1, 0, b="2", a="1")
-    write(1, 0, a="1", b="2")
-    assert read(pool) == {(("a", "1"), ("b", "2")): [[2, 0]]}
 
 
 def test_label_sets_can_be_chosen_by_their_labels(pool, write):
@@ -101,12 +87,6 @@ def test_a_count_stays_at_its_highest_value(pool, write):
         assert found.sums() == [highest, 2]
 
 
-def test_zeros_leave_no_trace(pool, raw_redis, write):
-    write(0, 0, **{"class": "A"})
-    assert raw_redis.keys() == []
-    assert read(pool) == {}
-
-
 def test_a_label_set_whose_counts_have_expired_is_left_out(pool, raw_redis, write):
     write(1, 1, **{"class": "A"})
     write(1, 1, **{"class": "B"})
@@ -143,8 +123,13 @@ def test_a_label_that_is_not_text_is_ignored(pool, raw_redis, write):
         (run_counts.RUNS, range(0, 600, 60), 1_000),
         (run_counts.SLO, range(0, 14 * 86400, 600), 48_000),
         (run_counts.SHARDS, range(0, 8 * 3600, 60), 15_000),
-        (run_counts.RELEASES, range(0, 8 * 3600, 60), 135_000),
+        (run_counts.RELEASES, range(0, 8 * 3600, 60), 170_000),
+        (run_counts.FAILED, range(0, 8 * 3600, 60), 120_000),
         (run_counts.RELEASE_TOTALS, range(0, 600, 60), 500),
+        (error_groups.ERRORS, range(0, 8 * 3600, 60), 15_000),
+        (run_counts.SOURCES, range(0, 8 * 3600, 60), 8_000),
+        (samples.QUEUES, range(0, 8 * 3600, 60), 15_000),
+        (samples.SERVER, range(0, 8 * 3600, 60), 60_000),
     ],
 )
 def test_a_label_set_uses_at_most_the_documented_memory(pool, raw_redis, metric, steps, most):

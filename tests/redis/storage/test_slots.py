@@ -84,20 +84,6 @@ def test_slots_are_acquired_up_to_the_limit_and_the_next_job_is_held_in_one_step
     assert queues.extension_list_lengths(stage.redis) == {stage.keys.held(NAME): 2}
 
 
-def test_a_freed_slot_is_kept_for_the_job_that_has_waited_longest(stage):
-    runs = [stage.run_of(jid) for jid in "ab"]
-    for run in runs:
-        stage.enter(run.jid, 2, run=run)
-    for jid in "cde":
-        stage.enter(jid, 2)
-    assert stage.leave(runs[0], 2) == 1
-    assert (stage.queued, stage.held, stage.in_use) == (["c"], ["d", "e"], 1)
-    assert stage.enter("new", 2) is SlotAnswer.HELD, "the slot is kept"
-    jid, job = stage.come()
-    assert stage.enter(jid, 2, job=job) is SlotAnswer.TAKEN
-    assert slots.counts(stage.redis, [NAME]) == {NAME: GroupCounts(2, 0, 3)}
-
-
 def test_a_resumed_job_moves_to_the_head_of_its_queue_and_its_latency_restarts(stage, raw_redis):
     run = stage.run_of("a")
     stage.enter("a", 1, run=run)
@@ -144,6 +130,32 @@ def test_no_job_is_resumed_into_a_queue_in_which_one_still_waits(stage, raw_redi
     assert raw_redis.hkeys(stage.keys.resumed_payloads(NAME)) == [b"other"]
 
 
+def test_at_a_freed_slot_nothing_is_resumed_while_a_resumed_job_has_one_reserved(stage):
+    run = stage.run_of("a")
+    stage.enter("a", 2, run=run)
+    for jid in "bc":
+        stage.enter(jid, 2)
+    stage.enter("d", 2, job=stage.claim("d", "elsewhere"))
+    stage.leave(run, 2)
+    assert stage.queued == ["c"]
+    group = SlotGroup(NAME, 3)
+    assert slots.resume(stage.redis, group, now_seconds=NOW, at_once=True) == 0
+    assert slots.resume(stage.redis, group, now_seconds=NOW) == 1
+
+
+def test_a_look_at_held_jobs_of_paused_queues_is_bounded(stage, raw_redis, monkeypatch):
+    monkeypatch.setattr(slots, "MAX_SKIPPED", 2)
+    monkeypatch.setattr(slots, "BATCH", 1)
+    run = stage.run_of("a")
+    stage.enter("a", 1, run=run)
+    for jid in "bc":
+        stage.enter(jid, 1)
+    stage.enter("d", 1, job=stage.claim("d", "elsewhere"))
+    raw_redis.sadd("paused", "default")
+    assert stage.leave(run, 1) == 0
+    assert stage.held == ["b", "c", "d"]
+
+
 def test_while_jobs_are_held_no_job_overtakes_them(stage):
     run = stage.run_of("a")
     stage.enter("a", 1, run=run)
@@ -151,11 +163,6 @@ def test_while_jobs_are_held_no_job_overtakes_them(stage):
     stage.client.zrem(stage.keys.slots(NAME), run.member)
     assert stage.enter("c", 1) is SlotAnswer.HELD_BEHIND
     assert stage.held == ["b", "c"]
-
-
-def test_a_negative_limit_holds(stage):
-    assert stage.enter("a", -1) is SlotAnswer.HELD
-    assert stage.in_use == 0
 
 
 def test_a_job_takes_a_slot_in_each_group_or_waits_in_the_first_full_one(stage):
@@ -225,13 +232,6 @@ def test_without_a_limit_all_held_jobs_return_to_the_tails_of_their_queues(stage
     assert stage.held == []
 
 
-def test_one_step_resumes_a_bounded_number(stage, monkeypatch):
-    monkeypatch.setattr(slots, "MAX_RESUMED", 100)
-    for number in range(150):
-        stage.enter(f"j{number}", -1)
-    assert [stage.leave(None, 0), stage.leave(None, 0)] == [100, 50]
-
-
 # ----------------------------------------------------------------------------- asked once more
 
 
@@ -257,12 +257,6 @@ def test_a_job_taken_by_another_process_is_not_held(stage, raw_redis):
     assert stage.held == []
 
 
-def test_a_dead_process_acquires_no_slot(stage, raw_redis):
-    raw_redis.set(stage.redis.keys.fenced(OWNER.identity), 1)
-    assert stage.enter("a", 5) is SlotAnswer.LOST
-    assert (stage.in_use, stage.held) == (0, [])
-
-
 def test_a_job_in_no_private_list_is_held_once(stage):
     raw = payload("a")
     run, job = stage.run_of("a"), Candidate(raw, raw, None)
@@ -278,14 +272,6 @@ def test_a_job_in_no_private_list_that_was_resumed_since_runs_once(stage, raw_re
     assert stage.enter("a", 5, run=run, job=job, again=True) is SlotAnswer.HELD
     assert stage.in_use == 0
     assert 0 < raw_redis.ttl(stage.keys.held_run(run.member)) <= 600
-
-
-def test_a_manually_moved_job_returns_to_its_original_queue(stage):
-    raw = payload("a", "other")
-    stage.client.lpush(stage.working, raw)
-    stage.enter("a", -1, job=Candidate.of(raw, "default", "other", PrivateListEntry(OWNER, "default", raw)))
-    stage.leave(None, 1)
-    assert stage.queued == ["a"]
 
 
 def test_equal_jobs_are_resumed_as_often_as_they_are_held(stage, raw_redis, monkeypatch):
@@ -380,13 +366,6 @@ def test_only_slots_of_dead_processes_are_freed(stage, raw_redis):
     assert slots.free_dead(stage.redis, NAME) == 3
     assert [holder.process for holder in slots.holders(stage.redis, NAME)] == [OWNER.identity]
     assert slots.free_dead(stage.redis, NAME) == 0
-
-
-def test_runs_have_their_job_and_start(stage, raw_redis):
-    stage.enter("a", 3)
-    (holder,) = slots.holders(stage.redis, NAME)
-    assert (holder.jid, holder.process) == ("a", OWNER.identity)
-    assert abs(holder.since - raw_redis.time()[0]) < 10
 
 
 def test_a_class_without_slots_and_held_jobs_is_deleted(stage, raw_redis):

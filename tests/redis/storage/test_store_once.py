@@ -33,11 +33,6 @@ def test_a_server_remembers_a_transfer_for_a_day(pool, raw_redis):
     assert raw_redis.llen("queue:high") == 2
 
 
-def test_another_transfer_of_the_same_job_stores_it_again(pool, raw_redis):
-    store_once(pool, [TO_QUEUE, Transfer("j1", "h2", "queue:high", b"a")])
-    assert raw_redis.llen("queue:high") == 2
-
-
 def test_a_refused_job_is_not_remembered_and_stops_no_other(pool, raw_redis):
     raw_redis.set("queue:high", "wrong")
     refused, stored = store_once(pool, [TO_QUEUE, TO_SET])

@@ -9,7 +9,7 @@ import pytest
 
 from offsider.core.payload import decode, forget_stranded, is_stranded
 from offsider.storage import stranded
-from offsider.storage.stranded import LONGEST_SECONDS
+from offsider.storage.stranded import MAX_DELAY_SECONDS
 from tests.snapshot import snapshot
 
 
@@ -31,7 +31,7 @@ def test_reasons_expire_after_a_quarter_of_an_hour_and_counts_never(pool, raw_re
 
 
 def test_classes_are_bounded(pool, monkeypatch):
-    monkeypatch.setattr(stranded, "_MOST", 2)
+    monkeypatch.setattr(stranded, "_MAX_CLASSES", 2)
     for name in ("a", "b", "c", "a"):
         stranded.note(pool, name, "not declared")
     assert stranded.reasons(pool) == {"c": "not declared", "a": "not declared"}
@@ -53,7 +53,7 @@ def test_only_jobs_due_within_the_longest_wait_are_read(pool, raw_redis):
     now = time.time()
     one, old, far, none = job("a", stranded_at=1), job("b", stranded_at=2), job("c", stranded_at=3), job("d")
     raw_redis.zadd(
-        "schedule", {none: now - 5, old: now + LONGEST_SECONDS, one: now - 1, far: now + 2 * LONGEST_SECONDS}
+        "schedule", {none: now - 5, old: now + MAX_DELAY_SECONDS, one: now - 1, far: now + 2 * MAX_DELAY_SECONDS}
     )
     assert list(stranded.each(pool)) == [none, one, old]
     assert [is_stranded(raw) for raw in (none, one, old)] == [False, True, True]

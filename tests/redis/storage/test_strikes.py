@@ -197,15 +197,6 @@ def test_a_buried_job_is_in_the_dead_set_with_its_last_strike(pool, raw_redis, c
     assert not strikes.bury(pool, corpse.entry(RAW), b"buried", LIMITS), "the second one is too late"
 
 
-def test_the_dead_set_is_trimmed(pool, raw_redis, corpse):
-    now = raw_redis.time()[0]
-    raw_redis.zadd("dead", {"too old": now - 100, "oldest": now - 3, "older": now - 2, "old": now - 1})
-    corpse.holds(RAW)
-    corpse.fence()
-    strikes.bury(pool, corpse.entry(RAW), RAW, DeadSetLimits(max_jobs=4, timeout_seconds=50))
-    assert raw_redis.zrange("dead", 0, -1) == [b"older", b"old", RAW]
-
-
 def test_a_dead_set_of_the_wrong_type_leaves_the_job_in_place(pool, raw_redis, corpse):
     raw_redis.set("dead", "wrong")
     corpse.holds(RAW)

@@ -13,10 +13,6 @@ def test_keys_that_never_expire_are_stuck(pool, raw_redis):
     assert keyspace.stuck(pool, [LIVE, DEAD, STUCK]) == [pool.keys.sweep, pool.keys.alive(STUCK)]
 
 
-def test_on_an_empty_server_nothing_is_stuck(pool):
-    assert keyspace.stuck(pool, []) == []
-
-
 def test_an_owner_with_a_recent_heartbeat_is_alive(pool, raw_redis):
     raw_redis.set(f"offsider:alive:{LIVE}", "1", ex=60)
     assert keyspace.living(pool, [LIVE, DEAD]) == {LIVE}

@@ -24,10 +24,6 @@ def test_jobs_in_lists_of_extensions_are_counted(pool, raw_redis):
     assert stats.count_by_queue(pool) == {"a": 1, "(held)": 3}
 
 
-def test_an_empty_server_has_nothing_unfinished(pool):
-    assert stats.count_by_queue(pool) == {}
-
-
 def test_a_queue_created_between_two_reads_is_seen(pool, monkeypatch):
     found = queues.names(pool)
 

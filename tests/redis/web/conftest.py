@@ -12,22 +12,15 @@ import pytest
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.web.app import WebApp
-from offsider.web.options import WebOptions
+from offsider.web.page_request import WebOptions
 from offsider.web.request import Request, Response
 
 HEADERS = {"host": "localhost", "accept": "text/html", "sec-fetch-site": "same-origin"}
 
 
 @pytest.fixture
-def config(redis_url: str) -> Config:
-    config = Config()
-    config.redis.url = redis_url
-    return config
-
-
-@pytest.fixture
 def ask(config: Config) -> Callable[..., Response]:
-    """ask("/metrics", "period=1h") or ask("/errors/clear", method="POST", body="every=yes")"""
+    """ask("/metrics", "period=1h") or ask("/error/clear", method="POST", body="every=yes")"""
     return asker(config)
 
 
@@ -50,18 +43,28 @@ def asker(config: Config, **options: Any) -> Callable[..., Response]:
 
 @pytest.fixture
 def look(read: Callable[..., Any]) -> Callable[..., Any]:
-    """Like `read`, for a scan through many jobs: continues until its end, and returns the jobs of all parts."""
+    """The listed jobs as rows, of all steps of a search: look("where=dead&class=Mail")."""
 
-    def data(path: str, query: str = "") -> Any:
-        part = read(path, query)
-        jobs = part["jobs"]
-        while part["search"]["more"]:
-            to, _, fields = part["search"]["more"].partition("?")
-            part = read(to, fields)
-            jobs = jobs + part["jobs"]
-        return part | {"jobs": jobs}
+    def rows(query: str) -> list[dict[str, Any]]:
+        part = read("/jobs", query)
+        found = jobs_of(part)
+        while part["search"] and part["search"]["more"]:
+            part = read(*part["search"]["more"].split("?"))
+            found += jobs_of(part)
+        return [*{row["key"]: row for row in found}.values()]
 
-    return data
+    return rows
+
+
+def jobs_of(data: Any) -> list[dict[str, Any]]:
+    """The jobs of a page: column -> text, and the key and the path of each."""
+    (table,) = [block for block in data["blocks"] if block["is"] == "table" and "Class" in block["columns"]]
+    rows: list[dict[str, Any]] = []
+    for key, cells in zip(table["keys"], table["rows"], strict=True):
+        texts = [cell.get("text", cell.get("value", cell.get("at"))) for cell in cells]
+        path = cells[table["columns"].index("Class")]["path"]
+        rows.append(dict(zip(table["columns"], texts, strict=True)) | {"key": key, "path": path})
+    return rows
 
 
 @pytest.fixture

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from urllib.parse import quote, urlencode
 
 import pytest
 
 from offsider.config.installation import Installation
 from offsider.core.payload import encode
-from offsider.inspector import Controls, Queue
-from offsider.storage import control_table, processes, slots
+from offsider.inspector import Controls
+from offsider.storage import control_table, slots
 from offsider.storage.slots import Rate
-from tests.hostile import STRINGS
 from tests.markup import Markup
 from tests.redis.web.conftest import asker
 
@@ -46,13 +46,6 @@ def busy(config, redis, raw_redis):
         raw_redis.lpush(redis.keys.held(NAME), encode({"class": NAME, "args": [], "jid": jid, "queue": "default"}))
 
 
-def test_without_a_control_the_tab_has_a_note_and_forms(ask, read):
-    assert table(read("/controls"), "Controls") == []
-    page = Markup(ask("/controls").body.decode())
-    assert "No controls are set." in page.text
-    assert 'formaction="/controls/limit"' in ask("/controls").body.decode()
-
-
 def test_a_control_is_shown_with_subject_action_time_user_and_reason(ask, read, config, redis):
     Controls(config).drop("HardJob", by="ann", reason="the bank <is> down", lasting=3600)
     Controls(config).defer("urgency=low", 120)
@@ -62,8 +55,7 @@ def test_a_control_is_shown_with_subject_action_time_user_and_reason(ask, read, 
     assert (low[0], low[1]) == ("urgency=low", "deferred by 120 s")
     assert [row[0] for row in table(read("/controls", "name=low"), "Controls")] == ["urgency=low"]
     assert "the bank <is> down" in Markup(ask("/controls").body.decode()).text
-    assert "Active controls:" in Markup(ask("/").body.decode()).text
-    assert "A control is active for this class." in Markup(ask("/metrics/HardJob").body.decode()).text
+    assert "Operators decided about these jobs: " in Markup(ask("/class/HardJob").body.decode()).text
 
 
 @pytest.mark.parametrize(
@@ -86,16 +78,11 @@ def test_a_control_is_set_and_ended_and_audited(config, caplog, verb, fields, de
     (control,) = Controls(config)
     assert (control.subject, control.described, control.reason) == ("HardJob", described, "broken")
     assert control.until == control.since + 7200
-    ask("/controls/resume", method="POST", body=body(subject="HardJob"))
+    ask("/controls/HardJob/resume", method="POST")
     assert list(Controls(config)) == []
-    assert f"control.{verb} who=" in caplog.text
+    assert f"controls.{verb} who=" in caplog.text
     assert f"HardJob: {described}" in caplog.text
-    assert "control.resume who=" in caplog.text
-
-
-def test_dropping_asks_for_confirmation(ask):
-    page = ask("/controls").body.decode()
-    assert 'data-confirm="Drop these jobs instead of running them?"' in page
+    assert "controls.resume who=" in caplog.text
 
 
 def test_programs_get_messages(ask, config, redis, raw_redis):
@@ -106,10 +93,10 @@ def test_programs_get_messages(ask, config, redis, raw_redis):
     assert act("hold", subject="urgent=1")[0] == 400
     assert act("hold", subject="")[0] == 400
     assert act("hold", subject="A", other=1)[0] == 400
-    assert act("resume", subject="A")[1]["done"] == "A: no control was set"
+    assert act("A/resume") == (404, {"error": "no control is set for A", "status": 404})
     raw_redis.sadd("processes", "a:1:x")
     raw_redis.hset("a:1:x", mapping={"info": "{}"})
-    processes.publish_jobs(redis, "a:1:x", {"app.Export": "5ca1ab1e"})
+    raw_redis.hset("a:1:x", "jobs", '{"app.Export": "5ca1ab1e"}')
     assert act("hold", subject="A")[1]["done"] == "A: held. No live worker declares this class"
 
 
@@ -118,16 +105,11 @@ def test_a_class_is_shown_with_its_slots_and_held_jobs(ask, read, busy):
     assert table(read("/controls"), "Limits and held jobs") == [[NAME, "3, 5 in 0:01:00", 3, 2]]
     data = read(path)
     assert [row[0] for row in table(data, "Jobs holding a slot")] == ["held0", "held1", "held2"]
-    assert [row[0] for row in table(data, "Held jobs, next first")] == ["a", "b"]
+    name = quote(NAME, safe="")
+    assert f'href="/jobs?where=held&amp;class={name}"' in ask(path).body.decode()
+    listed = json.dumps(read("/jobs", f"where=held&class={name}"))
+    assert [f"/job/{jid}" in listed for jid in "abc"] == [True, True, False]
     assert "<b>" not in Markup(ask(path).body.decode()).text.replace(NAME, "")
-
-
-def test_held_jobs_are_quarantined_or_deleted_with_a_confirmation(ask, config, busy):
-    path = f"/controls/{quote(NAME, safe='')}"
-    assert ask(f"{path}/delete", method="POST", body=body()).status == 400
-    assert Controls(config).count_held(NAME) == 2
-    ask(f"{path}/quarantine", method="POST", body=body(every="yes"))
-    assert Controls(config).count_held(NAME) == len(Queue("default", config)) == 0
 
 
 def test_keys_are_listed_in_pages_and_found_by_their_text(ask, read, redis, raw_redis):
@@ -139,19 +121,6 @@ def test_keys_are_listed_in_pages_and_found_by_their_text(ask, read, redis, raw_
     assert (len(rows), rows[0]) == (25, ["Export[tenant 59]", 0, 2])
     assert [row[0] for row in table(read("/controls/Export", "key=07"), "Keys")] == ["Export[tenant 07]"]
     assert [row[0] for row in table(read("/controls", "name=tenant+07"), "Limits and held jobs")] == ["Export"]
-
-
-def test_keys_are_hidden_where_arguments_are(ask_with, raw_redis, redis):
-    raw_redis.sadd("offsider:groups", "Export[secret]")
-    raw_redis.lpush(redis.keys.held("Export[secret]"), encode({"class": "Export", "args": ["secret"], "jid": "a"}))
-    ask = ask_with(redact=lambda _name, _value: "…")
-    assert b"secret" not in ask("/controls/Export").body
-
-
-def test_odd_names_are_shown_as_text(ask, config, redis):
-    names = [name for name in STRINGS if len(name) < 500 and name.isprintable()]
-    slots.declare(redis, dict.fromkeys(names, (3, Rate())), config.clock.now())
-    page = ask("/controls", f"name={quote(names[0])}").body.decode()
-    assert names[0] in Markup(page).text
-    for name in names[:5]:
-        assert ask(f"/controls/{quote(name, safe='')}").status == 200
+    (query,) = re.findall(r'href="/jobs\?(where=held[^"]*)"', ask(f"/controls/{quote(groups[-1])}").body.decode())
+    listed = json.dumps(read("/jobs", query))
+    assert (listed.count("/job/a"), "tenant 58" in listed) == (2, False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from offsider.config.installation import Installation
-from offsider.web.counters import Glance, counters, forget, last_hour, server
+from offsider.screens.counters import Glance, counters, forget, last_hour, server as info
 from tests.redis.web.stored import WHEN, failed
 
 
@@ -14,7 +14,7 @@ def test_requests_within_a_second_share_one_read(config, raw_redis):
     raw_redis.set("stat:processed", 5)
     assert counters(config) is first
     assert last_hour(Installation.of(config)) is last_hour(Installation.of(config))
-    assert server(config) is server(config)
+    assert info(config) is info(config)
 
 
 def test_only_one_read_runs_at_a_time():
@@ -33,12 +33,9 @@ def test_only_one_read_runs_at_a_time():
 
 
 def test_after_a_change_the_counters_are_current(ask, config, raw_redis):
-    forget(config)  # nothing is known yet, which is fine
+    server = Installation.of(config)
+    forget(server)  # nothing is known yet, which is fine
     raw_redis.zadd("dead", {failed(1): WHEN})
-    assert b"<b>1</b> <span>Dead</span>" in flat(ask("/dead").body)
-    assert ask("/dead/all/delete", method="POST", body="every=yes").status == 303
-    assert b"<b>0</b> <span>Dead</span>" in flat(ask("/dead").body)
-
-
-def flat(page):
-    return b" ".join(page.split())
+    assert counters(server).dead == 1
+    assert ask("/jobs/delete", method="POST", body="where=dead&every=yes").status == 303
+    assert counters(server).dead == 0

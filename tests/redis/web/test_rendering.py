@@ -1,20 +1,26 @@
-"""From page results to responses."""
+"""From results of pages to responses, and the frame of every page."""
 
 from __future__ import annotations
 
 import json
 import re
+from html import escape
+from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
+from offsider.config.addresses import ScreenPath, with_fields
 from offsider.config.installation import Installation
-from offsider.core.errors import RedisUnavailable
+from offsider.screens.errors import BadRequest, NotFound
+from offsider.screens.messages import Message
+from offsider.screens.translation import english
 from offsider.web import rendering
-from offsider.web.options import WebOptions
-from offsider.web.page_request import PageRequest
+from offsider.web.app import WebApp
+from offsider.web.page_request import PageRequest, WebOptions
+from offsider.web.rendering import FOLDER, environment
 from offsider.web.request import Fields, Request
-from offsider.web.results import ActionResult, BadRequest, Message, NotFound, Page, Text
-from offsider.web.translation import english
+from offsider.web.results import ActionResult, Page
 
 
 @pytest.fixture
@@ -38,7 +44,8 @@ def raising(error):
 
 
 def test_a_page_is_html_for_browsers_and_json_for_programs(answered):
-    page = Page("confirm", "Are you sure?", {"question": "<b>?", "action": "/x", "fields": [], "back": "/y?a=b"})
+    paths = {"action": ScreenPath("/x"), "back": with_fields("/y", a="b")}
+    page = Page("confirm", "Are you sure?", {"question": "<b>?", "fields": [], **paths})
     shown = answered(lambda: page)
     assert b"&lt;b&gt;?" in shown.body
     assert b'action="/jobs/x"' in shown.body
@@ -49,27 +56,9 @@ def test_a_page_is_html_for_browsers_and_json_for_programs(answered):
 
 
 def test_done_redirects_browsers_and_is_json_for_programs(answered):
-    done = ActionResult("/queues/ä?a=b c\r\nx", Message("done.deleted", count=1), {"count": 1})
+    done = ActionResult("/queues/ä?a=b c\r\nx", Message("Deleted 1 job."), {"count": 1})
     assert dict(answered(lambda: done).headers)["location"] == "/jobs/queues/%C3%A4?a=b%20c%0D%0Ax"
     assert json.loads(answered(lambda: done, "application/json").body) == {"done": "Deleted 1 job.", "count": 1}
-
-
-def test_text_is_sent_unchanged(answered):
-    assert answered(lambda: Text("a 1\n", "text/x")).body == b"a 1\n"
-
-
-def test_errors_are_rendered_as_pages(answered):
-    missing = answered(raising(NotFound("no <such> thing")))
-    assert missing.status == 404
-    assert b"no &lt;such&gt; thing" in missing.body
-    reported = answered(raising(NotFound("gone")), "application/json")
-    assert json.loads(reported.body) == {"error": "gone", "status": 404}
-
-
-def test_a_redis_failure_is_a_503_page(answered):
-    answer = answered(raising(RedisUnavailable("no answer from redis://x")))
-    assert answer.status == 503
-    assert b"no answer from redis://x" in answer.body
 
 
 def test_characters_that_cannot_be_encoded_are_replaced(answered):
@@ -78,11 +67,17 @@ def test_characters_that_cannot_be_encoded_are_replaced(answered):
     assert answered(lambda: page, "application/json").status == 200
 
 
-def test_an_error_has_the_same_text_for_people_and_programs(answered):
-    error = BadRequest("error.bad_choice", name="order", choices="a, b")
-    assert "order must be one of a, b." in answered(raising(error)).body.decode()
-    reported = answered(raising(error), "application/json")
-    assert json.loads(reported.body)["error"] == "order must be one of a, b."
+@pytest.mark.parametrize(
+    "error, status, text",
+    [
+        (NotFound("no <such> thing"), 404, "no <such> thing"),
+        (BadRequest("error.bad_choice", name="order", choices="a, b"), 400, "order must be one of a, b."),
+    ],
+)
+def test_an_error_has_the_same_text_for_people_and_programs(answered, error, status, text):
+    shown = answered(raising(error))
+    assert (shown.status, escape(text) in shown.body.decode()) == (status, True)
+    assert json.loads(answered(raising(error), "application/json").body) == {"error": text, "status": status}
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/json"])
@@ -107,3 +102,49 @@ def test_if_the_error_page_fails_too_the_response_is_text(answered, caplog, monk
     assert answer.body.startswith(b"Internal error ")
     assert "the secret is 42" in caplog.text
     assert "KeyError" in caplog.text
+
+
+def test_values_are_escaped_and_missing_ones_are_errors():
+    from jinja2 import UndefinedError
+
+    assert environment().from_string("{{ x }}").render(x="<b>&\"'") == "&lt;b&gt;&amp;&#34;&#39;"
+    with pytest.raises(UndefinedError):
+        environment().from_string("{{ x.y }}").render(x={})
+
+
+def test_no_template_disables_escaping():
+    for file in Path(FOLDER).rglob("*.html"):
+        text = file.read_text()
+        assert "| safe" not in text, file
+        assert "|safe" not in text, file
+        assert "autoescape" not in text, file
+
+
+class Tags(HTMLParser):
+    """Every start tag with its attributes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+
+def test_the_current_tab_is_marked(ask):
+    page = ask("/fleet").body.decode()
+    assert re.findall(r'<a href="([^"]*)" aria-current="page">', page) == ["/fleet"]
+
+
+def test_links_have_the_mount_path(config):
+    app = WebApp(WebOptions({"main": Installation.of(config)}, app_url="https://shop.example.com/"))
+    page = app.respond(Request("GET", "/fleet", root="/jobs", headers={"host": "localhost", "accept": "text/html"}))
+    for tag, attributes in Tags(page.body.decode()).tags:
+        for name in ("href", "src", "action"):
+            address = attributes.get(name, "/jobs/")
+            assert address.startswith(("/jobs/", "#", "https://shop.example.com/")), (tag, address)
+
+
+def test_the_page_names_its_language_and_direction(ask):
+    assert '<html lang="en" dir="ltr"' in ask("/", accept_language="ar").body.decode()

@@ -10,15 +10,15 @@ import pytest
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.web.app import WebApp
-from offsider.web.options import WebOptions
+from offsider.web.page_request import WebOptions
 from offsider.web.request import Request
 from tests.redis.web.stored import failed, job, push
 
 BASE = "/jobs/@b"
 PAGES = (
-    *("/", "/busy", "/queues", "/queues/mail", "/queues/mail/all", "/queues/mail?text=Send", "/retries", "/dead"),
-    *("/scheduled", "/retries?text=Send", "/retries/all", "/search?q=Send", "/quarantine", "/callers", "/metrics"),
-    *("/metrics/Mail", "/errors", "/job/000000000000000000000005"),
+    *("/", "/fleet", "/jobs", "/jobs?where=queue%3Amail", "/jobs?where=dead", "/jobs?text=Send"),
+    *("/jobs/count?where=retry", "/jobs?where=quarantine", "/class"),
+    *("/class/Mail", "/error", "/job/000000000000000000000005"),
 )
 
 
@@ -55,9 +55,3 @@ def texts(data):
 def test_every_address_in_json_can_be_requested(asked, page):
     addresses = [text for text in texts(asked(f"/@b{page}")) if text.startswith("/")]
     assert [address for address in addresses if not address.startswith(f"{BASE}/")] == []
-
-
-def test_actions_in_json_can_be_posted(asked):
-    actions = asked("/@b/job/000000000000000000000005")["actions"]
-    path = actions["quarantine"].removeprefix("/jobs")
-    assert asked(path, "POST")["done"] == "Quarantined 1 job."

@@ -9,12 +9,10 @@ import pytest
 
 from offsider.config.config import Config
 from offsider.config.installation import Installation
-from offsider.jobs import registry
 from offsider.worker.alive.isolation import Isolation
 from offsider.worker.alive.ownership import Ownership
-from offsider.worker.fetch.fetcher import FetcherContext, Settled, always
+from offsider.worker.fetch.fetcher import FetcherContext, Settled
 from offsider.worker.fetch.reliable import ReliableFetcher
-from offsider.worker.run.seats import Seats
 from tests.faults import FaultProxy
 
 PATIENT = 30.0
@@ -46,25 +44,19 @@ def proxied_config(proxy: FaultProxy) -> Config:
 class Parts:
     """What a launcher would make for the capsule ``default``."""
 
-    def __init__(self, config: Config, queues: tuple[str, ...] = ("default",), seats: Seats | None = None) -> None:
+    def __init__(self, config: Config, queues: tuple[str, ...] = ("default",)) -> None:
         self.config = config
         self.errors: list[tuple[BaseException, dict[str, object]]] = []
         config.error_handlers.append(lambda error, context: self.errors.append((error, dict(context))))
         self.capsule = config.capsules["default"]
-        self.capsule.queues = list(queues)
+        self.capsule.settings.queues = list(queues)
         self.redis = Installation.of(config).make_redis(3)
         self.ownership = Ownership(self.redis, {"default": self.capsule.queues}, config.worker.liveness_seconds)
         self.listeners: list[Callable[[Sequence[Settled]], None]] = []
         self.isolation = Isolation(self.redis, lambda: {"default": ("default",)}, max_strikes=3, leaving=lambda: False)
         self.pool = Installation.of(config).make_redis(self.capsule.connections)
         self.context = FetcherContext(
-            config,
-            self.capsule,
-            self.pool,
-            self.ownership,
-            self._report,
-            self.isolation.claims_allowed,
-            always if seats is None else seats.is_seated,
+            config, self.capsule, self.pool, self.ownership, self._report, self.isolation.claims_allowed
         )
         self.fetcher = ReliableFetcher(self.context)
         self.isolation.join(self.fetcher)
@@ -99,9 +91,3 @@ def proxied(proxied_config: Config) -> Iterator[Parts]:
     parts = Parts(proxied_config)
     yield parts
     parts.close()
-
-
-@pytest.fixture
-def no_jobs_left() -> Iterator[None]:
-    with registry.isolated():
-        yield

@@ -8,8 +8,8 @@ import pytest
 
 from offsider.core.clock import Clock
 from offsider.core.payload import decode, interrupted
+from offsider.runtime import outage
 from offsider.storage import quarantine
-from offsider.worker import outage
 from offsider.worker.disposition import Dead, Done, Later, Moved, Quarantined, RequeuedFirst, RequeuedLast
 from offsider.worker.fetch import basic
 from offsider.worker.fetch.basic import BasicFetcher
@@ -123,17 +123,3 @@ def test_a_job_from_a_late_pop_is_requeued_by_a_quiet_fetcher(fetcher, raw_redis
     waiting.join(10)
     assert units == [None]
     assert raw_redis.lrange("queue:default", 0, -1) == [JOB]
-
-
-def test_an_outage_is_reported_once_and_the_thread_lives_on(proxied, proxy, raw_redis):
-    fetcher = BasicFetcher(proxied.context)
-    proxy.refuse()
-    units = []
-    waiting = threading.Thread(target=lambda: units.append(fetcher.retrieve()))
-    waiting.start()
-    wait_for(lambda: proxied.errors)
-    raw_redis.lpush("queue:default", JOB)
-    proxy.accept()
-    waiting.join(10)
-    assert [unit.raw for unit in units] == [JOB]
-    assert len(proxied.errors) == 1

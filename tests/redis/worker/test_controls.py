@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import logging
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from offsider import Client, Config, job
+from offsider import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
-from offsider.inspector import Controls as Wanted, Queue
-from offsider.jobs import registry
-from offsider.storage import controls as stored
+from offsider.storage import controls as stored, processes
+from offsider.storage.scripts import run_together
 from offsider.worker import controls as module
 from offsider.worker.controls import READ_SECONDS, ControlsReader, KnownControls
-from offsider.worker.launcher import Launcher
 from tests.waiting import wait_for
 
 
@@ -36,7 +34,7 @@ class Reading:
             config,
             self.redis,
             self.controls,
-            [self],
+            self,
             identity=lambda: self.identity,
             on_signal=self.signals.append,
             on_pauses=self.note_pauses,
@@ -54,7 +52,7 @@ class Reading:
         self.pauses += 1
 
     def change(self) -> None:
-        self.redis.call(*stored.changed(self.redis.keys))
+        run_together(self.redis, *stored.changed(self.redis.keys))
 
 
 @pytest.fixture
@@ -114,7 +112,8 @@ def test_a_new_version_in_the_reply_to_a_claim_wakes_the_reader_once(reading, mo
     wait_for(lambda: reading.updates == [True])
     reading.change()
     for _ in range(3):
-        reading.controls.note_version(b"1")
+        reading.controls.note_version(b"new")
+        reading.controls.note_version(b"")
     wait_for(lambda: reading.updates == [True, True])
     reading.reader.stop()
     assert reading.reader.join(10)
@@ -122,16 +121,32 @@ def test_a_new_version_in_the_reply_to_a_claim_wakes_the_reader_once(reading, mo
     assert reading.finished
 
 
-def test_signals_are_taken_one_at_a_time_under_the_current_identity(reading, raw_redis):
-    raw_redis.lpush(f"{reading.identity}-signals", "TSTP", "TERM")
+def test_signals_are_taken_at_the_next_read_in_order_under_the_current_identity(reading):
+    for identity, *names in (("host:1:aaaaaaaaaaaa", "TSTP", "TERM"), ("host:1:bbbbbbbbbbbb", "TTIN")):
+        reading.identity = identity
+        for name in names:
+            processes.send_signal(reading.redis, identity, name)
+        reading.reader.tick()
+    assert reading.signals == ["TSTP", "TERM", "TTIN"]
+
+
+def test_signals_of_rubys_pages_are_taken_as_often_as_sidekiq_does(reading, raw_redis, monkeypatch):
+    reading.reader.tick()
+    raw_redis.lpush(f"{reading.identity}-signals", "TSTP")
+    reading.reader.tick()
+    assert reading.signals == []
+    later = time.monotonic() + module.SIGNAL_SECONDS
+    monkeypatch.setattr(module.time, "monotonic", lambda: later)
     reading.reader.tick()
     assert reading.signals == ["TSTP"]
+
+
+def test_a_worker_whose_controls_cannot_be_read_receives_its_signals(reading):
     reading.reader.tick()
-    reading.identity = "host:1:bbbbbbbbbbbb"
-    raw_redis.lpush(f"{reading.identity}-signals", "TTIN")
+    reading.fails = True
+    processes.send_signal(reading.redis, reading.identity, "TERM")
     reading.reader.tick()
-    reading.reader.tick()
-    assert reading.signals == ["TSTP", "TERM", "TTIN"]
+    assert reading.signals == ["TERM"]
 
 
 def test_during_an_outage_the_last_controls_apply(proxied_config, proxy, raw_redis):
@@ -143,28 +158,3 @@ def test_during_an_outage_the_last_controls_apply(proxied_config, proxy, raw_red
     assert reading.controls.paused == {"low"}
     assert len(reading.errors) == 1
     reading.redis.close()
-
-
-@pytest.mark.usefixtures("no_jobs_left")
-def test_a_pause_and_a_control_reach_a_busy_and_an_idle_worker(worker_config, caplog):
-    ran: list[str] = []
-    for name in ("Plain", "Stopped"):
-        job(name=name)(lambda name=name: ran.append(name))
-    assert registry.peek("Plain")
-    caplog.set_level(logging.WARNING, "offsider")
-    launcher = Launcher(worker_config)
-    launcher.start()
-    try:
-        client = Client(worker_config)
-        Wanted(worker_config).drop("Stopped")
-        wait_for(lambda: "jobs of Stopped are dropped" in caplog.text)
-        client.push({"class": "Stopped", "args": []})
-        client.push({"class": "Plain", "args": []})
-        wait_for(lambda: ran == ["Plain"])
-        Queue("default", worker_config).pause()
-        wait_for(lambda: launcher.parts._controls.paused == {"default"})
-        client.push({"class": "Plain", "args": []})
-        Queue("default", worker_config).unpause()
-        wait_for(lambda: ran == ["Plain", "Plain"])
-    finally:
-        launcher.stop()

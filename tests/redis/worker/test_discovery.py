@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
+import shlex
 import threading
 
 import pytest
 
+from offsider import job
+from offsider.config.config import Config
+from offsider.config.routing import QueueSpec
 from offsider.core.errors import RedisRefused
+from offsider.jobs import registry
+from offsider.jobs.routes import unserved_on_server
 from offsider.storage import queues
-from offsider.worker import discovery as discovery_module
-from offsider.worker.discovery import PAUSE_SECONDS, Discovery
+from offsider.worker import served_queues as discovery_module
+from offsider.worker.served_queues import PAUSE_SECONDS, Discovery, log_unserved
 from tests.redis.worker.conftest import Parts
 from tests.waiting import wait_for
 
@@ -92,3 +99,57 @@ def test_a_server_that_forbids_the_search_or_the_registration_serves_known_queue
     assert parts.capsule.queues == ["first", "new"]
     assert parts.errors == []
     parts.close()
+
+
+@pytest.fixture(autouse=True)
+def declared(declared) -> None:
+    registry._jobs.clear()  # modules of other tests declare some when they are imported
+
+    @job(name="Mail", queue="mail")
+    def mail() -> None: ...
+
+    @job(name="Plain")
+    def plain() -> None: ...
+
+
+def logged(config, caplog):
+    with caplog.at_level(logging.INFO, "offsider"):
+        log_unserved(config)
+    return [(record.levelname, record.getMessage()) for record in caplog.records]
+
+
+LINE = "this worker does not serve mail (Mail); if no other worker does, start it with -q {} -q mail"
+
+
+def test_unserved_queues_are_named_at_the_start(worker_config, caplog):
+    worker_config.worker.queues = ["default"]
+    assert logged(worker_config, caplog) == [("INFO", LINE.format("default"))]
+
+
+def test_proposed_options_serve_any_name(worker_config, caplog):
+    names = ["a b; reboot", "-x", "a,b"]
+    for name in names:
+        job(name=name, queue=name)(len)
+    worker_config.worker.queues = ["mail", "default"]
+    ((_, line),) = logged(worker_config, caplog)
+    options = shlex.split(line.partition("start it with")[2])
+    assert options[::2] == ["-q"] * 5
+    assert sorted(QueueSpec.parse(option).name for option in options[1::2]) == sorted(["mail", "default", *names])
+
+
+@pytest.mark.parametrize("queues", [["mail", "default"], ["*"]])
+def test_nothing_is_logged_if_it_serves_all(worker_config, caplog, queues):
+    worker_config.worker.queues = queues
+    assert logged(worker_config, caplog) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[shards.mails]\nqueues = ["mail"]',
+        '[servers.bulk]\nurl = "redis://bulk"\n[routing]\nrules = [["name=Mail", "mail", "bulk"], ["*", "default"]]',
+    ],
+)
+def test_shards_and_other_servers_do_not_count(tmp_path, text):
+    (tmp_path / "offsider.toml").write_text(text)
+    assert unserved_on_server(Config.load(tmp_path / "offsider.toml", environ={})) == []

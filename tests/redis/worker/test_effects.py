@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from offsider import Config, Discard, Reschedule, Skip, current_job, job
@@ -13,10 +11,9 @@ from offsider.core.outcome import Failed, NotStarted, Succeeded
 from offsider.ext.concurrency_limits import ConcurrencyLimits
 from offsider.ext.unique import Unique
 from offsider.inspector import DeadSet, RetrySet, Stats
-from offsider.jobs import registry
 from offsider.storage import effects, working
 from offsider.storage.cluster import DEFAULT_PREFIX
-from offsider.storage.effects import Effect, EffectCalls, at_end, joined
+from offsider.storage.effects import Effect, EffectCalls, joined
 from offsider.storage.scripts import Script
 from offsider.testing import RunningWorker
 from tests.faults import FaultProxy
@@ -31,18 +28,9 @@ ADD = Script("add", source="#!lua flags=allow-oom\nreturn redis.call('INCRBY', K
 
 
 @pytest.fixture
-def declared():
-    with registry.isolated():
-        yield
-
-
-@pytest.fixture
-def config(redis_url):
-    config = Config()
-    config.redis.url = redis_url
+def config(config):
     config.worker.timeout_seconds = 5
-    yield config
-    Installation.of(config).close()
+    return config
 
 
 @pytest.fixture(params=["reliable", "basic"])
@@ -65,7 +53,10 @@ class Stage:
         def done(reply, outcome):
             self.written.append((reply, type(outcome)))
 
-        job.effects += (Effect(ADD, [OUTCOME], [1], done=done), Effect(ADD, [END], at_end(1)))
+        def at_end(_, goes):
+            return (1,) if goes in ("gone", "dead") else None
+
+        job.effects += (Effect(ADD, [OUTCOME], [1], done=done), Effect(ADD, [END], at_end))
         return (yield from self.admit(job))
 
     def act(self):
@@ -91,7 +82,6 @@ def raises(error):
     return raise_it
 
 
-@pytest.mark.usefixtures("each_fetcher")
 @pytest.mark.parametrize(
     "error, ended",
     [
@@ -145,14 +135,16 @@ def test_arguments_that_cannot_be_made_are_reported_and_the_other_effects_run(co
         raise LookupError("broken extension")
 
     def add(job):
-        job.effects += (Effect(ADD, [BROKEN], breaks),)
+        job.effects += (Effect(ADD, [BROKEN], breaks), Effect(ADD, [BROKEN], lambda *_: [None]))
         yield
 
     config.admissions.add(add)
     stage.push()
     with RunningWorker(config):
         wait_for(lambda: stage.written)
-    assert errors == [("broken extension", "running the effect add of an outcome")]
+    where = "running the effect add of an outcome"
+    unfit = "effect add: pass str, bytes, int or float, not NoneType"
+    assert errors == [("broken extension", where), (unfit, where)]
     assert counters(raw_redis) == (1, 1)
 
 
@@ -174,7 +166,6 @@ def test_a_run_that_is_void_has_no_effects(config, stage, raw_redis):
     assert stage.written == []
 
 
-@pytest.mark.usefixtures("each_fetcher")
 def test_a_job_that_an_admission_has_moved_has_its_effects_too(config, stage, raw_redis):
     stage.admit = returning(NotStarted("elsewhere", reason="elsewhere", name="moved"))
     stage.push()
@@ -191,25 +182,6 @@ def test_effects_of_many_short_jobs_each_run_once(config, stage, raw_redis):
     assert counters(raw_redis) == (300, 300)
     assert sorted(reply for reply, _ in stage.written) == [*range(1, 301)]
     assert Stats.read(config).processed == 300
-
-
-def test_acknowledgements_with_effects_travel_together(config, stage, raw_redis, monkeypatch):
-    real, sizes = working.ack_and_claim_call, []
-
-    def counting(keys, owner, queues, limit, finished, *, effects=None):
-        sizes.append((len(finished), 0 if effects is None else len(effects.calls)))
-        return real(keys, owner, queues, limit, finished, effects=effects)
-
-    monkeypatch.setattr(working, "ack_and_claim_call", counting)
-    barrier = threading.Barrier(8)
-    stage.does = lambda: barrier.wait(20)
-    config.worker.concurrency = 8
-    stage.client.push_bulk({"class": "Act", "args": [[]] * 160})
-    with RunningWorker(config):
-        wait_for(lambda: len(stage.written) == 160)
-    assert all(effects == 2 * finished for finished, effects in sizes)
-    assert max(finished for finished, _ in sizes) > 1
-    assert counters(raw_redis) == (160, 160)
 
 
 def test_a_server_that_refuses_an_effect_is_reported_and_the_job_is_done(config, stage, raw_redis):
@@ -248,7 +220,7 @@ def test_an_error_of_an_extension_after_the_write_is_reported(config, stage, raw
 @pytest.mark.parametrize("error", [None, ValueError("is retried")], ids=["done", "retried"])
 @pytest.mark.parametrize("fault", ["lose_reply", "lose_request"])
 def test_effects_with_a_lost_reply_run_once(redis_url, declared, raw_redis, error, fault):
-    script = working.POSTPONE if error else working.ACK_AND_CLAIM
+    script = working.SETTLE if error else working.ACK_AND_CLAIM
     composed = joined(script, [], [], EffectCalls([[Effect(ADD, [])]]))[0]
     raw_redis.script_load(composed.text)
     with FaultProxy(redis_url) as proxy:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import logging
 import threading
 
 import pytest
@@ -12,58 +10,14 @@ from offsider import Config, configure_client, job
 from offsider.client import Client
 from offsider.config.default import set_default_config
 from offsider.config.installation import Installation
+from offsider.core import payload
 from offsider.core.errors import ConfigurationError, RedisUnavailable
 from offsider.embedded.folder import free_port
 from offsider.jobs import registry
-from offsider.runtime.service import Loop
 from offsider.worker.embed import EmbeddedWorker
-from tests.threads import names_of_threads
 from tests.waiting import wait_for
 
-
-@pytest.fixture(autouse=True)
-def no_jobs_left():
-    with registry.isolated():
-        yield
-
-
-@pytest.fixture
-def config(redis_url) -> Config:
-    config = Config()
-    config.redis.url = redis_url
-    return config
-
-
-def test_it_runs_jobs_between_start_and_stop_and_leaves_no_state(config, raw_redis):
-    ran = threading.Event()
-    job(name="Runs")(ran.set)
-    with EmbeddedWorker(config):
-        Client(config).push({"class": "Runs", "args": []})
-        assert ran.wait(10)
-        wait_for(lambda: raw_redis.scard("processes"))
-    assert raw_redis.scard("processes") == raw_redis.hlen("offsider:owners") == 0
-    wait_for(lambda: names_of_threads() == [])
-
-
-def test_the_application_s_log_records_know_their_job(config):
-    stream, shop = io.StringIO(), logging.getLogger("shop")
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(logging.Formatter("%(message)s %(jid)s %(class)s", defaults={"jid": "?", "class": "?"}))
-    shop.addHandler(handler)
-    ran = threading.Event()
-
-    def note() -> None:
-        shop.warning("hello")
-        ran.set()
-
-    job(name="Notes")(note)
-    try:
-        with EmbeddedWorker(config):
-            jid = Client(config).push({"class": "Notes", "args": []})
-            assert ran.wait(10)
-    finally:
-        shop.removeHandler(handler)
-    assert stream.getvalue() == f"hello {jid} Notes\n"
+pytestmark = pytest.mark.usefixtures("declared")
 
 
 @pytest.fixture
@@ -103,7 +57,14 @@ def test_without_a_configuration_it_serves_the_default_of_the_process(redis_url,
         ran.clear()
 
 
-def test_signals_that_were_left_for_it_are_not_meant_for_the_program_around_it(config, raw_redis):
+def test_it_decodes_payloads_with_msgspec(config, monkeypatch):
+    monkeypatch.setattr(payload, "_read_first", payload._read)
+    with EmbeddedWorker(config):
+        assert payload._read_first is not payload._read
+
+
+def test_signals_that_were_left_for_it_are_not_meant_for_the_program_around_it(config, raw_redis, monkeypatch):
+    monkeypatch.setattr("offsider.worker.controls.SIGNAL_SECONDS", 0.0)
     beats = threading.Semaphore(0)
     config.on("beat", beats.release)
     ran = threading.Event()
@@ -115,14 +76,6 @@ def test_signals_that_were_left_for_it_are_not_meant_for_the_program_around_it(c
         wait_for(lambda: raw_redis.llen(identity + b"-signals") == 0)
         Client(config).push({"class": "Runs", "args": []})
         assert ran.wait(10)
-
-
-def test_a_quiet_worker_fetches_no_more_jobs(config, raw_redis):
-    with EmbeddedWorker(config) as worker:
-        worker.quiet()
-        worker.quiet()
-        Client(config).push({"class": "Waits", "args": []})
-    assert raw_redis.llen("queue:default") == 1
 
 
 def test_it_runs_again_after_its_stop_but_not_twice_at_a_time(config):
@@ -153,30 +106,6 @@ def test_it_runs_again_after_its_stop_but_not_twice_at_a_time(config):
         config.server_middleware.add(middleware)
 
 
-def test_one_of_several_threads_gets_a_configuration(config):
-    begin, done, started = threading.Barrier(4), threading.Barrier(4), []
-
-    def start() -> None:
-        worker = EmbeddedWorker(config)
-        begin.wait(10)
-        try:
-            worker.start()
-            started.append(worker)
-        except ConfigurationError as error:
-            started.append(str(error))
-        done.wait(30)
-        worker.stop()
-
-    threads = [threading.Thread(target=start) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sum(isinstance(each, EmbeddedWorker) for each in started) == 1
-    assert sum("another worker of this process" in str(each) for each in started) == 3
-    assert not config.frozen
-
-
 def test_without_a_server_it_raises_and_starts_when_there_is_one(redis_url):
     config = Config()
     config.redis.url = f"redis://127.0.0.1:{free_port()}"
@@ -190,14 +119,16 @@ def test_without_a_server_it_raises_and_starts_when_there_is_one(redis_url):
         pass
 
 
-def test_a_start_that_fails_leaves_nothing_running_in_the_program(config, raw_redis):
-    def fails_to_start(config):
-        service = Loop("offsider-broken", lambda: None, on_error=config.handle_error)
-        service.start = lambda: {}["missing"]  # type: ignore[method-assign]
-        return service
-
-    config.add_service(fails_to_start)
-    with pytest.raises(KeyError, match="missing"), EmbeddedWorker(config):
-        pytest.fail("it started")
-    wait_for(lambda: names_of_threads() == [])
-    assert raw_redis.scard("processes") == raw_redis.hlen("offsider:owners") == 0
+def test_it_serves_the_queues_of_the_jobs_that_its_shard_selects(redis_url, tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "_jobs", {})
+    path = tmp_path / "offsider.toml"
+    path.write_text(
+        f'redis.url = "{redis_url}"\nrouting.rules = [["tags=mail", "mails"]]\nshards.mails.select = "tags=mail"\n'
+    )
+    ran = threading.Event()
+    sends = job(name="Sends", tags=["mail"])(ran.set)
+    config = Config.load(path, environ={}, overrides={"shard": "mails"})
+    with EmbeddedWorker(config) as worker:
+        assert worker.config.capsules["default"].queues == ["mails"]
+        sends.via(Client(config)).enqueue()
+        assert ran.wait(20)

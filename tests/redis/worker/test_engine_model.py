@@ -1,13 +1,13 @@
-"""A crew under all kinds of faults in any order: no job is lost, duplicated or unreported.
+"""A capsule under all kinds of faults in any order: no job is lost, duplicated or unreported.
 
 The machine pushes jobs that end in different ways, loses replies and requests of scripts, resets connections, kills
-waiting pops, pauses queues and declares the crew dead. Then it waits until the crew is idle and counts:
+waiting pops, pauses queues and declares the capsule dead. Then it waits until the capsule is idle and counts:
 
 1. Each job is only where its outcome puts it: deleted, in `retry` or in `schedule`.
-2. Each has run once, plus at most twice for each time that the crew was declared dead: the run under way, and that of
+2. Each has run once, plus at most twice for each time that the capsule was declared dead: the current run, and that of
    a pop that still waited under the old identity when the job was requeued.
 3. Each run was counted, or reported as lost.
-4. Nothing is left in a private list, in a queue, or in the crew's own books.
+4. Nothing is left in a private list, in a queue, or in the capsule's own books.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from offsider.config.installation import Installation
 from offsider.core.errors import RedisFailure
 from offsider.core.payload import decode, encode
 from offsider.jobs import registry
+from offsider.runtime import outage
 from offsider.storage import strikes, working
 from offsider.storage.working import Owner, PrivateListEntry
-from offsider.worker import outage
-from offsider.worker.fetch import line, prefetch_size, requests
+from offsider.worker.fetch import line, state
 from tests.faults import FaultProxy
+from tests.redis.worker.capsule_threads import CapsuleThreads, Work
 from tests.redis.worker.conftest import make_config
-from tests.redis.worker.crew import Crew, Work
 from tests.tagged import client_of
 from tests.waiting import wait_for
 
 QUEUES = ("high", "low")
-SCRIPTS = (working.ACK_AND_CLAIM, working.POSTPONE, working.PUT_BACK)
+SCRIPTS = (working.ACK_AND_CLAIM, working.SETTLE, working.REQUEUE)
 ALL_LISTS = """
 local all = {}
 for _, pattern in ipairs({"queue:*", "offsider:working:*"}) do
@@ -54,7 +54,7 @@ ENDINGS = {"fast": None, "slow": None, "skip": None, "drop": None, "fail": "retr
 
 
 class Machine(RuleBasedStateMachine):
-    """One crew on an empty server, behind a proxy that injects faults on request."""
+    """One capsule on an empty server, behind a proxy that injects faults on request."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Machine(RuleBasedStateMachine):
         self.work.declare()
         self.proxy = FaultProxy(url)
         self.proxy.__enter__()
-        self.crew = Crew(make_config(self.proxy.url), concurrency=3, queues=QUEUES).start()
+        self.capsule = CapsuleThreads(make_config(self.proxy.url), concurrency=3, queues=QUEUES).start()
         self.sweeper = Installation.of(make_config(url)).make_redis(1)
         self.numbers = itertools.count()
         self.pushed: dict[int, str] = {}
@@ -93,7 +93,7 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def unpause(self) -> None:
         self.client.delete("paused")
-        self.crew.fetcher.wake()
+        self.capsule.fetcher.wake()
 
     # ------------------------------------------------------------------------------------------ faults
 
@@ -117,10 +117,10 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def declare_dead(self) -> None:
-        identity = self.crew.parts.ownership.identity
+        identity = self.capsule.parts.ownership.identity
         if identity not in self.fenced:
             self.fenced.append(identity)
-            self.client.set(self.crew.parts.redis.keys.fenced(identity), "0 0")
+            self.client.set(self.capsule.parts.redis.keys.fenced(identity), "0 0")
 
     @rule(milliseconds=st.integers(0, 20))
     def let_it_work(self, milliseconds: int) -> None:
@@ -131,35 +131,35 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def come_to_rest(self) -> None:
         self.client.delete("paused")
-        self.crew.fetcher.wake()
+        self.capsule.fetcher.wake()
         try:
             wait_for(self._at_rest, 10)
         except AssertionError:
-            raise AssertionError(f"the crew does not come to rest: {self._state()}") from None
+            raise AssertionError(f"the capsule does not come to rest: {self._state()}") from None
         self._reckon()
 
     def _at_rest(self) -> bool:
         with suppress(RedisFailure):  # a beat's own connection may be the one that breaks
-            self.crew.fetcher.audit()
+            self.capsule.fetcher.audit()
         self._take_back()
-        return self._left() == [] and self.crew.idle and not self.crew.fetcher._unacknowledged.unsent
+        return self._left() == [] and self.capsule.idle and not self.capsule.fetcher._unacknowledged.unsent
 
     def _state(self) -> dict[str, object]:
-        fetcher = self.crew.fetcher
+        fetcher = self.capsule.fetcher
         books = {
             "ready": len(fetcher._prefetched.ready),
-            "surplus": len(fetcher._prefetched.surplus),
+            "excess": len(fetcher._prefetched.excess),
             "unsent": len(fetcher._unacknowledged.unsent),
         }
         waiting = fetcher._wait
         return books | {
             "left": {key: self.client.lrange(key, 0, -1) for key in self._lists()},
-            "identity": (self.crew.parts.ownership.identity, self.fenced),
-            "hungry": fetcher.hungry,
+            "identity": (self.capsule.parts.ownership.identity, self.fenced),
+            "idle_count": fetcher.idle_count,
             "asleep": waiting.asleep,
             "parked": [pop.queue for pop in waiting.pops.waiting],
             "due": fetcher._state.reconciler.due,
-            "errors": [str(error) for error, _ in self.crew.errors][-3:],
+            "errors": [str(error) for error, _ in self.capsule.errors][-3:],
         }
 
     def _take_back(self) -> None:
@@ -187,20 +187,22 @@ class Machine(RuleBasedStateMachine):
         runs = Counter(self.work.numbers)
         assert set(runs) == set(self.pushed), "every job has run"
         assert max(runs.values(), default=0) <= 1 + 2 * len(self.fenced)
-        wait_for(lambda: self.crew.counted() + len(self.crew.lost) == runs.total(), 5, "every run is counted or lost")
+        wait_for(
+            lambda: self.capsule.counted() + len(self.capsule.lost) == runs.total(), 5, "every run is counted or lost"
+        )
         if not self.fenced:
-            assert self.crew.lost == []
-        fetcher = self.crew.fetcher
+            assert self.capsule.lost == []
+        fetcher = self.capsule.fetcher
         assert not fetcher._state.in_flight._units
         assert not fetcher._prefetched.ready
-        assert not fetcher._prefetched.surplus
+        assert not fetcher._prefetched.excess
         assert not fetcher._line.under_way
 
     def teardown(self) -> None:
         try:
             self.come_to_rest()
         finally:
-            self.crew.stop()
+            self.capsule.stop()
             self.proxy.__exit__()
             self.isolation.__exit__(None, None, None)
             self.sweeper.close()
@@ -236,15 +238,15 @@ DEEDS = {
 @pytest.fixture
 def short_delays(monkeypatch):
     """Shortens the delays of production."""
-    monkeypatch.setattr(line, "SECOND_LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(state, "SECOND_CHECK_SECONDS", 0.1)
     monkeypatch.setattr(outage, "RETRY_SECONDS", 0.01)
 
 
 @pytest.mark.parametrize("distance", ["near", "far"])
 def test_no_job_is_lost_and_none_is_in_two_places(redis_url, short_delays, distance, monkeypatch):
     if distance == "far":  # then several requests are under way, also for few jobs
-        monkeypatch.setattr(prefetch_size, "DISTANT_SECONDS", 0.0)
-        monkeypatch.setattr(requests, "MANY", 2)
+        monkeypatch.setattr(line, "DISTANT_SECONDS", 0.0)
+        monkeypatch.setattr(line, "MIN_AHEAD", 2)
     run_state_machine_as_test(
         lambda: Machine(redis_url),
         settings=settings(

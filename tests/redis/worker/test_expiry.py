@@ -6,13 +6,12 @@ import time
 
 import pytest
 
-from offsider import Config, job
+from offsider import job
 from offsider.client import Client
 from offsider.config.installation import Installation
 from offsider.ext.unique import Unique
 from offsider.fleet.metrics import read_families
 from offsider.inspector import DeadSet, Queue, RetrySet, ScheduledSet, Stats
-from offsider.jobs import registry
 from offsider.prometheus.text import text_of
 from offsider.testing import RunningWorker
 from tests.waiting import wait_for
@@ -21,13 +20,9 @@ PAST = {"expires_in": 60, "expiry": time.time() - 1}
 
 
 @pytest.fixture
-def config(redis_url):
-    config = Config()
-    config.redis.url = redis_url
+def config(config, declared):
     config.worker.timeout_seconds = 5
-    with registry.isolated():
-        yield config
-    Installation.of(config).close()
+    return config
 
 
 @pytest.fixture
@@ -49,12 +44,6 @@ def client(config, report):
     return Client(config)
 
 
-@pytest.fixture(params=["reliable", "basic"])
-def each_fetcher(request, config):
-    config.worker.fetcher = request.param
-
-
-@pytest.mark.usefixtures("each_fetcher")
 def test_an_expired_job_is_deleted_counted_and_not_run(config, client, ran, raw_redis):
     removed = []
     config.on("job_removed", removed.append)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from dataclasses import replace
 
@@ -11,11 +10,10 @@ import pytest
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
 from offsider.core.outcome import Succeeded
-from offsider.core.payload import interrupted
+from offsider.runtime import outage
 from offsider.storage import working
-from offsider.worker import outage
 from offsider.worker.disposition import Done
-from offsider.worker.fetch import line, reliable
+from offsider.worker.fetch import reliable, state
 from offsider.worker.unit_of_work import Run, UnitOfWork
 from tests.redis.worker.conftest import Parts
 from tests.snapshot import snapshot
@@ -42,7 +40,7 @@ def test_a_job_is_in_the_private_list_while_it_runs(parts, raw_redis):
     assert snapshot(raw_redis) == {"queue:default": [b"b"], parts.working.removeprefix(parts.redis.keys.prefix): [b"a"]}
     unit.run = Run(None, Succeeded(), 0.0, 0.0, 0.0)
     parts.fetcher.settle(unit, Done())
-    parts.fetcher._acknowledger.flush()
+    parts.fetcher._leading.flush()
     wait_for(lambda: snapshot(raw_redis) == {"queue:default": [b"b"]})
 
 
@@ -68,23 +66,15 @@ def test_one_thread_claims_for_all_idle_ones_and_no_more(parts, raw_redis, monke
     threads = [threading.Thread(target=lambda: units.append(parts.fetcher.retrieve())) for _ in range(4)]
     for thread in threads:
         thread.start()
-    wait_for(lambda: parts.fetcher.hungry == 4 and parts.fetcher._wait.asleep)
+    wait_for(lambda: parts.fetcher.idle_count == 4 and parts.fetcher._wait.asleep)
     monkeypatch.setattr(working, "ack_and_claim", watched)
     raw_redis.lpush("queue:default", *(f"job {n}" for n in range(10)))
     for thread in threads:
         thread.join(10)
     assert sorted(unit.raw for unit in units) == [b"job 0", b"job 1", b"job 2", b"job 3"]
-    assert limits[-1] in (3, 4), "a pop may have moved the first"
-    wait_for(lambda: raw_redis.llen("queue:default") == 6)  # the surplus is requeued
+    assert max(limits) in (3, 4), f"{limits}: a pop may have moved the first"
+    wait_for(lambda: raw_redis.llen("queue:default") == 6)  # the excess is requeued
     assert raw_redis.lrange("queue:default", 0, -1)[::-1] == [f"job {n}".encode() for n in range(4, 10)]
-
-
-def test_strict_queues_are_fetched_in_order(worker_config, raw_redis):
-    parts = Parts(worker_config, ("high", "low"))
-    raw_redis.lpush("queue:low", "l1", "l2")
-    raw_redis.lpush("queue:high", "h1")
-    assert [unit.raw for unit in retrieved(parts, 3)] == [b"h1", b"l1", b"l2"]
-    parts.close()
 
 
 def test_a_quiet_fetcher_returns_no_jobs_and_wakes_waiting_threads(parts, raw_redis):
@@ -115,47 +105,6 @@ def test_jobs_claimed_after_quiet_are_requeued_without_running(parts, raw_redis,
     wait_for(lambda: raw_redis.lrange("queue:default", 0, -1) == [b"b", b"a"])  # the ticker may be at it
     assert snapshot(raw_redis) == {"queues": {b"default"}, "queue:default": [b"b", b"a"]}
     assert parts.fetcher._state.in_flight.of(parts.ownership.identity).total() == 0
-
-
-def test_a_paused_queue_is_left_alone_until_it_is_unpaused(parts, raw_redis):
-    raw_redis.sadd("paused", "default")
-    raw_redis.lpush("queue:default", "job")
-    units = []
-    waiting = threading.Thread(target=lambda: units.append(parts.fetcher.retrieve()))
-    waiting.start()
-    wait_for(lambda: parts.fetcher._wait.asleep)
-    assert units == []
-    raw_redis.srem("paused", "default")
-    parts.fetcher.wake()
-    waiting.join(10)
-    assert [unit.raw for unit in units] == [b"job"]
-
-
-# ------------------------------------------------------------------------------------- requeueing
-
-
-def test_requeued_jobs_run_next_and_record_the_interruption(parts, raw_redis):
-    raw_redis.lpush("queue:default", '{"class":"A","args":[]}', '{"class":"B","args":[]}', "waiting")
-    started, fresh = retrieved(parts, 2)
-    parts.fetcher.give_back([(fresh, fresh.raw), (started, interrupted(started.raw))])
-    assert snapshot(raw_redis) == {
-        "queues": {b"default"},
-        "queue:default": [
-            b"waiting",
-            b'{"class":"B","args":[]}',
-            b'{"class":"A","args":[],"interrupted_count":1}',
-        ],
-    }
-    assert started.settled
-
-
-def test_jobs_of_a_fenced_identity_are_not_requeued_twice(parts, raw_redis):
-    raw_redis.lpush("queue:default", "job")
-    unit = parts.fetcher.retrieve()
-    raw_redis.set(parts.redis.keys.fenced(parts.ownership.identity), 1)
-    before = snapshot(raw_redis)
-    parts.fetcher.give_back([(unit, unit.raw)])
-    assert snapshot(raw_redis) == before
 
 
 # -------------------------------------------------------------------------------------- fence
@@ -196,10 +145,10 @@ def test_jobs_of_a_claim_with_a_lost_reply_are_requeued_and_run(proxied, proxy, 
 
 def test_a_late_claim_is_found_by_the_second_check(proxied, proxy, raw_redis, monkeypatch):
     """The server may still serve the old connection after the first comparison."""
-    monkeypatch.setattr(line, "SECOND_LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(state, "SECOND_CHECK_SECONDS", 0.2)
     raw_redis.lpush("queue:default", "held")
     held = proxied.fetcher.retrieve()
-    proxied.fetcher._line.doubt()
+    proxied.fetcher._state.verify()
     proxied.fetcher._leading.reconcile()
     raw_redis.lpush(proxied.working, "late")
     units = []
@@ -213,31 +162,12 @@ def test_a_late_claim_is_found_by_the_second_check(proxied, proxy, raw_redis, mo
     assert not proxied.fetcher._state.reconciler.due
 
 
-def test_comparing_counts_equal_payloads(parts, raw_redis):
-    raw_redis.lpush("queue:default", "same", "same")
-    retrieved(parts, 2)
-    raw_redis.lpush(parts.working, "same", "other")
-    parts.fetcher._line.doubt()
-    parts.fetcher._leading.reconcile()
-    assert raw_redis.lrange(parts.working, 0, -1) == [b"same", b"same"]
-    assert sorted(raw_redis.lrange("queue:default", 0, -1)) == [b"other", b"same"]
-
-
 def test_two_heartbeats_that_see_extra_jobs_trigger_a_reconciliation(parts, raw_redis):
     raw_redis.lpush(parts.working, "stray")
     parts.fetcher.audit()
     assert not parts.fetcher._state.reconciler.due
     parts.fetcher.audit()
     assert parts.fetcher.retrieve().raw == b"stray"
-
-
-def test_one_beat_that_sees_more_causes_nothing(parts, raw_redis):
-    raw_redis.lpush(parts.working, "settled a moment later")
-    parts.fetcher.audit()
-    raw_redis.delete(parts.working)
-    parts.fetcher.audit()
-    parts.fetcher.audit()
-    assert not parts.fetcher._state.reconciler.due
 
 
 def test_an_outage_is_reported_once_and_the_thread_lives_on(proxied, proxy, raw_redis):
@@ -272,7 +202,7 @@ def test_a_stray_that_its_queue_refuses_does_not_end_all_claims(worker_config, r
     raw_redis.lpush(parts.redis.keys.working(parts.ownership.identity, "default", "bad"), "stray")
     raw_redis.set("queue:bad", "wrong")
     raw_redis.lpush("queue:good", "job")
-    parts.fetcher._line.doubt()
+    parts.fetcher._state.verify()
     assert parts.fetcher.retrieve().raw == b"job"
     assert [details["context"] for _, details in parts.errors] == [
         "requeueing jobs after the reply to their claim was lost"
@@ -286,7 +216,7 @@ def test_a_comparison_of_a_fenced_fetcher_registers_a_new_identity(parts, raw_re
     raw_redis.lpush(parts.working, "stray")
     raw_redis.set(parts.redis.keys.fenced(old), 1)
     raw_redis.lpush("queue:default", "job")
-    parts.fetcher._line.doubt()
+    parts.fetcher._state.verify()
     unit = parts.fetcher.retrieve()
     assert unit.entry.owner.identity == parts.ownership.identity != old
     assert raw_redis.lrange(parts.redis.keys.working(old, "default", "default"), 0, -1) == [b"stray"]
@@ -313,7 +243,7 @@ def test_each_capsule_has_its_own_lists(two_capsules, raw_redis):
     raw_redis.lpush("queue:default", "mine", "theirs")
     parts.fetcher.retrieve()
     assert others_fetcher.retrieve().raw == b"theirs"
-    parts.fetcher._line.doubt()
+    parts.fetcher._state.verify()
     parts.fetcher._leading.reconcile()
     identity = parts.ownership.identity
     stored = snapshot(raw_redis)
@@ -322,23 +252,3 @@ def test_each_capsule_has_its_own_lists(two_capsules, raw_redis):
         f"offsider:working:{identity}:default:default": [b"mine"],
         f"offsider:working:{identity}:other:default": [b"theirs"],
     }
-
-
-def test_one_job_is_requeued(parts, raw_redis):
-    raw_redis.lpush("queue:default", "job")
-    unit = parts.fetcher.retrieve()
-    parts.fetcher.give_back([(unit, unit.raw)])
-    assert snapshot(raw_redis) == {"queues": {b"default"}, "queue:default": [b"job"]}
-    assert unit.settled
-
-
-def test_the_end_of_an_outage_is_logged(proxied, proxy, raw_redis, caplog):
-    proxy.refuse()
-    waiting = threading.Thread(target=proxied.fetcher.retrieve)
-    waiting.start()
-    wait_for(lambda: proxied.errors)
-    with caplog.at_level(logging.INFO, "offsider"):
-        proxy.accept()
-        raw_redis.lpush("queue:default", "job")
-        waiting.join(10)
-    assert "fetcher of capsule default: Redis is online" in caplog.text

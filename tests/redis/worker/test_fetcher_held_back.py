@@ -94,7 +94,7 @@ def test_claims_out_may_be_asked_while_the_leader_blocks_on_other_queues(parts, 
     ends = time.monotonic() + 1.5
     with hammering(*[lambda: parts.fetcher.claims_out] * 2) as errors:
         while time.monotonic() < ends and not errors:
-            parts.capsule.queues = ["default"] if len(parts.capsule.queues) > 1 else ["default", *fleeting]
+            parts.capsule.settings.queues = ["default"] if len(parts.capsule.queues) > 1 else ["default", *fleeting]
             parts.fetcher.wake()
     assert errors == []
     raw_redis.lpush("queue:default", "job")

@@ -8,28 +8,28 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
+from redis import Redis
 
 from offsider import job
 from offsider.config.config import Config
 from offsider.config.installation import Installation
-from offsider.core.errors import QueueFull, RedisUnavailable
+from offsider.core.errors import RedisUnavailable
 from offsider.core.outcome import Succeeded
 from offsider.core.series import Load
-from offsider.inspector import FleetMetrics, JobMetrics, ProcessSet
+from offsider.inspector import Deploys, EventLog, FleetMetrics, JobMetrics
 from offsider.jobs import registry
 from offsider.runtime.context import JobContext
-from offsider.storage import run_counts
+from offsider.storage import processes, run_counts
 from offsider.storage.activity import digest_of
-from offsider.storage.processes import published_jobs
 from offsider.storage.working import Owner
 from offsider.testing import FakeClock
 from offsider.worker import heartbeat as heartbeat_module, run_writer
 from offsider.worker.heartbeat import PAUSE_SECONDS, PAUSE_SECONDS_OF_6, SLOW_MICROSECONDS, Heartbeat
 from offsider.worker.unit_of_work import Run, UnitOfWork
-from offsider.worker.work_state import WorkState
-from tests.begun import begun
+from offsider.worker.work_state import RunningUnit, WorkState
 from tests.runs import count
 from tests.snapshot import snapshot
+from tests.started_unit import started_unit
 from tests.waiting import wait_for
 
 IDENTITY = "host:1:0123456789ab"
@@ -60,13 +60,6 @@ class Beating:
 
 
 @pytest.fixture
-def config(redis_url) -> Config:
-    config = Config()
-    config.redis.url = redis_url
-    return config
-
-
-@pytest.fixture
 def make(config):
     made: list[Beating] = []
 
@@ -83,7 +76,7 @@ def make(config):
 def test_it_beats_every_ten_seconds_as_sidekiq_does(make, config, raw_redis, version, pause):
     config.redis.wire_version = version
     beating = make()
-    beating.state.begin("tid", *begun("low", b'{"class":"X","args":[]}', 7.9))
+    beating.state.begin("tid", *started_unit("low", b'{"class":"X","args":[]}', 7.9))
     assert beating.tick() == pause
     work = f"{IDENTITY}:{'workers' if version == 6 else 'work'}"
     assert json.loads(raw_redis.hget(work, "tid")) == {
@@ -98,8 +91,9 @@ def test_each_heartbeat_reports_the_current_state(make, raw_redis):
     beating = make()
     beating.tick()
     first = raw_redis.hgetall(IDENTITY)
+    assert set(first) == {b"info", b"concurrency", b"busy", b"beat", b"rtt_us", b"quiet", b"rss", b"jobs", b"activity"}
     beating.quiet = True
-    beating.state.begin("tid", *begun("low", b"x", 7.9))
+    beating.state.begin("tid", *started_unit("low", b"x", 7.9))
     beating.tick()
     second = raw_redis.hgetall(IDENTITY)
     assert (first[b"quiet"], first[b"busy"]) == (b"false", b"0")
@@ -151,23 +145,22 @@ def test_each_heartbeat_registers_the_configured_queues(make, config, raw_redis)
 def test_the_jobs_that_it_can_run_are_published_again_only_if_they_have_changed(make, raw_redis):
     beating = make()
     beating.tick()
-    key = f"offsider:classes:{IDENTITY}"
-    raw_redis.set(key, "{}", ex=5)
+    raw_redis.hset(IDENTITY, "jobs", "{}")
     beating.tick()
-    assert raw_redis.get(key) == b"{}"
-    assert raw_redis.ttl(key) > 50
+    assert raw_redis.hget(IDENTITY, "jobs") == b"{}"
     with registry.isolated():
         job(name="New")(lambda: None)
         beating.tick()
-        assert "New" in json.loads(raw_redis.get(key))
-    raw_redis.delete(key)
+        assert "New" in json.loads(raw_redis.hget(IDENTITY, "jobs"))
     beating.tick()
-    assert raw_redis.exists(key)
+    raw_redis.delete(IDENTITY)
+    beating.tick()
+    assert raw_redis.hexists(IDENTITY, "jobs")
 
 
 def test_five_slow_round_trips_in_a_row_are_warned_about_once(make, monkeypatch, caplog):
     beating = make()
-    trips = iter([*[SLOW_MICROSECONDS * 2] * 4, 100, *[SLOW_MICROSECONDS * 2] * 8])
+    trips = iter([100, *[SLOW_MICROSECONDS * 2] * 4, 100, *[SLOW_MICROSECONDS * 2] * 8])
     now = [0.0]
 
     def clock():
@@ -179,7 +172,7 @@ def test_five_slow_round_trips_in_a_row_are_warned_about_once(make, monkeypatch,
 
     clock.before = False
     monkeypatch.setattr(heartbeat_module, "time", SimpleNamespace(perf_counter=clock))
-    for _ in range(9):
+    for _ in range(10):
         beating.tick()
     assert "a round trip to Redis takes" not in caplog.text
     beating.tick()
@@ -187,6 +180,25 @@ def test_five_slow_round_trips_in_a_row_are_warned_about_once(make, monkeypatch,
     for _ in range(3):
         beating.tick()
     assert caplog.text.count("a round trip to Redis takes") == 1
+
+
+def test_the_round_trip_contains_no_work_of_this_process(make, monkeypatch, raw_redis):
+    beating, now = make(), [0.0]
+    beating.state.begin("tid", *started_unit("low", b"x", 7.9))
+
+    def slow(function):
+        def slowly(*args, **options):
+            now[0] += 1.0
+            return function(*args, **options)
+
+        return slowly
+
+    monkeypatch.setattr(heartbeat_module, "describe", slow(heartbeat_module.describe))
+    monkeypatch.setattr(RunningUnit, "as_sidekiq_shows", slow(RunningUnit.as_sidekiq_shows))
+    monkeypatch.setattr(heartbeat_module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    beating.tick()
+    beating.tick()
+    assert raw_redis.hget(IDENTITY, "rtt_us") == b"0"
 
 
 def test_a_new_identity_replaces_the_old_one(make, raw_redis):
@@ -197,16 +209,8 @@ def test_a_new_identity_replaces_the_old_one(make, raw_redis):
     assert raw_redis.smembers("processes") == {b"host:1:ba9876543210"}
     assert not raw_redis.exists(IDENTITY)
     beating.heartbeat.leave()
-    assert {key for key in snapshot(raw_redis) if not key.startswith("offsider:series:shards")} <= {
-        "process_cleanup",
-        "queues",
-    }
-
-
-def test_extensions_add_fields_to_the_info(make, config, raw_redis):
-    config.add_info(lambda: {"shop": {"region": "eu"}})
-    make().tick()
-    assert json.loads(raw_redis.hget(IDENTITY, "info"))["shop"] == {"region": "eu"}
+    of_the_fleet = ("offsider:series:shards", "offsider:releases", "deploylock-", "20")
+    assert {key for key in snapshot(raw_redis) if not key.startswith(of_the_fleet)} <= {"process_cleanup", "queues"}
 
 
 def test_an_outage_is_reported_once_and_the_process_is_published_again(make, proxy, raw_redis, config):
@@ -244,29 +248,13 @@ def ran(name: str = "X", started_at: float | None = None) -> UnitOfWork:
 def test_counts_of_each_class_are_written_once_with_the_heartbeat(make, config, raw_redis):
     reported: list[tuple[int, int, int]] = []
     beating = make(count=lambda series, busy, concurrency: reported.append((len(series), busy, concurrency)))
-    config.add_metric_labels(lambda name, queue: {"team": f"{name} of {queue}"})
+    config.metric_labels.append(lambda name, queue: {"team": f"{name} of {queue}"})
     beating.state.runs.finished([ran(), ran()])
     beating.tick()
     beating.tick()
     assert [(one.processed, one.labels["team"]) for one in FleetMetrics.read(config)] == [(2, "X of low")]
     assert [(job.name, job.processed) for job in JobMetrics.top("1h", config=config).jobs] == [("X", 2)]
     assert reported == [(1, 0, 5), (0, 0, 5)]
-
-
-def test_counts_refused_by_a_full_server_are_kept_for_the_next_heartbeat(make, config, raw_redis):
-    reported: list[int] = []
-    beating = make(count=lambda series, busy, concurrency: reported.append(len(series)))
-    beating.state.runs.finished([ran()])
-    raw_redis.config_set("maxmemory", 1)
-    try:
-        with pytest.raises(QueueFull):
-            beating.heartbeat.runs.write()
-    finally:
-        raw_redis.config_set("maxmemory", 0)
-    beating.state.runs.finished([ran()])
-    beating.heartbeat.runs.write()
-    assert [one.processed for one in FleetMetrics.read(config)] == [2]
-    assert reported == [0, 1]
 
 
 @pytest.mark.parametrize("version,key", [(6, "workers"), (8, "work")])
@@ -281,15 +269,17 @@ def test_rubys_pages_see_running_jobs_with_the_next_report(make, config, raw_red
         assert int(raw_redis.hget(beating.owner.identity, "busy")) == len(jobs)
         return sorted(f"{tid.decode()} {json.loads(job)['payload']}" for tid, job in jobs.items())
 
-    beating.state.begin("t1", *begun("low", b"one", 1.0))
+    one, two, three = (started_unit("low", raw, 1.0) for raw in (b"one", b"two", b"three"))
+    beating.state.begin("t1", *one)
     assert shown() == ["t1 one"]
-    beating.state.begin("t2", *begun("low", b"two", 1.0))
+    beating.state.begin("t2", *two)
     assert shown() == ["t1 one", "t2 two"]
     beating.tick()
-    beating.state.end("t1")
-    beating.state.begin("t2", *begun("low", b"three", 2.0))
+    beating.state.end(one[0])
+    beating.state.end(two[0])
+    beating.state.begin("t2", *three)
     assert shown() == ["t2 three"]
-    beating.state.end("t2")
+    beating.state.end(three[0])
     assert shown() == []
 
 
@@ -317,7 +307,7 @@ def test_counts_of_later_minutes_are_kept_if_an_earlier_one_fails(make, config, 
     add = run_writer.run_counts.add
 
     def fail_second(*arguments: object, **options: object) -> None:
-        written.append(arguments[3])
+        written.append(arguments[2])
         if len(written) == 2:
             raise RedisUnavailable("no reply", ambiguous=ambiguous)
         add(*arguments, **options)
@@ -332,26 +322,11 @@ def test_counts_of_later_minutes_are_kept_if_an_earlier_one_fails(make, config, 
     ]
 
 
-def test_counts_that_may_have_been_written_are_not_written_again(make, config, monkeypatch):
-    beating = make()
-    beating.state.runs.finished([ran()])
-
-    def lost(*_: object, **__: object) -> None:
-        raise RedisUnavailable("no reply", ambiguous=True)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(run_writer.run_counts, "add", lost)
-        with pytest.raises(RedisUnavailable):
-            beating.heartbeat.runs.write()
-    beating.heartbeat.runs.write()
-    assert FleetMetrics.read(config) == []
-
-
 def test_the_work_of_its_threads_is_reported_for_its_shard(make, config):
     config.clock = clock = FakeClock(1_800_000_000.0)
     config.worker.shard = "urgent"
     beating = make()
-    beating.state.begin("tid", *begun("low", b"x", clock.now() + 4))
+    beating.state.begin("tid", *started_unit("low", b"x", clock.now() + 4))
     clock.advance(10)
     beating.heartbeat.runs.write()
     assert run_counts.load_totals(beating.redis) == {"urgent": Load(6.0, 50.0)}
@@ -376,26 +351,6 @@ def test_the_time_of_idle_threads_is_written_once_a_minute_and_to_that_minute(ma
     assert run_counts.load_minutes(beating.redis, minute, minute) == {"": [Load(0.0, 250.0)]}
 
 
-def test_the_time_of_busy_threads_is_written_at_each_beat(make, config):
-    config.clock = clock = FakeClock(1_800_000_000.0)
-    beating = make()
-    clock.advance(10)
-    beating.tick()
-    beating.state.begin("tid", *begun("low", b"x", clock.now()))
-    clock.advance(10)
-    beating.tick()
-    assert run_counts.load_totals(beating.redis) == {"": Load(10.0, 100.0)}
-
-
-def test_a_process_that_leaves_writes_the_time_of_its_idle_threads(make, config):
-    config.clock = clock = FakeClock(1_800_000_000.0)
-    beating = make()
-    clock.advance(10)
-    beating.tick()
-    beating.heartbeat.runs.write()
-    assert run_counts.load_totals(beating.redis) == {"": Load(0.0, 50.0)}
-
-
 def test_a_process_prunes_the_registry_once_a_minute(make, config, raw_redis):
     config.clock = clock = FakeClock(1_800_000_000.0)
     beating = make()
@@ -407,62 +362,6 @@ def test_a_process_prunes_the_registry_once_a_minute(make, config, raw_redis):
     clock.advance(10)
     beating.tick()
     assert raw_redis.exists("process_cleanup")
-
-
-def test_a_process_reports_why_it_cannot_interrupt_its_threads(make, config, raw_redis, monkeypatch):
-    monkeypatch.setattr(heartbeat_module, "OBSTACLE", "")
-    assert "uninterruptible" not in make().heartbeat.info.describe(IDENTITY)
-    monkeypatch.setattr(heartbeat_module, "OBSTACLE", "this CPython has a fault")
-    make().heartbeat.tick()
-    (process,) = ProcessSet(config)
-    assert process.uninterruptible == "this CPython has a fault"
-
-
-def test_a_process_on_a_free_threaded_build_reports_the_gil(make, config, monkeypatch):
-    monkeypatch.setattr(heartbeat_module.gil, "state", lambda: "")
-    assert "gil" not in make().heartbeat.info.describe(IDENTITY)
-    monkeypatch.setattr(heartbeat_module.gil, "state", lambda: "GIL off")
-    make().heartbeat.tick()
-    (process,) = ProcessSet(config)
-    assert process.gil == "GIL off"
-
-
-def test_a_process_reports_its_shard_if_any(make, config):
-    assert "shard" not in make().heartbeat.info.describe(IDENTITY)
-    config.worker.shard = "urgent"
-    assert make().heartbeat.info.describe(IDENTITY)["shard"] == "urgent"
-
-
-def test_work_refused_by_a_full_server_is_reported_at_the_next_heartbeat(make, config, raw_redis):
-    config.clock = clock = FakeClock(1_800_000_000.0)
-    beating = make()
-    clock.advance(10)
-    raw_redis.config_set("maxmemory", 1)
-    try:
-        with pytest.raises(QueueFull):
-            beating.heartbeat.runs.write()
-    finally:
-        raw_redis.config_set("maxmemory", 0)
-    clock.advance(10)
-    beating.heartbeat.runs.write()
-    assert run_counts.load_totals(beating.redis) == {"": Load(0.0, 100.0)}
-
-
-def test_the_labels_of_a_class_cannot_be_replaced_by_those_of_an_extension(make, config):
-    beating = make()
-    config.add_metric_labels(lambda *_: {"urgency": "mine", "team": "growth"})
-    beating.state.runs.finished([ran()])
-    beating.tick()
-    (series,) = FleetMetrics.read(config)
-    assert series.labels == {"class": "X", "queue": "low", "urgency": "low", "team": "growth"}
-
-
-def test_each_heartbeat_publishes_the_known_jobs_until_the_process_leaves(make, config, raw_redis):
-    beating = make()
-    beating.tick()
-    assert set(published_jobs(beating.redis, [IDENTITY])) == {IDENTITY}
-    beating.heartbeat.leave()
-    assert published_jobs(beating.redis, [IDENTITY]) == {}
 
 
 def test_counters_and_rates_are_written_each_second_that_something_ran(config, raw_redis):
@@ -492,7 +391,7 @@ def test_running_jobs_are_reported_with_their_age_and_private_list(config, raw_r
 def test_jobs_of_the_basic_fetcher_have_no_private_list_to_be_reported_with(config, raw_redis):
     beating = Beating(config)
     beating.tick()
-    beating.state.begin("tid1", *begun("low", b"{}", config.clock.now()))
+    beating.state.begin("tid1", *started_unit("low", b"{}", config.clock.now()))
     beating.heartbeat.report()
     assert json.loads(raw_redis.hget(IDENTITY, "activity"))["running"] is None
 
@@ -527,13 +426,62 @@ def test_before_its_first_beat_and_after_it_has_left_a_process_reports_nothing(c
     assert not raw_redis.exists(IDENTITY)
 
 
-def test_a_report_that_cannot_be_written_is_written_later(config, raw_redis, monkeypatch):
+def test_extensions_add_fields_and_a_broken_one_hides_nothing(make, config, raw_redis):
+    def broken():
+        raise KeyError("no field")
+
+    errors = []
+    config.error_handlers.append(lambda error, context: errors.append(error))
+    config.routing.rules = [["*", "default"]]
+    for field in (lambda: {"color": "green"}, broken, lambda: {"object": object()}):
+        config.info_fields.append(field)
+    make().tick()
+    info = json.loads(raw_redis.hget(IDENTITY, "info"))
+    assert (info["color"], info["routing"], len(errors)) == ("green", config.routing.rules.digest, 2)
+    assert "object" not in info
+
+
+def test_a_process_that_drains_a_full_server_stays_visible_and_receives_signals(make_server, config):
+    server = make_server()
+    config.redis.url = server.url
     beating = Beating(config)
-    beating.tick()
-    count(beating.state.runs, 3)
-    with monkeypatch.context() as patched:
-        patched.setattr(beating.redis, "run", lambda *_: (_ for _ in ()).throw(RedisUnavailable("away")))
-        beating.heartbeat.report()
-    assert not raw_redis.hexists(IDENTITY, "activity")
-    beating.heartbeat.report()
-    assert json.loads(raw_redis.hget(IDENTITY, "activity"))["processed"] > 0
+    with Redis.from_url(server.url) as client:
+        processes.send_signal(beating.redis, IDENTITY, "TSTP")
+        client.config_set("maxmemory", 1)
+        count(beating.state.runs, 1)
+        beating.tick()
+        assert client.hget(IDENTITY, "busy") == b"0"
+        assert processes.take_signal(beating.redis, IDENTITY) == "TSTP"
+        assert beating.events == ["heartbeat", "beat"]
+        client.config_set("maxmemory", 0)
+        beating.tick()
+        assert client.get("stat:processed") == b"1"
+    beating.redis.close()
+
+
+def test_a_deploy_is_in_the_event_log_without_a_command(make, config):
+    config.client.app_version = "v42"
+    for _ in range(2):
+        beating = make()
+        beating.tick()
+        beating.tick()
+    (event,) = EventLog(config).read()
+    assert (event.kind, event.subject, event.fields) == ("deploy", "v42", {"process": IDENTITY})
+    assert [mark.label for mark in Deploys(config).marks(time.time() - 60, time.time())] == ["v42"]
+
+
+def test_processes_report_the_end_of_an_outage_once(make, proxy, config):
+    config.redis.url = proxy.url
+    fleet = [make(), make()]
+    fleet[1].owner.identity = "host:2:0123456789ab"
+    for beating in fleet:
+        beating.tick()
+    proxy.refuse()
+    for beating in fleet:
+        beating.tick()
+    proxy.accept()
+    for beating in fleet:
+        beating.tick()
+        beating.tick()
+    reported = [(event.kind, event.subject) for event in EventLog(config).read() if event.kind != "deploy"]
+    assert reported == [("reconnected", IDENTITY)]

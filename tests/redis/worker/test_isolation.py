@@ -74,14 +74,6 @@ def stage(parts, raw_redis) -> Stage:
 # ------------------------------------------------------------------------------------- suspects
 
 
-def test_two_strikes_make_a_suspect(stage):
-    assert not stage.isolation.is_suspect(stage.unit())
-    stage.strike(1)
-    assert not stage.isolation.is_suspect(stage.unit())
-    stage.strike(2)
-    assert stage.isolation.is_suspect(stage.unit())
-
-
 def test_the_setting_decides_how_many_strikes_make_a_suspect(stage):
     stage.strike(1)
     assert stage.make(max_strikes=1).is_suspect(stage.unit())
@@ -98,18 +90,6 @@ def test_a_job_that_was_never_interrupted_costs_no_command(stage, proxied, proxy
     stage.parts = proxied
     assert not stage.make().is_suspect(stage.unit(encode({"class": "Good", "args": [], "jid": JID})))
     assert proxied.redis.troubles == 0
-
-
-def test_a_unit_without_a_private_list_is_no_suspect(stage):
-    stage.strike(2)
-    assert not stage.isolation.is_suspect(UnitOfWork("default", RAW))
-
-
-def test_if_its_history_is_unknown_the_job_runs(stage, proxied, proxy):
-    stage.strike(2)
-    proxy.refuse()
-    stage.parts = proxied
-    assert not stage.make().is_suspect(stage.unit())
 
 
 # ---------------------------------------------------------------------------------------- alone

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from offsider import job
 from offsider.client import Client
 from offsider.core.compression import decode_plain, is_compressed
-from offsider.core.malformed import unwrap
 from offsider.core.payload import decode
-from offsider.jobs import registry
 from offsider.worker.launcher import Launcher
 from tests.waiting import wait_for
 
+pytestmark = pytest.mark.usefixtures("declared")
+
 BIG = "x" * 200_000
-
-
-@pytest.fixture(autouse=True)
-def no_jobs_left() -> Iterator[None]:
-    with registry.isolated():
-        yield
 
 
 def test_a_job_is_compressed_in_redis_and_plain_for_all_readers(worker_config, raw_redis):
@@ -62,15 +54,3 @@ def test_a_job_is_compressed_in_redis_and_plain_for_all_readers(worker_config, r
         launcher.stop()
     assert ran == [("failed", "m"), (BIG, "m")]
     assert seen == [("push", True), ("run", True), ("retry", True), ("run", True)]
-
-
-def test_a_job_that_cannot_be_decompressed_is_buried_byte_for_byte(worker_config, raw_redis):
-    bad = b'{"class":"Export","args":["%"],"queue":"default","compressed":true,"original_job_size_bytes":9}'
-    raw_redis.lpush("queue:default", bad)
-    launcher = Launcher(worker_config)
-    launcher.start()
-    try:
-        [buried] = wait_for(lambda: raw_redis.zrange("dead", 0, -1))
-        assert unwrap(buried) == bad
-    finally:
-        launcher.stop()

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 import redis
 
 from offsider import Config, Reschedule, __version__, current_job, job
-from offsider.cli.title import title
+from offsider.cli.status import title
 from offsider.client import Client
 from offsider.config.installation import Installation
-from offsider.core.errors import ConfigurationError, InvalidOptions, RedisUnavailable
-from offsider.embedded.folder import free_port
+from offsider.core.errors import ConfigurationError, InvalidOptions
 from offsider.inspector import ProcessSet
 from offsider.jobs import registry
 from offsider.runtime.service import Loop
@@ -28,10 +25,8 @@ from tests.waiting import wait_for
 
 
 @pytest.fixture(autouse=True)
-def no_jobs_left() -> Iterator[None]:
-    with registry.isolated():
-        registry._jobs.clear()  # modules of other tests declare some when they are imported
-        yield
+def no_jobs(declared) -> None:
+    registry._jobs.clear()  # modules of other tests declare some when they are imported
 
 
 @pytest.fixture
@@ -79,6 +74,7 @@ def test_a_started_worker_has_its_services_its_threads_and_an_owner(config, laun
         "offsider-failures",
         "offsider-heartbeat",
         "offsider-liveness",
+        "offsider-sampler",
         "offsider-scheduler",
         "offsider-slots",
         "offsider-stranded-rescue",
@@ -148,15 +144,6 @@ def test_a_job_that_is_declared_wrongly_ends_the_start_before_anything_is_writte
     assert names_of_threads() == []
 
 
-def test_a_server_that_cannot_be_reached_ends_the_start():
-    launcher = Launcher(make_config(f"redis://127.0.0.1:{free_port()}"))
-
-    with pytest.raises(RedisUnavailable):
-        launcher.start()
-
-    assert names_of_threads() == []
-
-
 def failing(*_):
     raise LookupError("a mistake of the application")
 
@@ -173,8 +160,8 @@ class Broken(Loop):
     "break_it",
     [
         lambda config: config.on("startup", failing),
-        lambda config: config.add_service(failing),
-        lambda config: config.add_service(Broken),
+        lambda config: config.services.append(failing),
+        lambda config: config.services.append(Broken),
         lambda config: setattr(config, "fetcher", "nowhere.Fetcher"),
     ],
     ids=["startup", "making a service", "starting a service", "making a fetcher"],
@@ -192,51 +179,6 @@ def test_a_failed_start_can_be_stopped_and_leaves_no_state(break_it, config, raw
     assert raw_redis.hlen("offsider:owners") == raw_redis.scard("processes") == 0
 
 
-def test_a_launcher_that_was_never_started_can_be_stopped(config, raw_redis):
-    launcher = Launcher(config)
-
-    launcher.quiet()
-    launcher.stop()
-
-    assert launcher.wait(0)
-    assert raw_redis.keys() == []
-
-
-def test_services_of_extensions_are_started_and_stopped(config, launch):
-    ticked = threading.Event()
-
-    def tick() -> float:
-        ticked.set()
-        return 60
-
-    config.add_service(lambda config: Loop("offsider-extension", tick, on_error=config.handle_error))
-    launcher = launch()
-    assert ticked.wait(10)
-
-    launcher.stop()
-
-    wait_for(lambda: names_of_threads() == [])
-
-
-def test_two_workers_in_one_process_share_nothing(redis_url, launch):
-    ran = {"left": threading.Event(), "right": threading.Event()}
-    launchers = {}
-    for name, event in ran.items():
-        job(name=name)(lambda event=event: event.set())
-        config = make_config(redis_url)
-        config.worker.queues = [name]
-        launchers[name] = launch(config)
-
-    push(config, "left", queue="left")
-
-    assert ran["left"].wait(10)
-    launchers["left"].stop()
-    assert launchers["left"].identity != launchers["right"].identity
-    assert not launchers["right"].lifecycle.quieted
-    push(config, "right", queue="right")
-    assert ran["right"].wait(10)
-
-
 # ----------------------------------------------------------------------------------------- quiet
 
 
@@ -245,6 +187,7 @@ SERVICES_OF_A_QUIET_WORKER = [
     "offsider-failures",
     "offsider-heartbeat",
     "offsider-liveness",
+    "offsider-sampler",
     "offsider-slots",
     "offsider-stranded-rescue",
     "offsider-sweeper",
@@ -269,29 +212,6 @@ def test_a_quiet_worker_fetches_and_moves_no_job_and_stays(config, launch, raw_r
     assert raw_redis.zcard("schedule") == 1
 
 
-def test_running_jobs_are_notified_and_finish(config, launch, raw_redis):
-    entered, go_on, reported = threading.Event(), threading.Event(), []
-
-    @job(name="Long")
-    def long() -> None:
-        entered.set()
-        assert go_on.wait(10)
-        reported.append(current_job().stopping)
-
-    launcher = launch()
-    push(config, "Long")
-    assert entered.wait(10)
-    launcher.quiet()
-    stopping = threading.Thread(target=launcher.stop)
-    stopping.start()
-    go_on.set()
-    stopping.join(10)
-
-    assert reported == [True]
-    assert raw_redis.get("stat:processed") == b"1"
-    assert raw_redis.llen("queue:default") == 0
-
-
 def test_a_job_rescheduled_because_of_the_stop_does_not_start_here_again(config, launch, raw_redis, monkeypatch):
     starts: list[float] = []
 
@@ -312,33 +232,11 @@ def test_a_job_rescheduled_because_of_the_stop_does_not_start_here_again(config,
     assert raw_redis.zcard("schedule") + raw_redis.llen("queue:default") == 1
 
 
-@pytest.mark.parametrize(
-    "signal, then",
-    [("TSTP", (True, False)), ("TERM", (True, True)), ("INT", (True, True)), ("HUP", (False, False))],
-)
-def test_signals_sent_through_redis_are_handled(signal, then, launch, raw_redis, caplog):
-    quieted, stopped = then
-    launcher = launch()
-    wait_for(lambda: raw_redis.scard("processes"))
-
-    raw_redis.lpush(f"{launcher.identity}-signals", signal)
-    launcher.parts.heartbeat.wake()
-
-    wait_for(lambda: raw_redis.exists(f"{launcher.identity}-signals") == 0)
-    if stopped:
-        assert launcher.wait(10)
-    elif not quieted:
-        wait_for(lambda: "ignoring the signal" in caplog.text)
-    wait_for(lambda: launcher.lifecycle.quieted == quieted)
-    assert launcher.lifecycle.stopping == stopped
-    wait_for(lambda: ("ignoring the signal HUP: a worker does not handle it" in caplog.text) == (signal == "HUP"))
-
-
 class Stuck(BasicFetcher):
     """Its loop has stopped turning long ago, while threads wait."""
 
-    last_look = 0.0
-    hungry = 1
+    last_activity_at = 0.0
+    idle_count = 1
     rebuilt = 0
 
     def rebuild(self) -> None:
@@ -375,85 +273,14 @@ def test_a_stopped_worker_leaves_neither_threads_nor_traces(config, launch, raw_
 
     launcher.stop()
 
+    assert raw_redis.get("stat:processed") == b"1"
     wait_for(lambda: names_of_threads() == [])
     lasting = {key for key in raw_redis.scan_iter() if raw_redis.ttl(key) == -1}
-    assert lasting <= {b"queues", b"stat:processed", b"stat:failed"}
+    assert lasting <= {b"queues", b"stat:processed", b"stat:failed", b"offsider:claimed"} | {
+        b"offsider:events",
+        b"offsider:releases",
+    }
     assert raw_redis.get("stat:processed") == b"1"
-
-
-def test_all_capsules_stop_under_one_deadline(config, launch, raw_redis, monkeypatch):
-    """Jobs that cannot be interrupted are requeued in the last step, and their late ends are void."""
-    monkeypatch.setattr(module, "SETTLE_SECONDS", 0.2)
-    entered, go_on = threading.Semaphore(0), threading.Event()
-
-    @job(name="Deaf")
-    def deaf() -> None:
-        entered.release()
-        assert go_on.wait(20)  # in one system call: no thread is reached there
-
-    config.worker.timeout_seconds = 0.3
-    config.worker.queues = ["first"]
-    config.capsule("other", concurrency=1, queues=["second"])
-    launcher = launch()
-    for queue in ("first", "second"):
-        push(config, "Deaf", queue=queue)
-        assert entered.acquire(timeout=10)
-
-    started = time.monotonic()
-    launcher.stop()
-
-    assert time.monotonic() - started < 2
-    assert raw_redis.hlen("offsider:owners") == 0
-    for queue in ("first", "second"):
-        [raw] = raw_redis.lrange(f"queue:{queue}", 0, -1)
-        assert json.loads(raw)["interrupted_count"] == 1
-    go_on.set()
-    wait_for(lambda: names_of_threads() == [])
-    assert [raw_redis.llen("queue:first"), raw_redis.llen("queue:second")] == [1, 1]
-    assert raw_redis.get("stat:processed") in (None, b"0")
-
-
-def test_a_stop_at_once_soon_requeues_a_job_that_cannot_be_interrupted(config, launch, raw_redis):
-    entered, go_on = threading.Event(), threading.Event()
-
-    @job(name="Deaf")
-    def deaf() -> None:
-        entered.set()
-        assert go_on.wait(20)
-
-    launcher = launch()
-    push(config, "Deaf")
-    assert entered.wait(10)
-    launcher.hurry()
-    started = time.monotonic()
-    launcher.stop()
-
-    assert time.monotonic() - started < 2
-    [raw] = raw_redis.lrange("queue:default", 0, -1)
-    assert json.loads(raw)["interrupted_count"] == 1
-    go_on.set()
-    wait_for(lambda: names_of_threads() == [])
-
-
-def test_interruptible_jobs_are_interrupted_and_run_elsewhere(config, launch, raw_redis):
-    entered = threading.Semaphore(0)
-
-    @job(name="Waits")
-    async def waits() -> None:
-        entered.release()
-        await asyncio.Event().wait()
-
-    config.worker.timeout_seconds = 0.1
-    launcher = launch()
-    push(config, "Waits")
-    assert entered.acquire(timeout=10)
-
-    launcher.stop()
-
-    wait_for(lambda: names_of_threads() == [])
-    [raw] = raw_redis.lrange("queue:default", 0, -1)
-    assert json.loads(raw)["interrupted_count"] == 1
-    assert raw_redis.zcard("retry") == 0
 
 
 def test_a_stopping_worker_announces_it_in_case_it_is_killed(config, launch, raw_redis):
@@ -526,44 +353,7 @@ def test_the_title_has_version_tag_and_busy_threads(config, launch):
     go_on.set()
 
 
-def test_running_coroutines_are_in_the_dump(config, launch):
-    entered, leave = threading.Event(), []
-
-    @job(name="Waits")
-    async def waits() -> None:
-        gone = asyncio.Event()
-        leave.append((asyncio.get_running_loop(), gone))
-        entered.set()
-        await gone.wait()
-
-    launcher = launch()
-    assert launcher.parts.async_tasks() == []
-    push(config, "Waits")
-    assert entered.wait(10)
-
-    [task] = launcher.parts.async_tasks()
-
-    assert not task.done()
-    [(loop, gone)] = leave
-    loop.call_soon_threadsafe(gone.set)
-    wait_for(lambda: launcher.parts.async_tasks() == [])
-
-
 # ---------------------------------------------------------------------------------------- leader
-
-
-def test_a_worker_with_leader_election_leads_until_its_stop(config, launch, raw_redis):
-    elected = threading.Event()
-    config.on("leader", elected.set)
-    launcher = launch()
-    assert elected.wait(10)
-    assert Installation.of(config).is_leader
-    assert raw_redis.get("dear-leader") == launcher.identity.encode()
-    wait_for(lambda: ProcessSet(config).find(launcher.identity))
-    assert ProcessSet(config).find(launcher.identity).leader
-    launcher.stop()
-    assert raw_redis.get("dear-leader") is None
-    assert not Installation.of(config).is_leader
 
 
 def test_the_workers_of_all_servers_elect_one_leader(config, launch, raw_redis, tmp_path, other_url):

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import socket
-import threading
 import time
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from offsider.core.errors import RedisUnavailable
 from offsider.storage import owners
 from offsider.worker.alive import ownership
-from offsider.worker.alive.ownership import new_identity
+from offsider.worker.alive.ownership import Liveness, new_identity
 from tests.snapshot import snapshot
 
 
@@ -122,17 +121,6 @@ def test_an_identity_is_used_only_when_the_registry_has_it(proxied, proxy, raw_r
     assert proxied.ownership.identity in registered(raw_redis)
 
 
-def test_many_threads_that_are_refused_take_one_new_identity(parts, raw_redis):
-    parts.ownership.register()
-    old = parts.ownership.identity
-    threads = [threading.Thread(target=parts.ownership.renew, args=(old,)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(10)
-    assert len(registered(raw_redis)) == 2
-
-
 # ------------------------------------------------------------------------------- additional queues
 
 
@@ -162,3 +150,23 @@ def test_a_late_beat_does_not_register_an_owner_that_has_left(parts, raw_redis):
     assert parts.ownership.leave()
     parts.ownership.register()
     assert snapshot(raw_redis) == {}
+
+
+def test_it_beats_five_times_in_a_life_and_audits_each_time(parts, raw_redis):
+    audits = []
+    liveness = Liveness(parts.config, parts.ownership, [lambda: audits.append(1)])
+    assert liveness.tick() == pytest.approx(9.0)
+    assert raw_redis.exists(parts.redis.keys.alive(parts.ownership.identity))
+    assert audits == [1]
+
+
+def test_a_beat_that_was_not_written_is_tried_again_within_a_second_and_reported_once(proxied, proxy, raw_redis):
+    audits = []
+    liveness = Liveness(proxied.config, proxied.ownership, [lambda: audits.append(1)])
+    proxy.refuse()
+    assert [liveness.tick() for _ in range(3)] == [1.0, 1.0, 1.0]
+    assert [reported["context"] for _, reported in proxied.errors] == ["liveness"]
+    assert audits == []
+    proxy.accept()
+    assert liveness.tick() == pytest.approx(9.0)
+    assert audits == [1]

@@ -6,10 +6,15 @@ import logging
 
 import pytest
 
+from offsider.core.compression import compress
+from offsider.core.errors import PoisonPill
+from offsider.core.malformed import unwrap
 from offsider.core.payload import decode, encode, interrupted
 from offsider.storage import owners, strikes, working
 from offsider.storage.owners import Lists
+from offsider.storage.working import Owner, PrivateListEntry
 from offsider.worker.alive.reclaim import reclaim
+from offsider.worker.alive.sweeper import PoisonPills
 
 IDENTITY = "host:2:dddddddddddd"
 LISTS = Lists(IDENTITY, {"default": ("high", "low")})
@@ -26,63 +31,14 @@ def redis(parts):
     return parts.redis
 
 
-def test_an_owner_with_heartbeats_is_left_alone(redis, raw_redis):
-    raw_redis.lpush(LOW, payload(1))
-    raw_redis.set(ALIVE, 1)
-    assert reclaim(redis, LISTS) is None
-    assert not raw_redis.exists(FENCED)
-    assert raw_redis.llen(LOW) == 1
-
-
-def test_a_death_that_was_seen_needs_no_silence(redis, raw_redis, caplog):
-    raw_redis.lpush(LOW, payload(1), payload(2))
-    raw_redis.lpush(HIGH, payload(3))
-    raw_redis.set(ALIVE, 1)
-    with caplog.at_level(logging.WARNING, "offsider"):
-        assert reclaim(redis, LISTS, proven=True) == 3
-    assert [decode(raw)["args"] for raw in reversed(raw_redis.lrange("queue:low", 0, -1))] == [[1], [2]]
-    assert raw_redis.llen("queue:high") == 1
-    assert raw_redis.exists(FENCED)
-    assert not raw_redis.exists(ALIVE, LOW, HIGH)
-    assert f"{IDENTITY} is dead; requeued its 3 jobs" in caplog.text
-
-
-def test_each_job_is_reported_with_its_stored_bytes(redis, raw_redis):
-    reported = []
-    raw_redis.lpush(LOW, payload(1), b"no job")
-    reclaim(redis, LISTS, announce=reported.append)
-    assert {news.raw for news in reported} == set(raw_redis.lrange("queue:low", 0, -1))
-    assert sorted((news.queue, news.identity, news.interrupted_count) for news in reported) == [
-        ("low", IDENTITY, 0),
-        ("low", IDENTITY, 1),
-    ]
-
-
 def test_a_dead_process_and_its_work_are_removed_from_the_registry(redis, raw_redis):
     raw_redis.lpush(LOW, payload(1))
     raw_redis.sadd("processes", IDENTITY, "ruby:1:eeeeeeeeeeee")
     for key in (IDENTITY, f"{IDENTITY}:work", f"{IDENTITY}:workers"):
         raw_redis.hset(key, "field", "value")
-    raw_redis.set(f"offsider:classes:{IDENTITY}", "{}")
-    reclaim(redis, LISTS, proven=True)
+    reclaim(redis, LISTS, how="was killed by SIGKILL")
     assert raw_redis.smembers("processes") == {b"ruby:1:eeeeeeeeeeee"}
     assert raw_redis.keys(f"*{IDENTITY}*") == [f"offsider:fenced:{IDENTITY}".encode()]
-
-
-def test_an_owner_without_jobs_is_fenced_silently(redis, raw_redis, caplog):
-    with caplog.at_level(logging.WARNING, "offsider"):
-        assert reclaim(redis, LISTS) == 0
-    assert raw_redis.exists(FENCED)
-    assert not caplog.text
-
-
-def test_a_second_call_requeues_jobs_that_the_first_could_not(redis, raw_redis):
-    raw_redis.lpush(LOW, payload(1))
-    raw_redis.set("queue:low", "wrong")
-    assert reclaim(redis, LISTS, proven=True) == 0
-    raw_redis.delete("queue:low")
-    raw_redis.set(ALIVE, 1)
-    assert reclaim(redis, LISTS) == 1, "it is fenced: no beat of it counts any more"
 
 
 # --------------------------------------------------------------------------------- poison pills
@@ -144,19 +100,13 @@ def test_a_job_that_never_ran_alone_is_never_buried(deaths, raw_redis):
 def test_a_parent_leaves_the_pill_to_a_sweeper(deaths, redis, raw_redis):
     deaths.die()
     deaths.die()
-    assert deaths.die(bury=False, proven=True) == 0
+    assert deaths.die(bury=False, how="was killed by SIGKILL") == 0
     lists = Lists(identities(3)[0], {"default": ("low",), "slow": ("high",)})
     left = redis.keys.working(lists.identity, "default", "low")
     assert raw_redis.llen(left) == 1
     assert raw_redis.llen("queue:low") == 0
     assert deaths.reclaim(lists) == 0
     assert [died for _, died in deaths.buried] == [identities(1, 2, 3)]
-
-
-def test_the_number_of_strikes_can_be_set(deaths):
-    deaths.die(max_strikes=2)
-    assert deaths.die(max_strikes=2) == 0
-    assert [died for _, died in deaths.buried] == [identities(1, 2)]
 
 
 @pytest.mark.parametrize("never", [0, -1])
@@ -189,14 +139,101 @@ def test_a_job_whose_worker_was_killed_while_stopping_is_no_poison_pill(deaths, 
     for number in range(1, 6):
         owners.beat(redis, Lists(identities(number)[0], {}), 1)
         owners.note_stop(redis, identities(number)[0])
-        assert deaths.die(proven=True) == 1
+        assert deaths.die(how="was killed by SIGKILL") == 1
     assert deaths.buried == []
     assert strikes.died_with(redis, raw_redis.lindex("queue:low", 0)) == []
 
 
-def test_more_jobs_than_a_batch_from_several_lists(redis, raw_redis):
-    raw_redis.lpush(LOW, *(payload(n) for n in range(150)))
-    raw_redis.lpush(HIGH, *(payload(n) for n in range(150, 300)))
-    assert reclaim(redis, LISTS) == 300
-    assert [decode(raw)["args"][0] for raw in reversed(raw_redis.lrange("queue:low", 0, -1))] == list(range(150))
-    assert len(list(raw_redis.scan_iter("offsider:strikes:*", count=1000))) == 300
+IDENTITIES = [f"host:{number}:dddddddddddd" for number in (1, 2, 3)]
+LAST = IDENTITIES[-1]
+JID = "a" * 24
+PILL = {"class": "Pill", "args": [1], "jid": JID, "queue": "low", "dead": False, "interrupted_count": 2, "x": "kept"}
+
+
+class Listeners:
+    """Events and death handler calls received by the application."""
+
+    def __init__(self, config) -> None:
+        self.events: list = []
+        self.deaths: list = []
+        config.on("job_poisoned", self.events.append)
+        config.death_handlers.append(lambda payload, error: self.deaths.append((payload, error)))
+
+
+@pytest.fixture
+def reported(parts) -> Listeners:
+    return Listeners(parts.config)
+
+
+@pytest.fixture
+def dies(parts, raw_redis):
+    """Let an owner die with one job; returns the job's entry."""
+
+    def die(raw: bytes) -> PrivateListEntry:
+        raw_redis.lpush(parts.redis.keys.working(LAST, "default", "low"), raw)
+        assert owners.fence(parts.redis, Lists(LAST, {"default": ("low",)}))
+        return PrivateListEntry(Owner(LAST, "default"), "low", raw)
+
+    return die
+
+
+def test_a_poison_pill_is_in_the_dead_set_with_the_reason_for_any_options(parts, raw_redis, dies, reported, caplog):
+    entry = dies(encode(PILL))
+    with caplog.at_level(logging.ERROR, "offsider"):
+        assert PoisonPills(parts.config, parts.redis).bury(entry, IDENTITIES)
+    (stored,) = raw_redis.zrange("dead", 0, -1)
+    payload = decode(stored)
+    message = payload.pop("error_message")
+    failed_at = payload.pop("failed_at")
+    assert payload == PILL | {"interrupted_count": 3, "error_class": "offsider.PoisonPill"}
+    assert message == (
+        "3 processes crashed while they had this job, the last one while it ran only this job: " + ", ".join(IDENTITIES)
+    )
+    assert failed_at == pytest.approx(parts.config.clock.now() * 1000, abs=60_000)
+    assert f"job {JID} of queue low is a poison pill and was moved to the dead set: 3 processes crashed" in caplog.text
+
+
+def test_every_listener_is_called_once(parts, raw_redis, dies, reported):
+    entry = dies(encode(PILL))
+    burial = PoisonPills(parts.config, parts.redis)
+    assert burial.bury(entry, IDENTITIES)
+    assert not burial.bury(entry, IDENTITIES)
+    ((payload, error),) = reported.deaths
+    assert (payload["jid"], payload["error_class"]) == (JID, "offsider.PoisonPill")
+    assert isinstance(error, PoisonPill)
+    assert error.identities == tuple(IDENTITIES)
+    (news,) = reported.events
+    assert (news.queue, news.identities) == ("low", tuple(IDENTITIES))
+    assert [news.raw] == raw_redis.zrange("dead", 0, -1)
+
+
+def test_details_of_an_earlier_failure_are_replaced(parts, raw_redis, dies, reported):
+    failed = PILL | {"error_class": "ValueError", "error_message": "no", "error_backtrace": "x", "failed_at": 5}
+    PoisonPills(parts.config, parts.redis).bury(dies(encode(failed)), IDENTITIES)
+    payload = decode(raw_redis.zrange("dead", 0, -1)[0])
+    assert payload["failed_at"] == 5
+    assert payload["error_class"] == "offsider.PoisonPill"
+    assert "error_backtrace" not in payload
+
+
+def test_a_pill_without_a_jid_gets_one(parts, raw_redis, dies, reported):
+    """Equal members of a sorted set collapse."""
+    PoisonPills(parts.config, parts.redis).bury(dies(b'{"class":"Pill","args":[]}'), IDENTITIES)
+    assert len(decode(raw_redis.zrange("dead", 0, -1)[0])["jid"]) == 24
+
+
+def test_invalid_bytes_are_buried_in_a_wrapper(parts, raw_redis, dies, reported):
+    assert PoisonPills(parts.config, parts.redis).bury(dies(b"no job"), IDENTITIES)
+    (dead,) = raw_redis.zrange("dead", 0, -1)
+    assert unwrap(dead) == b"no job"
+    assert [news.raw for news in reported.events] == [dead]
+    assert reported.deaths == [], "there is no payload to tell of"
+
+
+def test_a_pill_with_compressed_arguments_stays_so_and_death_handlers_see_them_plain(parts, raw_redis, dies, reported):
+    entry = dies(encode(compress({**PILL, "args": ["x" * 1000]})))
+    assert PoisonPills(parts.config, parts.redis).bury(entry, IDENTITIES)
+    (stored,) = raw_redis.zrange("dead", 0, -1)
+    assert decode(stored)["compressed"] is True
+    ((payload, _),) = reported.deaths
+    assert payload["args"] == ["x" * 1000]

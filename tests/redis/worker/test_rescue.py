@@ -7,7 +7,6 @@ import time
 
 import pytest
 
-from offsider.core.errors import RedisUnavailable
 from offsider.core.payload import decode
 from offsider.core.series import Series
 from offsider.runtime.events import JobReclaimed
@@ -16,9 +15,9 @@ from offsider.storage.owners import Lists
 from offsider.storage.redis import Redis, RedisSettings
 from offsider.storage.working import Owner, claim
 from offsider.worker.alive import rescue
-from offsider.worker.alive.parent_link import CountedRuns, Report
 from offsider.worker.alive.rescue import Rescuer
 from offsider.worker.alive.sweeper import Sweeper
+from offsider.worker.health_state import CountedRuns, Report
 from tests.process.stored import push
 from tests.waiting import wait_for
 
@@ -28,6 +27,7 @@ IDENTITY = f"host:{PID}:aaaaaaaaaaaa"
 WORKING = f"offsider:working:{IDENTITY}:default:default"
 ALIVE = f"offsider:alive:{IDENTITY}"
 LISTS = Lists(IDENTITY, {"default": ("default",)})
+KILLED = "was killed by SIGKILL"
 
 
 @pytest.fixture
@@ -61,8 +61,8 @@ def test_it_beats_for_a_worker_that_has_registered_itself(rescuer, report, parts
     assert rescuer.health.ready() == []
     beaten = rescuer.health.workers[PID].beaten_at
     step(rescuer)
-    assert rescuer.health.workers[PID].beaten_at == beaten, "a ninth of the life has not passed"
-    assert 0 < rescuer.due() - time.monotonic() <= LIFE_MS / 1000 / 9
+    assert rescuer.health.workers[PID].beaten_at == beaten, "a fifth of the life has not passed"
+    assert 0 < rescuer.due() - time.monotonic() <= LIFE_MS / 1000 / 5
 
 
 def test_it_does_not_beat_while_the_worker_does(rescuer, report, parts, raw_redis):
@@ -72,7 +72,7 @@ def test_it_does_not_beat_while_the_worker_does(rescuer, report, parts, raw_redi
     step(rescuer)
     assert raw_redis.pttl(ALIVE) <= 1000
     assert rescuer.health.ready() == [], "the beat of the worker counts"
-    assert LIFE_MS / 1000 / 9 < rescuer.due() - time.monotonic() <= 2 * LIFE_MS / 1000 / 9
+    assert LIFE_MS / 1000 / 5 < rescuer.due() - time.monotonic() <= 2 * LIFE_MS / 1000 / 5
 
 
 def test_it_beats_for_a_worker_that_has_missed_a_beat(rescuer, report, parts, raw_redis, monkeypatch):
@@ -82,23 +82,13 @@ def test_it_beats_for_a_worker_that_has_missed_a_beat(rescuer, report, parts, ra
     wait_for(lambda: step(rescuer) or raw_redis.pttl(ALIVE) > 8000)
 
 
-def test_it_beats_at_once_under_a_new_identity(rescuer, report, parts, raw_redis):
-    owners.beat(parts.redis, LISTS, LIFE_MS)
-    rescuer.heard(PID, report(beaten=True))
-    renewed = Lists(f"host:{PID}:bbbbbbbbbbbb", LISTS.queues)
-    owners.beat(parts.redis, renewed, 1000)
-    rescuer.heard(PID, report(lists=renewed))
-    step(rescuer)
-    assert raw_redis.pttl(f"offsider:alive:{renewed.identity}") > 8000
-
-
 def test_the_jobs_of_a_dead_worker_are_back_at_once(rescuer, report, parts, raw_redis, caplog):
     push(raw_redis, "Short", 1)
     push(raw_redis, "Short", 2)
     claim_jobs(parts.redis, 2)
     rescuer.heard(PID, report())
-    rescuer.died(PID)
-    assert rescuer.busy
+    rescuer.died(PID, KILLED)
+    assert rescuer.due() < float("inf")
     with caplog.at_level(logging.WARNING, "offsider"):
         step(rescuer)
     assert raw_redis.llen("queue:default") == 2
@@ -111,9 +101,7 @@ def test_the_jobs_of_a_dead_worker_are_back_at_once(rescuer, report, parts, raw_
     }
     assert rescuer.health.workers == {}
     assert 0 < rescuer.due() - time.monotonic() <= 1, "the second look"
-    rescuer.hurry()
-    step(rescuer)
-    assert not rescuer.busy
+    rescuer.finish(time.monotonic() + 10)
     assert rescuer.due() == float("inf")
 
 
@@ -121,7 +109,7 @@ def test_requeued_jobs_are_announced_once_by_a_live_worker(rescuer, report, part
     push(raw_redis, "Short", 1)
     claim_jobs(parts.redis, 1)
     rescuer.heard(PID, report())
-    rescuer.died(PID)
+    rescuer.died(PID, KILLED)
     step(rescuer)
     Sweeper(parts.config, parts.redis, parts.ownership).tick()
     assert raw_redis.llen("offsider:rescued") == 1, "nothing listens here"
@@ -134,24 +122,6 @@ def test_requeued_jobs_are_announced_once_by_a_live_worker(rescuer, report, part
     assert reported == [JobReclaimed(raw, "default", IDENTITY, 1)]
 
 
-def test_requeued_jobs_are_recorded_after_an_outage(rescuer, report, parts, raw_redis, monkeypatch):
-    push(raw_redis, "Short", 1)
-    claim_jobs(parts.redis, 1)
-    rescuer.heard(PID, report())
-    rescuer.died(PID)
-
-    def fail(*_):
-        raise RedisUnavailable("a test")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(rescue.rescued, "note", fail)
-        step(rescuer)
-    assert not raw_redis.exists("offsider:rescued")
-    rescuer.hurry()
-    step(rescuer)
-    assert raw_redis.llen("offsider:rescued") == 1
-
-
 @pytest.mark.parametrize("strikes", [(3, 1), (4, 0), (0, 0)], ids=str)
 def test_a_poison_pill_is_left_to_a_worker(rescuer, report, parts, raw_redis, strikes):
     """A job that was alone with its process when that died, for the third time."""
@@ -160,7 +130,7 @@ def test_a_poison_pill_is_left_to_a_worker(rescuer, report, parts, raw_redis, st
     raw_redis.zadd(f"offsider:strikes:{jid}", {f"host:{number}:aaaaaaaaaaaa": time.time() for number in range(2)})
     claim_jobs(parts.redis, 1)
     rescuer.heard(PID, report(max_strikes=max_strikes))
-    rescuer.died(PID)
+    rescuer.died(PID, KILLED)
     step(rescuer)
     assert raw_redis.llen(WORKING) == left_for_others
     assert raw_redis.llen("queue:default") == 1 - left_for_others
@@ -170,7 +140,7 @@ def test_a_poison_pill_is_left_to_a_worker(rescuer, report, parts, raw_redis, st
 def test_jobs_handed_to_a_dead_worker_later_are_requeued_too(rescuer, report, parts, raw_redis):
     claim_jobs(parts.redis, 0)
     rescuer.heard(PID, report())
-    rescuer.died(PID)
+    rescuer.died(PID, KILLED)
     step(rescuer)
     push(raw_redis, "Short", 1)
     raw_redis.lmove("queue:default", WORKING, "RIGHT", "LEFT")  # a pop that was parked
@@ -183,7 +153,7 @@ def test_lists_are_read_from_the_registry(rescuer, report, parts, raw_redis):
     owners.beat(parts.redis, Lists(IDENTITY, {"default": ("default", "late")}), LIFE_MS)
     push(raw_redis, "Short", 1, queue="late")
     raw_redis.lmove("queue:late", f"offsider:working:{IDENTITY}:default:late", "RIGHT", "LEFT")
-    rescuer.died(PID)
+    rescuer.died(PID, KILLED)
     step(rescuer)
     assert raw_redis.llen("queue:late") == 1
 
@@ -192,8 +162,8 @@ def test_a_worker_that_has_left_is_not_fenced_nor_beaten_for(rescuer, report, ra
     rescuer.heard(PID, report(beaten=True))
     rescuer.heard(PID, report("left"))
     step(rescuer)
-    rescuer.died(PID)
-    rescuer.died(12)  # which has never reported
+    rescuer.died(PID, KILLED)
+    rescuer.died(12, KILLED)  # which has never reported
     step(rescuer)
     assert raw_redis.keys("offsider:*") == []
 
@@ -203,7 +173,7 @@ def test_a_beat_that_redis_does_not_take_is_tried_again(proxied_config, proxy, r
     owners.beat(redis, LISTS, LIFE_MS)
     redis.close()
     rescuer.heard(PID, report(redis=redis.settings))
-    monkeypatch.setattr(rescue, "BEAT_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(rescue, "BEAT_PAUSE_SECONDS", 0.0)
     proxy.refuse()
     with caplog.at_level(logging.WARNING, "offsider"):
         for _ in range(3):
@@ -220,7 +190,7 @@ def test_a_server_that_does_not_answer_delays_a_step_by_a_second(proxied_config,
     rescuer.heard(PID, report(redis=RedisSettings(url=proxy.url)))
     step(rescuer)
     proxy.black_hole()
-    rescuer.died(PID)
+    rescuer.died(PID, KILLED)
     started = time.monotonic()
     step(rescuer)
     assert 0.5 < time.monotonic() - started < 4
@@ -234,7 +204,7 @@ def test_jobs_of_a_worker_that_dies_during_an_outage_are_requeued_after_it(
     claim_jobs(parts.redis, 1)
     rescuer.heard(PID, report(redis=RedisSettings(url=proxy.url)))
     proxy.refuse()
-    rescuer.died(PID)
+    rescuer.died(PID, KILLED)
     step(rescuer)
     assert raw_redis.llen("queue:default") == 0
     proxy.accept()
@@ -245,9 +215,9 @@ def test_after_two_liveness_periods_a_dead_worker_is_left_to_others(proxied_conf
     rescuer = Rescuer(proxied_config)
     rescuer.heard(PID, report(life_ms=1, redis=RedisSettings(url=proxy.url)))
     proxy.refuse()
-    rescuer.died(PID)
+    rescuer.died(PID, KILLED)
     with caplog.at_level(logging.WARNING, "offsider"):
-        wait_for(lambda: step(rescuer) or not rescuer.busy, 10)
+        wait_for(lambda: step(rescuer) or rescuer.due() == float("inf"), 10)
     assert "other workers will requeue its jobs" in caplog.text
 
 
@@ -255,8 +225,7 @@ def test_counts_of_workers_are_summed_and_outlive_them(rescuer, report):
     rescuer.heard(PID, report())
     for _ in range(2):
         rescuer.heard(PID, CountedRuns([Series({"class": "A"}, processed=2)], 1, 5))
-    assert [series.processed for series in rescuer.totals.series()] == [4]
-    assert (rescuer.totals.busy, rescuer.totals.concurrency) == (1, 5)
-    rescuer.died(PID)
-    assert rescuer.totals.concurrency == 0
-    assert [series.processed for series in rescuer.totals.series()] == [4]
+    (worker,) = rescuer.health.workers.values()
+    assert (worker.busy, worker.concurrency) == (1, 5)
+    rescuer.died(PID, KILLED)
+    assert [series.processed for series in rescuer.health.series.values()] == [4]

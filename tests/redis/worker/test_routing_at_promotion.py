@@ -12,8 +12,7 @@ from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.config.routing import Rules
 from offsider.inspector import RetrySet
-from offsider.jobs import registry
-from offsider.jobs.clients import Clients, pushing_with
+from offsider.jobs.clients import pushing_with
 from offsider.worker.scheduler import Scheduler
 
 EARLIER = [["tags=cpu", "earlier"], ["*", "default"]]
@@ -22,13 +21,11 @@ DUE = 1.0
 
 
 @pytest.fixture
-def resize():
-    with registry.isolated():
+def resize(declared):
+    @job(name=("shop.resize", "resize"), tags=["cpu"])
+    def resize(path: str) -> None: ...
 
-        @job(name=("shop.resize", "resize"), tags=["cpu"])
-        def resize(path: str) -> None: ...
-
-        yield resize
+    return resize
 
 
 @pytest.fixture
@@ -73,7 +70,7 @@ def test_a_queue_that_the_push_named_stays(config, resize, raw_redis, rules, que
 
 def test_a_queue_that_using_named_stays(config, resize, raw_redis):
     config.routing.rules = Rules.read(EARLIER)
-    with pushing_with(Clients(Installation.of(config))):
+    with pushing_with(Client(config)):
         resize.using(queue="default").enqueue_in(1e6, "a.png")
     assert promote(config, NOW, raw_redis) == "default"
 

@@ -14,17 +14,22 @@ from contextlib import suppress
 import pytest
 import redis as redis_py
 
-from offsider import job
+from offsider import Config, job
+from offsider.client import Client
 from offsider.core.errors import Discard, MalformedPayload, RedisRefused, RedisUnavailable
-from offsider.core.malformed import listable, unwrap
+from offsider.core.malformed import unwrap
 from offsider.core.outcome import Discarded, Failed, Interrupted, Malformed, NotStarted, Rescheduled, Skipped, Succeeded
-from offsider.core.payload import decode, encode, interrupted, rescheduled
+from offsider.core.payload import decode, encode, rescheduled
+from offsider.inspector import DeadSet, Queue
+from offsider.jobs import registry
+from offsider.runtime import outage
 from offsider.runtime.context import JobContext
 from offsider.storage import working
-from offsider.worker import outage
-from offsider.worker.disposition import Dead, Done, Later, Moved, Quarantined, RequeuedFirst, RequeuedLast
+from offsider.worker.disposition import Done, Moved
+from offsider.worker.embed import EmbeddedWorker
 from offsider.worker.fetch.fetcher import Settled
 from offsider.worker.settle.report import Reporter
+from offsider.worker.settle.retrier import Retrier
 from offsider.worker.settle.settlement import Settlement
 from offsider.worker.unit_of_work import Run, UnitOfWork
 from offsider.worker.work_state import WorkState
@@ -38,7 +43,7 @@ DISCARDED = Discarded(Discard("enough"))
 
 
 @pytest.fixture(autouse=True)
-def short_delays(monkeypatch, no_jobs_left):
+def short_delays(monkeypatch, declared):
     monkeypatch.setattr(outage, "RETRY_SECONDS", 0.01)
 
 
@@ -77,7 +82,7 @@ class Settling:
             context = None
         self.settlement.settle(unit, Run(context, outcome, 0.0, 0.0, 0.0))
         if self.settlement.decide(unit, unit.run) == Done():
-            self.parts.fetcher._acknowledger.flush()
+            self.parts.fetcher._leading.flush()
             with suppress(AssertionError):  # the ticker may have sent it just before
                 wait_for(lambda: unit.settled, 0.3)
             if not unit.settled:  # the reply was lost: the next leader finds out
@@ -130,7 +135,7 @@ def test_a_successful_job_is_deleted(settling, raw_redis, outcome):
     assert unit.settled
     assert settling.parts.fetcher._state.in_flight.of(settling.parts.ownership.identity).total() == 0
     assert len(settling.deaths) == (outcome is DISCARDED)
-    assert settling.work_state.runs.take().summed_totals() == (1, 0)
+    assert settling.work_state.runs.take().totals == (1, 0)
 
 
 def test_a_failed_job_is_in_the_retry_set(settling, raw_redis):
@@ -164,16 +169,6 @@ def test_an_exhausted_job_is_in_the_dead_set_and_its_handlers_are_called(settlin
     assert settling.deaths == [("a" * 24, error)]
 
 
-def test_a_broken_death_handler_does_not_stop_the_others(settling, raw_redis):
-    def broken(payload, error):
-        raise KeyError("handler")
-
-    settling.parts.config.death_handlers.insert(0, broken)
-    assert settling.settle(settling.claim(raw_redis, DYING), Failed(ValueError())) == "died"
-    assert len(settling.deaths) == 1
-    assert [details.get("context") for _, details in settling.parts.errors] == ["calling a death handler", None]
-
-
 def test_an_interrupted_job_is_next_to_run_and_records_the_interruption(settling, raw_redis):
     unit = settling.claim(raw_redis)
     raw_redis.lpush("queue:default", "waiting")
@@ -194,14 +189,6 @@ def test_equal_invalid_bytes_are_each_kept_in_the_dead_set_in_a_wrapper(settling
     assert [json.loads(member)["queue"] for member in dead] == ["default"] * 3
 
 
-def test_a_wrapper_that_was_retried_is_dead_again_unchanged(settling, raw_redis):
-    raw = listable(b"5", 1.0)
-    with pytest.raises(MalformedPayload) as refused:
-        decode(raw)
-    assert settling.settle(settling.claim(raw_redis, raw), Malformed(refused.value)) == "written"
-    assert list(stored(raw_redis)["dead"]) == [raw]
-
-
 @pytest.mark.parametrize("moved", [True, False], ids=["moved", "void"])
 def test_a_job_moved_by_middleware_is_released_and_not_counted(settling, raw_redis, caplog, moved):
     unit = settling.claim(raw_redis)
@@ -211,7 +198,7 @@ def test_a_job_moved_by_middleware_is_released_and_not_counted(settling, raw_red
     assert stored(raw_redis) == before
     assert unit.settled
     assert settling.parts.fetcher._state.in_flight.of(settling.parts.ownership.identity).total() == 0
-    assert settling.work_state.runs.take().summed_totals() == (0, 0)
+    assert settling.work_state.runs.take().totals == (0, 0)
     assert (settling.lost, settling.deaths, caplog.records) == ([], [], [])
 
 
@@ -259,7 +246,7 @@ def test_the_outcome_of_a_job_owned_by_another_process_is_void(settling, raw_red
     with caplog.at_level(logging.WARNING, "offsider"):
         assert settling.settle(unit, outcome) == "lost"
     assert stored(raw_redis) == before
-    assert settling.work_state.runs.take().summed_totals() == (0, 0)
+    assert settling.work_state.runs.take().totals == (0, 0)
     assert settling.deaths == called == []
     assert settling.lost == ([] if raw == b"no job" else [("a" * 24, outcome.name)])
     warned = [record for record in caplog.records if "lost ownership" in record.getMessage()]
@@ -268,21 +255,13 @@ def test_the_outcome_of_a_job_owned_by_another_process_is_void(settling, raw_red
     assert settling.parts.fetcher._state.in_flight.of(unit.entry.owner.identity).total() == 0
 
 
-def test_two_jobs_of_equal_bytes_are_settled_one_by_one(settling, raw_redis):
-    first, second = settling.claim(raw_redis), settling.claim(raw_redis)
-    assert settling.settle(first, Succeeded()) == "written"
-    assert raw_redis.lrange(settling.parts.working, 0, -1) == [RAW]
-    assert settling.settle(second, Rescheduled(5.0)) == "written"
-    assert set(stored(raw_redis)) == {"schedule"}
-
-
 # -------------------------------------------------------------------------------- lost replies
 
 WRITES = {
     "succeeded": (RAW, Succeeded(), working.ACK_AND_CLAIM),
-    "failed": (RAW, Failed(ValueError("broken")), working.POSTPONE),
-    "died": (DYING, Failed(ValueError("broken")), working.BURY),
-    "interrupted": (RAW, Interrupted(), working.PUT_BACK),
+    "failed": (RAW, Failed(ValueError("broken")), working.SETTLE),
+    "died": (DYING, Failed(ValueError("broken")), working.SETTLE),
+    "interrupted": (RAW, Interrupted(), working.REQUEUE),
 }
 
 
@@ -316,7 +295,7 @@ def test_a_settle_with_a_lost_reply_is_written_exactly_once(faulty, proxy, raw_r
     counts = {"succeeded": (1, 0), "interrupted": (0, 0)}.get(name, (1, 1))
     # Whoever reads the reply counts, which may be the ticker.
     wait_for(lambda: faulty.work_state.runs.ended.finished + faulty.work_state.runs.ended.failed == counts[0])
-    assert faulty.work_state.runs.take().summed_totals() == counts
+    assert faulty.work_state.runs.take().totals == counts
 
 
 @pytest.mark.parametrize("lost", ["reply", "request"])
@@ -328,7 +307,7 @@ def test_with_an_equal_job_in_flight_a_lost_reply_settles_only_one(faulty, proxy
     assert faulty.settle(second, Succeeded()) == "written"
     assert stored(raw_redis) == {}
     assert faulty.lost == []
-    assert faulty.work_state.runs.take().summed_totals() == (2, 0)
+    assert faulty.work_state.runs.take().totals == (2, 0)
 
 
 def test_a_run_that_lost_its_job_during_an_unanswered_settle_is_void(faulty, proxy, raw_redis, monkeypatch):
@@ -342,7 +321,7 @@ def test_a_run_that_lost_its_job_during_an_unanswered_settle_is_void(faulty, pro
         return False
 
     monkeypatch.setattr(faulty.abandoned, "wait", others_take_it)
-    proxy.lose_request(known(raw_redis, working.BURY))
+    proxy.lose_request(known(raw_redis, working.SETTLE))
     assert faulty.settle(unit, Failed(ValueError("broken"))) == "lost"
     assert faulty.deaths == []
     assert len(faulty.lost) == 1
@@ -408,63 +387,13 @@ def test_a_full_server_accepts_every_outcome(make_server):
     settling.parts.close()
 
 
-@pytest.mark.parametrize(
-    "outcome, disposition",
-    [
-        (Succeeded(), Done()),
-        (Skipped("nothing to do"), Done()),
-        (Rescheduled(9.0), Later("schedule", RAW, 9.0)),
-        (NotStarted("schedule", 9.0, "a control", "deferred"), Later("schedule", RAW, 9.0)),
-        (NotStarted("schedule", 9.0, "unknown", "stranded", b"marked"), Later("schedule", b"marked", 9.0)),
-        (NotStarted("queue", 0.0, "unknown", "handed over"), RequeuedLast()),
-        (NotStarted("queue", name="not alone"), RequeuedLast()),
-        (NotStarted("quarantine", reason="a control", name="dropped"), Quarantined("a control")),
-        (NotStarted("gone", reason="a control", name="dropped"), Done()),
-        (Interrupted(), RequeuedFirst(interrupted(RAW))),
-        (NotStarted("elsewhere", reason="elsewhere", name="moved"), Moved()),
-    ],
-    ids=lambda value: getattr(value, "name", None),
-)
-def test_each_outcome_has_one_disposition(settling, outcome, disposition):
-    unit = UnitOfWork("default", RAW)
-    context = JobContext(payload=decode(RAW), queue="default", raw=RAW)
-    assert settling.settlement.decide(unit, Run(context, outcome, 0.0, 0.0, 0.0)) == disposition
-
-
-def test_failures_and_discards_are_decided_by_the_retry_rules(settling):
-    def decided(raw, outcome):
-        context = JobContext(payload=decode(raw), queue="default", raw=raw)
-        return settling.settlement.decide(UnitOfWork("default", raw), Run(context, outcome, 0.0, 0.0, 0.0))
-
-    retried, dead, discarded = (
-        decided(RAW, Failed(ValueError())),
-        decided(DYING, Failed(ValueError())),
-        decided(RAW, DISCARDED),
-    )
-    assert isinstance(retried, Later)
-    assert retried.where == "retry"
-    assert isinstance(dead, Dead)
-    assert dead.died["error_class"] == "ValueError"
-    assert isinstance(discarded, Done)
-    assert discarded.died["jid"] == "a" * 24
-
-
-def test_outage_errors_are_reported_with_their_context(faulty, proxy, raw_redis):
-    unit = faulty.claim(raw_redis)
-    proxy.lose_reply(known(raw_redis, working.POSTPONE))
-    faulty.settle(unit, Failed(ValueError()))
-    (error, _), _ = faulty.parts.errors
-    assert error.ambiguous
-    assert [details["context"] for details in outages(faulty)] == ["storing outcomes of jobs of capsule default"]
-
-
 def test_a_stranded_job_is_in_the_schedule_as_decided(settling, raw_redis):
     stranded = NotStarted("schedule", 60.0, "not declared here", "stranded", b'{"class":"J","args":[],"stranded_at":1}')
     assert settling.settle(settling.claim(raw_redis), stranded) == "written"
     ((raw, score),) = stored(raw_redis)["schedule"].items()
     assert raw == stranded.payload
     assert 50 < score - raw_redis.time()[0] <= 61
-    assert settling.work_state.runs.take().summed_totals() == (0, 0)
+    assert settling.work_state.runs.take().totals == (0, 0)
 
 
 HANDED_ON = NotStarted("queue", 0.0, "another worker might run it", "handed over")
@@ -475,24 +404,37 @@ def test_a_job_for_another_worker_moves_to_the_tail_of_its_queue_byte_for_byte(s
     raw_redis.lpush("queue:default", b"waiting")
     assert settling.settle(unit, HANDED_ON) == "written"
     assert stored(raw_redis) == {"queue:default": [RAW, b"waiting"]}
-    assert settling.work_state.runs.take().summed_totals() == (0, 0)
-
-
-def test_a_foreign_job_is_not_handed_over(settling, raw_redis):
-    unit = settling.claim(raw_redis)
-    raw_redis.delete(settling.parts.working)
-    assert settling.settle(unit, HANDED_ON) == "lost"
-    assert stored(raw_redis) == {}
-
-
-def test_a_hand_over_with_a_lost_reply_is_executed_once(faulty, proxy, raw_redis):
-    unit = faulty.claim(raw_redis)
-    proxy.lose_reply(known(raw_redis, working.PUT_LAST))
-    assert faulty.settle(unit, HANDED_ON) == "written"
-    assert stored(raw_redis) == {"queue:default": [RAW]}
+    assert settling.work_state.runs.take().totals == (0, 0)
 
 
 def test_a_job_that_ran_and_asks_to_run_again_is_stranded_no_more(settling, raw_redis):
     unit = settling.claim(raw_redis, RAW[:-1] + b',"stranded_at":1}')
     assert settling.settle(unit, Rescheduled(60.0)) == "written"
     assert list(stored(raw_redis)["schedule"]) == [RAW]
+
+
+def test_an_internal_error_while_settling_buries_the_job_unchanged(redis_url, monkeypatch):
+    def broken(self, job, error):
+        raise RuntimeError("a bug of ours")
+
+    monkeypatch.setattr(Retrier, "decide", broken)
+    config = Config()
+    config.redis.url = redis_url
+    reports: list[str] = []
+    config.error_handlers.append(lambda error, context: reports.append(str(error)))
+    runs: list[int] = []
+    with registry.isolated():
+
+        @job(name="Fails")
+        def fails() -> None:
+            runs.append(1)
+            raise ValueError("the job's own")
+
+        jid = fails.via(Client(config)).enqueue()
+        with EmbeddedWorker(config):
+            wait_for(lambda: len(DeadSet(config)) == 1)
+
+    assert runs == [1]
+    assert [entry.jid for entry in DeadSet(config)] == [jid]
+    assert len(Queue("default", config)) == 0
+    assert "a bug of ours" in reports

@@ -13,12 +13,13 @@ from offsider.config.installation import Installation
 from offsider.core.payload import encode
 from offsider.jobs import registry
 from offsider.storage import stranded
-from offsider.worker import stranded_rescue as module
-from offsider.worker.stranded_rescue import IDLE_SECONDS, LOOKS, StrandedRescue
+from offsider.worker.run import stranded as module
+from offsider.worker.run.stranded import IDLE_SECONDS, SCANS_AFTER_START, StrandedRescue
+from tests.waiting import wait_for
 
 
 @pytest.fixture(autouse=True)
-def declared(no_jobs_left) -> None:
+def declared(declared) -> None:
     @job(name="New")
     def new() -> None: ...
 
@@ -112,15 +113,15 @@ def test_the_signature_decides_which_worker_can_run_a_job(waking):
 
 def test_a_worker_scans_after_its_first_heartbeats_and_when_its_jobs_change(waking, looks):
     waking.strand("of others", "Other")
-    for _ in range(LOOKS + 5):
+    for _ in range(SCANS_AFTER_START + 5):
         waking.look()
-    assert len(looks) == LOOKS
+    assert len(looks) == SCANS_AFTER_START
 
     @job(name="Other")
     def other() -> None: ...
 
     waking.look()
-    assert (waking.due(), len(looks)) == ({"of others"}, LOOKS + 1)
+    assert (waking.due(), len(looks)) == ({"of others"}, SCANS_AFTER_START + 1)
 
 
 def test_before_its_first_heartbeat_it_does_not_scan(waking, looks):
@@ -143,7 +144,7 @@ def test_of_many_equal_processes_one_scans(waking, looks):
 
 
 def test_a_scan_reads_a_limited_number_of_members(waking, monkeypatch):
-    monkeypatch.setattr(module, "MOST", 3)
+    monkeypatch.setattr(module, "MAX_ENTRIES", 3)
     waking.client.zadd("schedule", {f"job{number}": time.time() for number in range(5)})
     waking.strand("mine")
     waking.look()
@@ -166,10 +167,10 @@ def test_a_quiet_or_ending_worker_moves_nothing(waking, monkeypatch):
 def test_a_beat_wakes_the_service(waking):
     rescue = waking.rescue
     rescue.start()
-    assert rescue.wait_for_tick(1, 10)
+    wait_for(lambda: rescue.ticks >= 1)
     waking.strand("mine")
     rescue.beaten()
-    assert rescue.wait_for_tick(2, 10)
+    wait_for(lambda: rescue.ticks >= 2)
     assert waking.due() == {"mine"}
     rescue.stop()
     assert rescue.join(10)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from offsider.cli.application import BrokenApplication, folder_beside, load_application, load_extensions
+from offsider.cli.application import BrokenApplication, folder_beside, load_application
+from offsider.cli.command import ConnectionOptions
 from offsider.config.config import Config
 
 CONFIGURE = "def configure(config):\n    config.worker.queues = [*config.worker.queues, __name__]\n"
@@ -22,7 +23,7 @@ def write(tmp_path, monkeypatch):
 
     def write(**files):
         for name, text in files.items():
-            path = tmp_path / f"{name.replace('__in__', '/')}.py"
+            path = tmp_path / f"{name}.py"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
 
@@ -37,68 +38,42 @@ def labels(*targets):
     return list(config.worker.queues)
 
 
-def test_a_missing_application_of_the_file_is_allowed_but_a_named_one_is_not(write):
+def test_a_missing_application_of_the_file_is_allowed_but_a_named_one_is_not(write, monkeypatch):
     write(app=CONFIGURE)
-    config = Config()
-    config.worker.require = ["app"]
-    assert load_extensions([], config) is None
+    monkeypatch.setenv("OFFSIDER_WORKER_REQUIRE", "app")
+    config, error = ConnectionOptions().load_extensions()
+    assert error is None
     assert list(config.worker.queues) == ["app"]
-    config = Config()
-    config.worker.require = ["nowhere_to_be_found"]
-    assert "nowhere_to_be_found" in str(load_extensions([], config))
-    assert load_extensions(["app"], config) is None
+    monkeypatch.setenv("OFFSIDER_WORKER_REQUIRE", "nowhere_to_be_found")
+    assert "nowhere_to_be_found" in str(ConnectionOptions().load_extensions()[1])
+    assert ConnectionOptions(require=("app",)).load_extensions()[1] is None
     with pytest.raises(BrokenApplication, match="nowhere_to_be_found"):
-        load_extensions(["nowhere_to_be_found"], config)
+        ConnectionOptions(require=("nowhere_to_be_found",)).load_extensions()
 
 
-def test_a_module_of_the_current_folder(write):
-    write(myjobs=CONFIGURE)
-    assert labels("myjobs") == ["myjobs"]
-
-
-def test_a_module_inside_a_package(write):
-    write(mypack__in____init__="", mypack__in__jobs=CONFIGURE)
-    assert labels("mypack.jobs") == ["mypack.jobs"]
-
-
-def test_a_file_outside_of_packages(write):
-    write(elsewhere__in__filejobs=CONFIGURE)
-    assert labels("elsewhere/filejobs.py") == ["filejobs"]
-
-
-def test_a_file_of_a_package_gets_its_name_there(write):
-    write(lib__in__packa__in____init__="", lib__in__packa__in__jobs=CONFIGURE)
-    assert labels("lib/packa/jobs.py") == ["packa.jobs"]
-
-
-def test_a_file_name_need_not_be_an_identifier(write):
-    Path("my-jobs.py").write_text(CONFIGURE)
-    write()
-    assert labels("my-jobs.py") == ["my-jobs"]
-
-
-def test_a_folder_of_modules(write):
-    write(some__in__bjobs=CONFIGURE, some__in__ajobs=CONFIGURE, some__in___private="1 / 0")
-    assert labels("some") == ["ajobs", "bjobs"]
-
-
-def test_a_folder_that_is_a_package(write):
-    write(packb__in____init__="", packb__in__one=CONFIGURE, packb__in__two=CONFIGURE)
-    assert labels("packb") == ["packb.one", "packb.two"]
-
-
-def test_several_targets_in_their_order(write):
-    write(zjobs=CONFIGURE, yjobs=CONFIGURE)
-    assert labels("zjobs", "yjobs.py") == ["zjobs", "yjobs"]
+@pytest.mark.parametrize(
+    "files, targets, names",
+    [
+        (["myjobs"], ["myjobs"], ["myjobs"]),
+        (["mypack/__init__", "mypack/jobs"], ["mypack.jobs"], ["mypack.jobs"]),
+        (["elsewhere/filejobs"], ["elsewhere/filejobs.py"], ["filejobs"]),
+        (["lib/packa/__init__", "lib/packa/jobs"], ["lib/packa/jobs.py"], ["packa.jobs"]),
+        (["my-jobs"], ["my-jobs.py"], ["my-jobs"]),
+        (["some/bjobs", "some/ajobs"], ["some"], ["ajobs", "bjobs"]),
+        (["packb/__init__", "packb/one", "packb/two"], ["packb"], ["packb.one", "packb.two"]),
+        (["zjobs", "yjobs"], ["zjobs", "yjobs.py"], ["zjobs", "yjobs"]),
+    ],
+    ids=["module", "module of a package", "file", "file of a package", "no identifier", "folder", "package", "several"],
+)
+def test_an_application_is_a_module_a_file_or_a_folder(write, files, targets, names):
+    write(**{file: "" if file.endswith("__init__") else CONFIGURE for file in files})
+    assert labels(*targets) == names
 
 
 def test_a_configure_function_is_called_once_and_imported_ones_never(write):
-    write(
-        packc__in____init__="from packc.conf import configure",
-        packc__in__conf=CONFIGURE,
-        foreign="def configure(config):\n    raise RuntimeError('not ours to call')",
-        usesforeign="from foreign import configure",
-    )
+    files = {"packc/__init__": "from packc.conf import configure", "packc/conf": CONFIGURE}
+    foreign = "def configure(config):\n    raise RuntimeError('not ours to call')"
+    write(**files, foreign=foreign, usesforeign="from foreign import configure")
     assert labels("packc", "packc.conf", "usesforeign") == ["packc.conf"]
 
 
@@ -145,7 +120,7 @@ def test_an_empty_folder_is_refused(write, tmp_path):
 
 
 def test_the_sibling_folder_is_found_without_importing(write, tmp_path):
-    write(app__in__jobs="1 / 0", pk__in____init__="1 / 0")
+    write(**{"app/jobs": "1 / 0", "pk/__init__": "1 / 0"})
     assert folder_beside(["app"]) == Path("app")
     assert folder_beside(["app/jobs.py"]) == Path("app")
     assert folder_beside(["pk.jobs"]) == tmp_path

@@ -9,10 +9,11 @@ from itertools import count
 
 import pytest
 
-from offsider.cli.parent.backoff import Backoff, described
 from offsider.cli.parent.children import EXIT_SECONDS, KILL_SECONDS, SLACK_SECONDS, Children
 from offsider.cli.parent.starting import Child
-from offsider.worker.memory_limits import MemoryWatch
+from offsider.cli.parent.worker_process import Backoff
+from offsider.config.settings import WorkerSection
+from offsider.core.wording import described
 
 STOP_SECONDS = 25.0
 
@@ -45,7 +46,7 @@ class FakeStarter:
         self.born = []
 
     def start(self, slot):
-        child = FakeChild(slot, next(self.numbers), FakeLink(), time.monotonic(), MemoryWatch(0))
+        child = FakeChild(slot, next(self.numbers), FakeLink(), time.monotonic())
         child.heard = []
         self.born.append((slot, child.pid))
         return child
@@ -58,7 +59,7 @@ def starter():
 
 @pytest.fixture
 def children(starter):
-    return Children(starter, 2, lambda: STOP_SECONDS, restarts=True)
+    return Children(starter, WorkerSection(processes=2, timeout_seconds=STOP_SECONDS))
 
 
 def tend(children, later=0.0):
@@ -71,6 +72,12 @@ def start(children):
         child.link.stop_seconds = 5.0
     tend(children)
     return [slot.child for slot in children.slots]
+
+
+def enlarge(children, *large):
+    for child in large:
+        child.memory.too_much = lambda *_: "it is large"
+    assert children.check_memory(time.monotonic()) == ""
 
 
 def test_every_slot_gets_a_worker(children, starter):
@@ -96,11 +103,6 @@ def test_the_first_restart_is_immediate_and_the_next_one_delayed(children):
     assert children.slots[0].child.pid == 103
 
 
-def test_an_unknown_process_is_not_reaped_as_a_worker(children):
-    start(children)
-    assert not children.reaped(99, 0)
-
-
 def test_the_parent_gives_up_when_every_slot_has_failed_to_start(children):
     tend(children)
     children.reaped(100, 256)
@@ -121,8 +123,7 @@ def test_the_parent_keeps_trying_once_a_worker_has_run(children):
 
 def test_a_worker_over_its_memory_limit_stops_when_its_successor_runs(children):
     large, _ = start(children)
-    children.replace(large, "it is large")
-    children.replace(large, "it is large")
+    enlarge(children, large)
     tend(children)
     successor = children.slots[0].successor
     assert large.heard == []
@@ -138,8 +139,7 @@ def test_a_worker_over_its_memory_limit_stops_when_its_successor_runs(children):
 
 
 def test_only_one_worker_at_a_time_is_replaced(children, starter):
-    for child in start(children):
-        children.replace(child, "both are large")
+    enlarge(children, *start(children))
     tend(children)
     assert len(starter.born) == 3
     children.slots[0].successor.link.stop_seconds = 5.0
@@ -150,7 +150,7 @@ def test_only_one_worker_at_a_time_is_replaced(children, starter):
 
 def test_a_failed_successor_is_started_again_later_and_the_old_worker_stays(children):
     large, _ = start(children)
-    children.replace(large, "it is large")
+    enlarge(children, large)
     tend(children)
     for _ in range(2):
         children.reaped(children.slots[0].successor.pid, 256)
@@ -164,7 +164,7 @@ def test_a_failed_successor_is_started_again_later_and_the_old_worker_stays(chil
 
 def test_a_successor_takes_over_when_the_old_worker_dies_first(children):
     large, _ = start(children)
-    children.replace(large, "it is large")
+    enlarge(children, large)
     tend(children)
     successor = children.slots[0].successor
     children.reaped(large.pid, signal.SIGKILL)
@@ -219,24 +219,58 @@ def test_a_worker_that_exits_just_before_its_kill_does_not_count_as_killed(child
     assert children.killed == 0
 
 
-@pytest.mark.parametrize(
-    "status, words",
-    [
-        (0, "ended with code 0"),
-        (256, "ended with code 1"),
-        (9, "was killed by SIGKILL"),
-        (35, "was killed by signal 35"),
-    ],
-)
-def test_exit_statuses_are_described_in_words(status, words):
-    assert described(status) == words
+@pytest.fixture
+def reloading(starter):
+    return Children(starter, WorkerSection(timeout_seconds=STOP_SECONDS, reload=True))
 
 
-def test_a_worker_is_signaled_by_its_pid(monkeypatch):
-    sent = []
-    monkeypatch.setattr(os, "kill", lambda *call: sent.append(call))
-    Child(0, 4711, FakeLink(), 0.0, MemoryWatch(0)).send("TSTP")
-    assert sent == [(4711, signal.SIGTSTP)]
+def test_after_a_change_of_the_source_the_successor_runs_before_the_old_worker_stops(reloading):
+    (old,) = start(reloading)
+    reloading.replace()
+    tend(reloading)
+    outdated = reloading.slots[0].successor
+    reloading.replace()
+    tend(reloading)
+    assert (outdated.heard, old.heard) == (["TERM"], [])
+    reloading.slots[0].successor.link.stop_seconds = 5.0
+    tend(reloading)
+    assert old.heard == ["TERM"]
+    for child in (old, outdated):
+        reloading.reaped(child.pid, 0)
+    assert [child.pid for child in reloading.all()] == [102]
+    assert reloading.may_start
+
+
+def test_a_worker_that_cannot_start_is_started_again_after_the_next_change(reloading, starter, caplog):
+    for number in (1, 2):
+        tend(reloading)
+        assert len(starter.born) == number
+        reloading.reaped(reloading.slots[0].child.pid, 256)
+        tend(reloading, later=60)
+        assert not reloading.hopeless
+        assert list(reloading.due()) == [float("inf")]
+        reloading.replace()
+    tend(reloading)
+    reloading.replace()  # it still loads the source before the change
+    tend(reloading)
+    assert len(starter.born) == 4
+    assert "ended with code 1; starting another one after the next change" in caplog.text
+
+
+def test_a_worker_that_was_stopped_elsewhere_stays_stopped(reloading):
+    (worker,) = start(reloading)
+    reloading.reaped(worker.pid, 0)
+    assert (reloading.may_start, reloading.status) == (False, 0)
+
+
+def test_a_signal_without_a_name_is_described_by_its_number():
+    assert described(35) == "was killed by signal 35"
+
+
+def test_a_signal_to_a_worker_that_another_process_has_reaped_is_dropped():
+    pid = os.posix_spawnp("true", ["true"], os.environ)
+    os.waitpid(pid, 0)
+    Child(0, pid, FakeLink(), 0.0).send("KILL")
 
 
 def test_a_worker_that_has_closed_its_link_but_has_not_ended_is_killed(children, caplog):
@@ -255,18 +289,24 @@ def test_a_worker_that_has_closed_its_link_but_has_not_ended_is_killed(children,
     assert second.heard == []
 
 
-def test_nothing_starts_while_the_fork_server_is_not_ready(children, starter, monkeypatch):
+def test_nothing_starts_while_the_fork_server_is_not_ready(children, starter):
     starter.can_start = False
     tend(children)
     assert starter.born == list(children.due()) == []
-    starter.can_start = True
+
+
+def test_a_failed_start_is_repeated_at_once_and_then_later(children, starter, monkeypatch):
     monkeypatch.setattr(starter, "start", lambda slot: None)
     tend(children)
     assert children.all() == []
+    assert min(children.due()) <= time.monotonic()
+    tend(children)
+    assert children.all() == []
+    assert min(children.due()) > time.monotonic()
 
 
 def test_a_worker_without_p_is_not_restarted_and_its_status_is_kept(starter, caplog):
-    children = Children(starter, 1, lambda: STOP_SECONDS, restarts=False)
+    children = Children(starter, WorkerSection(timeout_seconds=STOP_SECONDS))
     (worker,) = start(children)
     assert children.reaped(worker.pid, signal.SIGKILL)
     tend(children)

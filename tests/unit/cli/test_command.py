@@ -5,11 +5,10 @@ from __future__ import annotations
 import click
 from click.testing import CliRunner
 
-from offsider.cli.command import ONE_SERVER, connected
+from offsider.cli.command import CONNECTION, command, server
 
 
-@click.command
-@connected(ONE_SERVER)
+@command(*CONNECTION, server())
 def show(connection):
     click.echo(connection.installation().settings.url)
 

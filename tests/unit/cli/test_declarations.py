@@ -48,22 +48,9 @@ def test_the_jobs_are_registered_and_the_application_has_configured_the_process(
     assert default_config() is config
 
 
-def test_the_configuration_may_name_the_application(tmp_path):
-    file = tmp_path / "offsider.toml"
-    file.write_text(f'[worker]\nrequire = "{written(tmp_path)}"\n')
-    ConnectionOptions(str(file)).load_declarations()
-    assert registry.names() == {"declared"}
-
-
 def test_an_impossible_declaration_is_an_error(tmp_path):
     with pytest.raises(InvalidOptions, match="declared: urgency must be one of"):
         ConnectionOptions(require=(written(tmp_path, ', urgency="urgent"'),)).load_declarations()
-
-
-def test_without_an_application_the_command_fails(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigurationError, match="no application given"):
-        ConnectionOptions().load_declarations()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from offsider.cli.failure import explain, flush_output, give_up, user_line
+from offsider.cli.failure import explain, give_up, user_line
 
 
 @pytest.fixture
@@ -49,10 +49,6 @@ def test_importing_models_too_early_explains_how_to_set_up_django(run_file):
     assert "call django.setup() before the models are imported" in explain("cannot load app", error)
 
 
-def test_an_exit_is_explained():
-    assert "the application called sys.exit(3)" in explain("x", SystemExit(3))
-
-
 def test_an_error_without_a_line_of_user_code_has_one_line():
     assert explain("x", ValueError("a\nb")) == "x: ValueError: a"
 
@@ -63,10 +59,3 @@ def test_the_traceback_is_shown_only_on_request(run_file, capsys):
     assert capsys.readouterr().err == "offsider: no\n"
     assert give_up("no", error, verbose=True) == 1
     assert "ZeroDivisionError: division by zero" in capsys.readouterr().err
-
-
-def test_flushing_tolerates_closed_streams(monkeypatch, tmp_path):
-    stream = (tmp_path / "x").open("w")
-    stream.close()
-    monkeypatch.setattr("sys.stdout", stream)
-    flush_output()

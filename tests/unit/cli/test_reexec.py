@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import os
 import signal
@@ -12,52 +13,61 @@ import time
 import pytest
 
 from offsider.cli.parent import reexec, starting
-from offsider.cli.parent.reexec import VARIABLE, Restart, inherited
+from offsider.cli.parent.reexec import VARIABLE, Inherited, Restart, inherited
 from offsider.cli.parent.starting import Child
 from offsider.cli.parent.worker_process import command
 from offsider.worker.alive.parent_link import ParentLink, WorkerLink, make_link
-from offsider.worker.memory_limits import MemoryWatch
-
-
-class Executed(Exception):
-    """In place of a program that would never return."""
 
 
 def test_the_next_program_finds_the_workers_and_no_signal_is_lost(monkeypatch):
     link, end = make_link()
-    worker = ParentLink(end)
-    worker.say_ready(7)
-    link.receive()
     link.report = "{}"
     left = {}
 
     def execute(program, words):
         left.update(words=words, file=os.dup(int(os.environ[VARIABLE])), fd=os.dup(link.fileno()))
         left["held"] = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-        raise Executed
+        raise OSError("a test")
 
     monkeypatch.setattr(os, "execv", execute)
     monkeypatch.setattr(starting.sys, "orig_argv", ["python", "-m", "offsider", "worker"])
-    with pytest.raises(Executed):
-        Restart().exec([Child(3, 4711, link, 12.5, MemoryWatch(0))])
+    Restart().exec([Child(3, 4711, link, 12.5)])
     assert left["words"][1:] == ["-m", "offsider", "worker"]
     assert {signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR2} <= left["held"]
     assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
     assert VARIABLE not in os.environ
+    assert not os.get_inheritable(link.fileno()), "the restart has failed, so later programs must not keep it open"
 
     environ = {VARIABLE: str(left["file"])}
     (item,) = inherited(environ)
-    assert item.pop("link") == link.fileno()
-    assert item == {"slot": 3, "pid": 4711, "stop_seconds": 7, "born_at": 12.5, "report": "{}"}
+    assert item == Inherited(3, 4711, link.fileno(), 12.5, "{}")
     assert environ == {}
-    heir = WorkerLink.inherit(left["fd"], 7)
+    heir = WorkerLink.inherit(left["fd"])
     assert not os.get_inheritable(heir.fileno())
-    for each in (heir, link, worker):
+    for each in (heir, link, end):
         each.close()
 
 
 def test_the_first_process_inherits_nothing():
     assert inherited({}) == []
+
+
+def test_workers_are_adopted_from_a_version_with_other_fields(tmp_path):
+    (tmp_path / "left").write_text('[{"pid": 4711, "link": 5, "slot": 1, "mood": "new"}]')
+    with (tmp_path / "left").open() as file:
+        assert inherited({VARIABLE: str(os.dup(file.fileno()))}) == [Inherited(slot=1, pid=4711, link=5)]
+
+
+def test_workers_that_cannot_be_adopted_stop(caplog, tmp_path):
+    link, end = make_link()
+    worker = ParentLink(end)
+    for fields in ({"link": os.dup(link.fileno())}, {"link": "another kind of link"}, {}):
+        (tmp_path / "left").write_text(json.dumps([{"pid": 4711} | fields]))
+        assert inherited({VARIABLE: str(os.open(tmp_path / "left", os.O_RDONLY))}) == []
+    link.close()
+    assert worker.closed(), "the parent has no other end, so the worker stops"
+    assert caplog.text.count("cannot adopt the workers of the previous parent") == 3
+    worker.close()
 
 
 @pytest.mark.parametrize("text", ["{", "nonsense", "9999"])
@@ -111,7 +121,8 @@ def test_a_check_that_hangs_is_cancelled_at_its_deadline(monkeypatch):
     restart.cancel_overdue(due_at + 1)
     assert restart.pid == 0
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
-    assert log.getvalue() == "restart failed, the workers continue: the check took more than 60 s\n"
+    assert log.getvalue().endswith("restart failed, the workers continue: the check took more than 60 s\n")
+    assert log.getvalue().count("restart failed") == 1
 
 
 @pytest.mark.parametrize("named, warns", [(None, True), ("/", True), ("link", False)])
@@ -131,4 +142,4 @@ def test_a_start_folder_that_follows_no_link_is_reported(monkeypatch, tmp_path, 
     restart.check()
     restart.cancel()
     expected = f"$PWD does not name the current folder: USR2 follows no symbolic link from {tmp_path / '1'}\n"
-    assert log.getvalue() == (expected if warns else "")
+    assert (expected in log.getvalue()) == warns

@@ -1,4 +1,4 @@
-"""What a reloading parent watches, and how it starts its child."""
+"""What a reloading parent watches."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from offsider.cli.options import WorkerOptions
-from offsider.cli.reload import arguments, changed, source_files, times, watched_folders
-from offsider.cli.worker import worker
+from offsider.cli.reload import SourceWatch, changed, source_files, times, watched_folders
 
 
 @pytest.fixture(autouse=True)
@@ -22,12 +21,6 @@ def touch(*names):
     for name in names:
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text("")
-
-
-def test_the_child_gets_every_word_except_reload():
-    words = ["-r", "app", "--reload", "-q", "a,2", "-c", "3", "--embedded"]
-    assert arguments(words) == ["worker", "-r", "app", "-q", "a,2", "-c", "3", "--embedded"]
-    assert worker.make_context("worker", [*words]).obj == tuple(words)
 
 
 def test_sources_are_watched_and_packages_are_not(here):
@@ -47,9 +40,13 @@ def test_new_deleted_and_changed_files_are_reported(here):
     assert changed(before, before) == []
 
 
-def test_a_file_deleted_during_the_scan_is_omitted(here, monkeypatch):
-    monkeypatch.setattr("offsider.cli.reload.source_files", lambda folders: ["gone.py"])
-    assert times([here]) == {}
+def test_a_change_is_reported_once_and_the_folders_are_looked_at_twice_a_second(here):
+    watch = SourceWatch(WorkerOptions())
+    assert watch.changes(10.0) == []
+    touch("a.py")
+    assert watch.changes(10.4) == []
+    assert watch.changes(10.5) == ["a.py"]
+    assert watch.changes(11.0) == []
 
 
 def test_the_folder_of_an_application_elsewhere_is_watched_too(here, tmp_path_factory):

@@ -59,18 +59,13 @@ def test_a_wait_ends_after_its_time_or_a_wake(queue):
     assert queue.wait(WAIT) == []
 
 
-def test_a_signal_sent_through_redis_reaches_the_handlers_of_the_application():
+def test_a_signal_sent_through_redis_reaches_the_handlers_of_the_application(queue):
     seen = []
     signal.signal(signal.SIGTSTP, lambda number, frame: seen.append(number))
-    queue = SignalQueue()
     queue.install()
-    try:
-        send_to_self("TSTP")
-        assert collect(queue, 1) == ["TSTP"]
-        assert seen == [signal.SIGTSTP]
-    finally:
-        queue.close()
-        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+    send_to_self("TSTP")
+    assert collect(queue, 1) == ["TSTP"]
+    assert seen == [signal.SIGTSTP]
 
 
 @pytest.mark.parametrize("name", ["KILL", "USR1", "NONSENSE", ""])
@@ -97,21 +92,6 @@ def test_a_repeated_signal_without_a_meaning_is_logged_once():
     assert output.splitlines() == [f"ignoring the signal {name}: offsider does not use it" for name in ("PROF", "USR1")]
 
 
-def test_earlier_handlers_are_called_first():
-    seen = []
-    signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
-    queue = SignalQueue()
-    queue.install()
-    try:
-        send(signal.SIGTERM)
-        assert collect(queue, 1) == ["TERM"]
-        assert seen == [signal.SIGTERM]
-    finally:
-        queue.close()
-    send(signal.SIGTERM)
-    assert seen == [signal.SIGTERM] * 2
-
-
 def test_handlers_set_later_by_the_application_are_kept(queue):
     seen = []
     signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
@@ -123,25 +103,16 @@ def test_handlers_set_later_by_the_application_are_kept(queue):
 
 
 @pytest.mark.parametrize("error", [ValueError("boom"), SystemExit(1)])
-def test_a_failing_earlier_handler_is_reported_and_the_signal_counts(error):
+def test_a_failing_earlier_handler_is_reported_and_the_signal_counts(queue, error):
     def fail(number, frame):
         raise error
 
     signal.signal(signal.SIGTERM, fail)
-    queue = SignalQueue()
     queue.install()
-    try:
-        send(signal.SIGTERM)
-        assert collect(queue, 1) == ["TERM"]
-        assert queue.failures() == [("TERM", error)]
-        assert queue.failures() == []
-    finally:
-        queue.close()
-
-
-def test_ctrl_c_raises_nothing(queue):
-    send(signal.SIGINT)
-    assert collect(queue, 1) == ["INT"]
+    send(signal.SIGTERM)
+    assert collect(queue, 1) == ["TERM"]
+    assert queue.failures() == [("TERM", error)]
+    assert queue.failures() == []
 
 
 def test_while_booting_a_stop_is_raised_at_once(queue):

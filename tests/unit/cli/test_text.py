@@ -5,10 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from offsider.cli.text import ago, duration, grouped, listed_arguments, megabytes, plain, plain_arguments, seconds_typed
-from offsider.core.compression import compress
-from offsider.core.payload import encode
-from offsider.inspector import JobRecord
+from offsider.cli.text import ago, duration, plain, seconds_typed
 
 
 @pytest.mark.parametrize(
@@ -48,12 +45,6 @@ def test_times_are_shown_relative_to_now():
     assert ago(None, 160) == ""
 
 
-def test_large_numbers_are_grouped_and_memory_is_in_megabytes():
-    assert grouped(1_234_567) == "1,234,567"
-    assert megabytes(153_600) == "150 MB"
-    assert megabytes(0) == ""
-
-
 @pytest.mark.parametrize(
     "text, shown",
     [
@@ -65,19 +56,3 @@ def test_large_numbers_are_grouped_and_memory_is_in_megabytes():
 )
 def test_text_becomes_one_line_without_control_sequences(text, shown):
     assert plain(text) == shown
-
-
-def test_large_arguments_are_truncated_at_any_depth():
-    assert plain_arguments([1, "a", None, {"b": [2]}]) == "1, 'a', None, {'b': [2]}"
-    assert len(plain_arguments(["x" * 10_000_000, list(range(1_000_000)), {"k": "v" * 10_000_000}])) <= 60
-    nested: list[object] = []
-    for _ in range(500):
-        nested = [nested]
-    assert len(plain_arguments(nested)) <= 60
-    assert plain_arguments([]) == ""
-
-
-def test_large_compressed_arguments_are_mentioned_but_not_expanded(monkeypatch):
-    monkeypatch.setattr("offsider.inspector.job_record.readable", None)
-    record = JobRecord(encode(compress({"class": "A", "args": ["x" * 300_000]})))
-    assert listed_arguments(record) == "compressed, 300,004 bytes"

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from offsider import Config
-from offsider.client import event_loop
-from offsider.client.event_loop import warn_on_event_loop
+from offsider.client import client
+from offsider.client.client import warn_on_event_loop
 from offsider.config import test_mode
 
 
@@ -16,7 +16,7 @@ from offsider.config import test_mode
 def no_test(monkeypatch):
     """As in a program that pytest does not run."""
     monkeypatch.setattr(test_mode, "is_test", lambda: False)
-    monkeypatch.setattr(event_loop, "_warned", set())
+    monkeypatch.setattr(client, "_warned", set())
 
 
 def push_on_loop(config: Config, times: int = 1) -> None:
@@ -33,15 +33,6 @@ def test_it_names_the_place_and_aenqueue_once(caplog):
     line = push_on_loop.__code__.co_firstlineno + 3
     assert f"test_event_loop.py:{line} pushes a job on a running event loop" in warning
     assert "aenqueue" in warning
-
-
-def test_each_place_is_named(caplog):
-    async def views() -> None:
-        warn_on_event_loop(Config())
-        warn_on_event_loop(Config())
-
-    asyncio.run(views())
-    assert len(caplog.messages) == 2
 
 
 def test_without_a_loop_there_is_no_warning(caplog):

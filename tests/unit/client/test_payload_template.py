@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from offsider.client.payload_template import PayloadTemplate
+from offsider.client.alike import PayloadTemplate
 from offsider.core.payload import encode
 
 JSON = st.recursive(

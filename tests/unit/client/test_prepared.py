@@ -3,15 +3,9 @@
 import pytest
 
 from offsider import Job, job
-from offsider.client import Prepared
-from offsider.client.prepared import PreparedAlike, declared_of, passed, stored_jids
+from offsider.client.alike import PreparedAlike, passed, stored_jids
+from offsider.client.prepared import declared_of
 from offsider.jobs import registry
-
-
-def test_a_prepared_push_exposes_its_jid(client, stored):
-    client.push({"class": "X", "args": [], "jid": "abc"})
-    assert isinstance(stored[0], Prepared)
-    assert stored[0].jid == "abc"
 
 
 def test_a_declared_job_is_found_from_functions_classes_and_itself():

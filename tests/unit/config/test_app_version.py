@@ -36,10 +36,6 @@ def test_the_variable_sets_the_version_and_empty_means_none():
     assert (app_version("2.14"), app_version("")) == ("2.14", "")
 
 
-def test_the_environment_names_it(tmp_path):
-    assert Config.load(environ={"OFFSIDER_CLIENT_APP_VERSION": "2.15"}, cwd=tmp_path).client.app_version == "2.15"
-
-
 def test_the_version_defaults_to_the_commit_which_is_read_once(repository, monkeypatch):
     monkeypatch.chdir(repository)
     assert app_version(Config().client.app_version) == HEAD[:10]
@@ -55,10 +51,11 @@ def test_a_deleted_folder_has_no_version(tmp_path, monkeypatch):
     assert app_version(Config().client.app_version) == ""
 
 
-def test_the_commit_is_found_from_a_folder_below(repository):
+def test_the_commit_is_found_in_the_folders_above(repository):
     below = repository / "src" / "shop"
     below.mkdir(parents=True)
     assert commit_of(below) == HEAD[:10]
+    assert commit_of(Path("/")) == ""
 
 
 def test_a_detached_head_is_the_commit_itself(repository):
@@ -90,10 +87,6 @@ def test_a_worktree_has_the_branches_of_its_repository(repository, tmp_path):
 def test_an_unreadable_repository_has_no_version(repository, head):
     (repository / ".git" / "HEAD").write_bytes(head.encode("utf-8", "surrogateescape"))
     assert commit_of(repository) == ""
-
-
-def test_without_a_repository_there_is_no_version():
-    assert commit_of(Path("/")) == ""
 
 
 def test_the_version_equals_the_commit_that_git_reports():

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+import threading
 
 import pytest
 
 from offsider import Config, ConfigurationError
 from offsider.cli.application import BrokenApplication, load_application
 from offsider.cli.options import WorkerOptions, configured
-from offsider.cli.reload import Reloader
 from offsider.config.application import Application, application, set_application
 from offsider.config.default import default_config, set_default_config, set_worker_config, use_application
 
@@ -25,7 +24,7 @@ def no_application(monkeypatch, tmp_path):
 
 
 def an_application(configured=None, **settings):
-    return Application("SETTINGS", settings, (configured if configured is not None else []).append, ("python", "app"))
+    return Application("SETTINGS", settings, (configured if configured is not None else []).append)
 
 
 def test_its_settings_are_stronger_than_the_file_and_weaker_than_the_environment(tmp_path):
@@ -52,6 +51,20 @@ def test_the_default_configuration_has_them_whether_it_was_loaded_before_or_not(
     assert (early.worker.tag, early.redis.url, seen[-1]) == ("app", "redis://environ", early)
 
 
+def test_other_threads_wait_until_the_application_has_configured_the_default_configuration():
+    set_default_config(Config.load())
+    asking, waited = threading.Thread(target=default_config), []
+
+    def configure(_config: Config) -> None:
+        asking.start()
+        asking.join(0.1)
+        waited.append(asking.is_alive())
+
+    use_application(Application("app", {}, configure))
+    asking.join()
+    assert waited == [True]
+
+
 def test_a_workers_configuration_gets_only_the_code():
     config = Config()
     set_worker_config(config)
@@ -74,12 +87,6 @@ def test_a_worker_with_an_application_needs_no_other_module():
     use_application(app)
     assert application() is app
     assert configured(WorkerOptions()).worker.concurrency == 2
-
-
-def test_the_reloader_starts_the_command_of_the_application():
-    assert Reloader(WorkerOptions(), ())._command == (sys.executable, "-m", "offsider")
-    use_application(an_application())
-    assert Reloader(WorkerOptions(), ())._command == ("python", "app")
 
 
 def test_a_command_lets_the_application_configure_before_its_modules():

@@ -102,13 +102,13 @@ def test_discovery_works_after_the_freeze():
 def test_settings_can_be_assigned_until_the_freeze():
     config = Config()
     made = config.capsules["default"]
-    made.concurrency = 7
-    made.queues = ["x"]
+    made.settings.concurrency = 7
+    made.settings.queues = ["x"]
     assert (config.worker.concurrency, made.queues) == (7, ["x"])
     assert "7 threads, queues x" in repr(made)
     config.freeze()
     with pytest.raises(ConfigurationError, match="frozen"):
-        made.concurrency = 8
+        made.settings.concurrency = 8
 
 
 def test_chains_are_copies_made_when_first_touched():

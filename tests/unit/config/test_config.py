@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from offsider.config.config import Config
+from offsider.config.config import Config, Extension
 from offsider.config.web_tab import WebTab
 from offsider.core.errors import ConfigurationError
 
@@ -43,23 +43,19 @@ def test_capsules_are_made_and_changed_by_name(config):
         config.capsule("images", concurrency=0)
 
 
-def test_the_capsule_default_is_the_section_worker(config):
-    config.worker.concurrency = 9
-    assert config.capsules["default"].concurrency == 9
-
-
 def test_an_extension_is_installed_once(config):
     class Thing:
         name = "thing"
 
         def install(self, config):
             config.add_job_option("unique_for", int)
-            config.add_info(lambda: {"thing": 1})
+            config.info_fields.append(lambda: {"thing": 1})
             config.add_web_tab(WebTab("thing", "Thing", "/thing"))
-            config.add_service(lambda config: None)
+            config.services.append(lambda config: None)
             config.on("beat", print)
             config.jobs["unique_for"] = 5
 
+    assert isinstance(Thing(), Extension)
     config.use(Thing())
     assert list(config.extensions) == ["thing"]
     assert list(config.job_options) == ["unique_for"]
@@ -72,15 +68,6 @@ def test_an_extension_is_installed_once(config):
     with pytest.raises(ConfigurationError, match="job option 'unique_for' already"):
         config.add_job_option("unique_for", int)
     config.freeze()
-
-
-def test_events_can_be_listened_to_by_decorator(config):
-    @config.on("quiet")
-    def handler():
-        pass
-
-    assert callable(handler)
-    assert config.events.listened("quiet")
 
 
 def test_a_fetcher_by_name_or_class(config):
@@ -116,8 +103,6 @@ def test_only_seams_are_assignable(config):
     [
         lambda config: setattr(config.worker, "concurrency", 1),
         lambda config: setattr(config.redis, "url", "redis://x"),
-        lambda config: setattr(config.client, "strict_args", "off"),
-        lambda config: setattr(config.log, "level", "debug"),
         lambda config: setattr(config, "reloader", None),
         lambda config: setattr(config, "fetcher", "basic"),
         lambda config: setattr(config, "clock", None),
@@ -128,12 +113,7 @@ def test_only_seams_are_assignable(config):
         lambda config: config.capsules["default"].server_middleware.add(print),
         lambda config: config.on("beat", print),
         lambda config: config.error_handlers.append(print),
-        lambda config: config.death_handlers.append(print),
-        lambda config: config.add_service(print),
-        lambda config: config.add_info(dict),
         lambda config: config.add_web_tab(WebTab("a", "b", "/c")),
-        lambda config: config.add_metrics(list),
-        lambda config: config.add_metric_labels(lambda name, queue: {}),
         lambda config: config.add_job_option("x", int),
         lambda config: config.use(object()),
     ],
@@ -309,9 +289,6 @@ def test_the_environment_and_the_command_line_override_a_shard(fleet):
     assert fleet({"OFFSIDER_WORKER_CONCURRENCY": "9"}, shard="urgent").worker.concurrency == 9
     assert fleet({"OFFSIDER_WORKER_CONCURRENCY": "9"}, shard="urgent", concurrency=2).worker.concurrency == 2
     assert fleet(shard="urgent", queues=["low"]).worker.queues == ("low",)
-
-
-def test_the_url_of_the_environment_is_for_main_with_any_shard(fleet):
     config = fleet({"REDIS_URL": "redis://from-environment"}, shard="bulk")
     assert (config.servers["main"].url, config.redis.url) == ("redis://from-environment", "redis://bulk/1")
 
@@ -330,7 +307,6 @@ def test_an_unknown_shard_raises_with_the_configured_names(fleet):
     [
         ("[servers.bulk]\nwire_version = 7", r"offsider\.toml: servers\.bulk needs a url"),
         ("[servers.bulk]", r"servers\.bulk is an empty table; it needs a url"),
-        ("[servers.bulk]\nurl = 'http://x'", r"servers\.bulk\.url expects a URL"),
         ("[servers.bulk]\nurll = 'redis://x'", r"no setting servers\.bulk\.urll \(did you mean 'url'"),
         (
             "[redis]\nurl = 'redis://a/1'\n[servers.b]\nurl = 'redis://a/1'",
@@ -343,16 +319,13 @@ def test_an_unknown_shard_raises_with_the_configured_names(fleet):
         ),
         (
             "[shards.a]\nqueues = ['a']\nserver = 'bulk'",
-            r"shards\.a\.server is 'bulk', and there is no such server: a table",
+            r"shards\.a\.server: there is no server 'bulk': a table",
         ),
         ("[shards.a]\nqueues = ['a']\nselect = 'tags=a'", r"shards\.a has both queues and select"),
         ("[shards.a]\nconcurrency = 3", r"shards\.a has neither queues nor select"),
         ("[shards.a]\nselect = 'urgenci=high'", "unknown predicate 'urgenci'"),
         ("[shards.'']\nqueues = ['a']", "a shard needs a name"),
-        ("[shards.' ']\nqueues = ['a']", "a shard needs a name"),
         ("[shards.a]", r"shards\.a is an empty table; it needs queues or select"),
-        ("[shards.a]\nconcurrency = -1", r"shards\.a\.concurrency expects"),
-        ("[shards.a]\nselect = 7", r"shards\.a\.select expects a query"),
     ],
 )
 def test_a_shard_with_an_unknown_server_is_refused(tmp_path, text, complaint):
@@ -375,6 +348,8 @@ def test_servers_are_added_in_code():
     config.freeze()
     with pytest.raises(ConfigurationError, match=r"config\.servers"):
         config.add_server("other", url="redis://other")
+    with pytest.raises(ConfigurationError, match="frozen"):
+        config.servers["bulk"].key_prefix = "x:"
 
 
 def test_a_rule_with_an_unknown_server_raises_at_the_freeze():
@@ -385,14 +360,6 @@ def test_a_rule_with_an_unknown_server_raises_at_the_freeze():
         match=r"routing\.rules, rule 1: there is no server 'bulk': a table \[servers\.bulk\] with its url is missing",
     ):
         config.freeze()
-
-
-def test_all_servers_are_frozen_with_the_rest():
-    config = Config()
-    config.add_server("bulk", url="redis://bulk/0")
-    config.freeze()
-    with pytest.raises(ConfigurationError):
-        config.servers["bulk"].key_prefix = "x:"
 
 
 def test_after_a_thaw_everything_can_change_and_capsules_follow_the_configuration():

@@ -36,22 +36,6 @@ def test_it_is_read_once_from_the_current_folder(tmp_path, monkeypatch):
     assert default_config() is config
 
 
-def test_it_can_be_set_and_restored():
-    mine = Config()
-    before = default_config()
-    assert set_default_config(mine) is before
-    assert default_config() is mine
-
-
-def test_a_client_is_configured_at_once():
-    @configure_client
-    def configure(config):
-        config.redis.url = "redis://elsewhere"
-
-    assert default_config().redis.url == "redis://elsewhere"
-    assert callable(configure)
-
-
 def test_each_function_configures_a_configuration_once():
     called = []
     configure_client(called.append)
@@ -129,9 +113,3 @@ def test_replacing_the_default_of_a_worker_makes_a_client_configuration():
     set_default_config(mine := Config())
     configure_client(called.append)
     assert called == [mine]
-
-
-def test_errors_are_raised_at_first_use(tmp_path):
-    (tmp_path / "offsider.toml").write_text("concurency = 5")
-    with pytest.raises(ConfigurationError, match="concurency"):
-        default_config()

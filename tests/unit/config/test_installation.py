@@ -7,7 +7,6 @@ import pytest
 
 from offsider import Client, Config, Installation
 from offsider.config.default import set_default_config
-from offsider.core.errors import ConfigurationError
 from tests.threads import hammering
 from tests.waiting import wait_for
 
@@ -47,36 +46,18 @@ def test_the_default_is_the_configuration_of_the_process(config):
         set_default_config(previous)
 
 
-def test_a_server_added_later_has_an_installation(two):
-    bulk = Installation.of(two, "bulk")
-    two.add_server("third", url="redis://third/0")
-    assert bulk.for_server("third").settings is two.servers["third"]
-
-
-def test_an_unknown_server_raises_with_the_configured_names(two):
-    with pytest.raises(ConfigurationError, match=r"there is no server 'bulky' \(did you mean 'bulk'\?\)"):
-        Installation.of(two, "bulky")
-
-
 def test_pools_share_the_settings_of_their_server(two):
     bulk = Installation.of(two, "bulk")
     assert bulk.make_redis(4).size == 4
     assert bulk.make_redis(1).settings is bulk.settings
-    assert bulk.async_redis.settings is bulk.settings
 
 
 def test_all_users_without_a_pool_of_their_own_share_one(config):
     config.redis.client_pool_size = 7
     here = Installation.of(config)
     assert here.redis is here.redis
-    assert here.async_redis is here.async_redis
-    assert here.redis.size == here.async_redis.size == 7
+    assert here.redis.size == 7
     assert Installation.of(Config()).redis is not here.redis
-
-
-def test_the_shared_pool_is_made_after_the_freeze_too(config):
-    config.freeze()
-    assert Installation.of(config).redis is Installation.of(config).redis
 
 
 def test_closing_covers_the_pools_of_all_servers(two, monkeypatch):

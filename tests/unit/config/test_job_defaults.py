@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsider.config.job_defaults import JobDefaults
+from offsider.config.settings import JobDefaults
 from offsider.core.errors import ConfigurationError
 
 
@@ -50,18 +50,24 @@ def test_options_that_exclude_each_other_are_refused():
         defaults.check([])
 
 
-def test_frozen_defaults_cannot_change():
-    defaults = JobDefaults()
-    defaults.freeze()
-    with pytest.raises(ConfigurationError, match=r"config\.jobs is frozen"):
-        defaults["retry"] = 3
-    with pytest.raises(ConfigurationError, match=r"config\.jobs is frozen"):
-        del defaults["retry"]
-
-
 def test_their_stored_form_is_made_once_for_each_change():
     defaults = JobDefaults()
     stored = defaults.stored
     assert defaults.stored is stored
     defaults["retry"] = 3
     assert dict(defaults.stored) == {"retry": 3, "queue": "default"}
+
+
+def test_merging_is_as_strict_as_single_changes():
+    defaults = JobDefaults()
+    merged = defaults | {"retry": 3}
+    assert dict(merged.stored) == {"retry": 3, "queue": "default"}
+    assert dict({"retry": 3} | defaults) == dict(defaults) == {"retry": True, "queue": "default"}
+    assert dict(defaults.stored) == dict(defaults)
+    defaults |= merged
+    assert dict(defaults.stored) == {"retry": 3, "queue": "default"}
+    with pytest.raises(ConfigurationError, match="retry"):
+        defaults |= {"retry": -5}
+    defaults.freeze()
+    with pytest.raises(ConfigurationError, match=r"config\.jobs"):
+        defaults |= {"retry": 4}

@@ -5,12 +5,10 @@ import pytest
 from offsider.client import Client
 from offsider.config import test_mode
 from offsider.config.config import Config
-from offsider.core.errors import ConfigurationError
 from offsider.core.payload import decode
-from offsider.runtime.middleware import Push
 from offsider.storage.scripts import Script
 
-SCRIPT = Script("probe")
+SCRIPT = Script("oldest")
 
 
 class Guard:
@@ -89,18 +87,6 @@ def test_in_a_bulk_push_the_guard_runs_only_for_jobs_it_concerns(config, guard, 
     client.push_bulk({"class": "X", "args": [[1], [2]], "colour": "red"})
     assert [colour for _, colour, _ in guard.asked] == ["red", "red"]
     assert [job.guarded for job in stored] == [False, False, True, True]
-
-
-def test_a_misspelled_guard_is_refused():
-    with pytest.raises(ConfigurationError, match="push_guard"):
-        Config().pushguard = Guard()
-
-
-def test_without_a_guard_nothing_is_guarded(stored):
-    client = Client(Config())
-    prepared = client.prepare(Push(payload={"class": "X", "args": [], "queue": "default"}))
-    assert prepared is not None
-    assert not prepared.guarded
 
 
 def test_the_guard_may_delay_a_push_that_has_no_time(config, guard, stored):

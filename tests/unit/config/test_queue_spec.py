@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsider.config.queue_spec import QueueSpec, parse_all
+from offsider.config.routing import QueueSpec, parse_all
 from offsider.core.errors import ConfigurationError
 
 

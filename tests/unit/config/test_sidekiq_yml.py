@@ -78,10 +78,6 @@ def test_our_own_sections_are_allowed(load):
     assert load("redis:\n  url: redis://host\nenvironments:\n  test:\n    tag: x", APP_ENV="test").worker.tag == "x"
 
 
-def test_variables_are_filled_in(load):
-    assert load(":concurrency: ${THREADS:-4}").worker.concurrency == 4
-
-
 @pytest.mark.parametrize("text", ["", "# nothing", "---"])
 def test_an_empty_file_sets_nothing(load, text):
     assert load(text).worker.concurrency == 5
@@ -98,10 +94,8 @@ def test_erb_is_refused_with_its_line(load):
         (":queues: [a, [b", r"sidekiq\.yml:\d: not valid YAML"),
         ("!ruby/object:Foo {}", "not valid YAML"),
         ("- a\n- b", "expects keys such as :concurrency:"),
-        (":concurency: 5", r"no setting concurency \(did you mean 'concurrency'"),
         (":capsule:\n  x:\n    concurrency: 1", r"no section capsule \(did you mean 'capsules'\?\)"),
         (":capsules:\n  x:", r"capsules\.x expects a table"),
-        (":queues: [a, a]", "listed twice"),
         ("production:\n  :concurency: 5", "no setting concurency"),
     ],
 )

@@ -8,11 +8,6 @@ from offsider.config.web_tab import WebTab
 from offsider.core.errors import ConfigurationError
 
 
-def test_a_web_tab_is_plain_data():
-    tab = WebTab("batches", "Batches", "/batches")
-    assert (tab.name, tab.title, tab.path, tab.routes) == ("batches", "Batches", "/batches", {})
-
-
 @pytest.mark.parametrize("path", ["", "batches", "/", "/batches/", "/a b", "/@main", "/{name}"])
 def test_its_path_must_be_unambiguous(path):
     with pytest.raises(ConfigurationError, match="the web tab 'batches': path must be like /batches"):

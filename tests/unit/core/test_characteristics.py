@@ -2,8 +2,9 @@
 
 import pytest
 
-from offsider.core.characteristics import Characteristics, check_characteristics, generated_name
+from offsider.core.characteristics import Characteristics, generated_name
 from offsider.core.errors import InvalidOptions
+from offsider.core.options import check_declaration
 
 
 @pytest.mark.parametrize(
@@ -16,19 +17,18 @@ from offsider.core.errors import InvalidOptions
         ({"feature_category": ""}, "feature_category must be letters"),
         ({"feature_category": "two words"}, "feature_category must be letters"),
         ({"feature_category": 7}, "feature_category must be letters"),
-        ({"external_dependencies": "true"}, "external_dependencies must be True or False"),
-        ({"idempotent": 1}, "idempotent must be True or False"),
-        ({"queue_namespace": "a b"}, "queue_namespace must be letters"),
+        ({"external_dependencies": "true"}, "external_dependencies must be true or false"),
+        ({"idempotent": 1}, "idempotent must be true or false"),
     ],
 )
 def test_impossible_characteristics_are_refused_with_the_name_of_the_job(declared, complaint):
     with pytest.raises(InvalidOptions) as caught:
-        check_characteristics(declared, job_name="app.resize")
+        check_declaration(declared, job_name="app.resize")
     assert str(caught.value).startswith(f"app.resize: {complaint}")
 
 
 def test_possible_ones_and_other_options_pass():
-    check_characteristics(
+    check_declaration(
         {
             "queue": "low",
             "urgency": "throttled",
@@ -36,30 +36,13 @@ def test_possible_ones_and_other_options_pass():
             "feature_category": "source-code.search",
             "external_dependencies": True,
             "idempotent": True,
-            "queue_namespace": "ci",
         },
         job_name="app.resize",
     )
 
 
-def test_a_job_has_low_urgency_and_no_boundary_by_default():
-    assert Characteristics.of({}) == Characteristics(
-        urgency="low",
-        resource_boundary="none",
-        feature_category="",
-        external_dependencies=False,
-        tags=(),
-        idempotent=False,
-        queue_namespace="",
-    )
-
-
 def test_unknown_and_none_are_the_same_boundary():
     assert Characteristics.of({"resource_boundary": "unknown"}) == Characteristics.of({"resource_boundary": "none"})
-
-
-def test_tags_count_among_them():
-    assert Characteristics.of({"tags": ["slow", "big"]}).tags == ("slow", "big")
 
 
 @pytest.mark.parametrize(
@@ -85,11 +68,6 @@ def test_tags_count_among_them():
 )
 def test_a_queue_is_named_after_the_last_part_of_the_name(name, queue):
     assert generated_name(name) == queue
-
-
-def test_a_namespace_prefixes_the_generated_name():
-    assert Characteristics(queue_namespace="ci").generated_queue("app.BuildJob") == "ci:build"
-    assert Characteristics().generated_queue("app.BuildJob") == "build"
 
 
 @pytest.mark.parametrize(

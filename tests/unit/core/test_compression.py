@@ -157,11 +157,6 @@ def test_unreadable_arguments_are_displayed_as_stored():
     assert readable(bad) is bad
 
 
-def test_arguments_with_an_extreme_ratio_are_not_compressed():
-    payload = {"class": "A", "args": ["x" * 10_000_000]}
-    assert compress(payload) is payload
-
-
 def test_text_is_searched_in_compressed_arguments_without_parsing_them():
     payload = compress({"class": "A", "args": ["needle", 1], "kwargs": {"k": "other"}})
     assert may_hold(payload, b"needle")

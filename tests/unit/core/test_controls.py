@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsider.core.controls import Control, InvalidControl, check, class_of, group_name, is_class, selector
+from offsider.core.controls import Control, InvalidControl, check, class_of, is_class, selector
 
 
 @pytest.mark.parametrize(
@@ -29,10 +29,6 @@ def test_a_selector_that_cannot_be_parsed_is_refused():
     with pytest.raises(InvalidControl, match=r"the subject 'urgent=1', character 1: unknown predicate"):
         check(Control("urgent=1", "hold"))
     assert check(Control("app.Export[a=b]", "hold")).subject == "app.Export[a=b]"
-
-
-def test_a_group_is_named_after_its_class_and_key():
-    assert [group_name("a.B", ""), group_name("a.B", "7[x]")] == ["a.B", "a.B[7[x]]"]
 
 
 def test_a_control_describes_what_it_does():

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+
 import pytest
 
 from offsider.core.error_text import (
+    Frame,
     class_of,
     describe,
+    frame_of,
     last_characters,
     message_of,
     shown,
@@ -125,3 +130,36 @@ def test_the_frames_of_an_error_are_bounded():
     with pytest.raises(ValueError) as caught:
         deeper(300)
     assert len(traceback_parts(caught.value)) < 250
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """A function of the package ``shop`` in site-packages, which calls one of the package ``library`` there."""
+    packages = tmp_path / "site-packages"
+    packages.mkdir()
+    (packages / "library.py").write_text("import json\ndef call():\n    return json.loads('{')\n")
+    (packages / "shop.py").write_text("import library\n\ndef run():\n    return library.call()\n")
+    monkeypatch.syspath_prepend(packages)
+    yield importlib.import_module("shop").run
+    del sys.modules["shop"], sys.modules["library"]
+
+
+def test_the_top_application_frame_is_the_innermost_one_outside_of_python_and_installed_packages(installed):
+    def refuse():
+        installed()
+
+    with pytest.raises(ValueError, match="Expecting") as caught:
+        refuse()
+    line = refuse.__code__.co_firstlineno + 1
+    assert frame_of(caught.value) == Frame("tests/unit/core/test_error_text.py", refuse.__qualname__[-100:], line)
+    of_installed_application = frame_of(caught.value, "shop.jobs")
+    assert of_installed_application == Frame("shop.py", "run", 4)
+    assert of_installed_application.name == "shop.py:run"
+
+
+def test_an_error_without_an_application_frame_has_an_empty_one():
+    with pytest.raises(ValueError, match="Expecting") as caught:
+        exec("import json; json.loads('{')", {})
+    caught.value.__traceback__ = caught.value.__traceback__.tb_next
+    assert frame_of(caught.value) == frame_of(ValueError()) == Frame()
+    assert Frame().name == ""

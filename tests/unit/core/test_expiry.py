@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 
-from offsider import job
 from offsider.client import Client
 from offsider.config import test_mode
 from offsider.config.config import Config
-from offsider.core.errors import InvalidOptions
 from offsider.core.payload import decode, expires_at
-from offsider.jobs import registry
 
 NOW = 1_800_000_000.0
 ITEM = {"class": "X", "args": []}
@@ -63,17 +58,3 @@ def test_a_move_to_the_queue_does_not_renew_it(config):
     stored = {**ITEM, "queue": "default", "jid": "j", "created_at": 1, "expires_in": 60, "expiry": NOW - 1}
     prepared = Client(config).reenqueue(stored, "retry")
     assert prepared.payload["expiry"] == NOW - 1
-
-
-@pytest.mark.parametrize("value", [0, -1, True, "60", float("nan"), 1e10, timedelta(0)])
-def test_an_invalid_time_is_refused(config, value):
-    with pytest.raises(InvalidOptions, match="expires_in must be a positive number of seconds"):
-        Client(config).push({**ITEM, "expires_in": value})
-
-
-def test_a_declaration_and_a_push_may_give_a_timedelta(config, stored):
-    with registry.isolated():
-        report = job(name="Report", expires_in=timedelta(minutes=1))(lambda: None).via(Client(config))
-        report.enqueue()
-        report.using(expires_in=timedelta(minutes=2)).enqueue()
-    assert [decode(one.raw)["expiry"] for one in stored] == [NOW + 60, NOW + 120]

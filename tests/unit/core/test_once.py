@@ -8,13 +8,13 @@ from threading import Barrier
 
 import pytest
 
-from offsider.core import once
-from offsider.core.once import MOST, first_time
+from offsider.core import wording
+from offsider.core.wording import MAX_REMEMBERED, first_time
 
 
 @pytest.fixture(autouse=True)
 def nothing_seen(monkeypatch):
-    monkeypatch.setattr(once, "_seen", {})
+    monkeypatch.setattr(wording, "_seen", {})
 
 
 def test_only_the_first_question_about_a_thing_is_the_first():
@@ -32,7 +32,7 @@ def test_of_many_threads_one_is_the_first():
 
     def ask(number):
         barrier.wait()
-        return [first_time("x", str(question)) for question in range(MOST)]
+        return [first_time("x", str(question)) for question in range(MAX_REMEMBERED)]
 
     sys.setswitchinterval(1e-6)
     try:
@@ -40,9 +40,9 @@ def test_of_many_threads_one_is_the_first():
             answers = list(pool.map(ask, range(threads)))
     finally:
         sys.setswitchinterval(before)
-    assert [sum(question) for question in zip(*answers, strict=True)] == [1] * MOST
+    assert [sum(question) for question in zip(*answers, strict=True)] == [1] * MAX_REMEMBERED
 
 
 def test_of_endless_things_the_memory_is_bounded():
-    assert all(first_time(str(number)) for number in range(3 * MOST + 1))
-    assert len(once._seen) <= MOST
+    assert all(first_time(str(number)) for number in range(3 * MAX_REMEMBERED + 1))
+    assert len(wording._seen) <= MAX_REMEMBERED

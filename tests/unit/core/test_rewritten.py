@@ -7,16 +7,11 @@ from offsider.core.payload import decode, interrupted, rescheduled
 RAW = b'{"class":"HardJob","args":["\xc3\xbc"],"jid":"1","x":2.0}'
 
 
-def test_an_interruption_changes_only_its_counter():
-    once = interrupted(RAW)
-    assert decode(once) == decode(RAW) | {"interrupted_count": 1}
-    assert decode(interrupted(once))["interrupted_count"] == 2
-
-
-def test_a_reschedule_changes_only_its_counter():
-    once = rescheduled(interrupted(RAW))
-    assert decode(once) == decode(RAW) | {"interrupted_count": 1, "rescheduled_count": 1}
-    assert decode(rescheduled(once))["rescheduled_count"] == 2
+@pytest.mark.parametrize("change, counter", [(interrupted, "interrupted_count"), (rescheduled, "rescheduled_count")])
+def test_a_change_raises_only_its_counter(change, counter):
+    once = change(RAW)
+    assert decode(once) == decode(RAW) | {counter: 1}
+    assert decode(change(once))[counter] == 2
 
 
 @pytest.mark.parametrize("raw", [b"no json", b"[]", b'{"class":"X","args":[],"interrupted_count":"many"}'])

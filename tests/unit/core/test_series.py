@@ -1,32 +1,45 @@
-"""Sums that only grow."""
+"""Counts that only grow."""
 
 from __future__ import annotations
 
-from offsider.core.series import BOUNDS_SECONDS, CELLS, Load, ReleaseRuns, Series
+from dataclasses import fields
+
+from offsider.core.series import BOUNDS_SECONDS, DURATION_SECONDS, SIDEKIQ_SECONDS, Load, Series, regroup, summed
+
+COUNTS = [each.name for each in fields(Series) if each.name != "labels"]
 
 
-def test_a_new_series_has_a_bucket_for_each_bound_and_an_overflow_bucket():
-    series = Series({"class": "A", "queue": "q"})
-    assert series.run_buckets == series.queue_buckets == [0] * (len(BOUNDS_SECONDS) + 1)
+def filled(first: int, **labels: str) -> Series:
+    """A series with another number in each count."""
+    series = Series(labels)
+    for number, name in enumerate(COUNTS, first):
+        count = getattr(series, name)
+        setattr(series, name, [number + place for place in range(len(count))] if isinstance(count, list) else number)
+    return series
 
 
-def test_every_sum_is_added():
-    first = Series({}, 1, 2, 3, 4.0, 5.0, [1] * 11, 6.0, [2] * 11, 7)
-    first.add(Series({}, 10, 20, 30, 40.0, 50.0, [3] * 11, 60.0, [4] * 11, 70))
-    assert first == Series({}, 11, 22, 33, 44.0, 55.0, [4] * 11, 66.0, [6] * 11, 77)
+def test_series_with_the_same_labels_are_summed():
+    one, two, other = filled(1, a="x", b="1"), filled(1, a="x", b="2"), filled(9, b="1")
+    both, rest = summed([one, two, other], ["a"])
+    assert (both.labels, rest.labels) == ({"a": "x"}, {})
+    assert both.cells(COUNTS, 1) == [2 * cell for cell in one.cells(COUNTS, 1)]
+    assert rest.cells(COUNTS, 1) == other.cells(COUNTS, 1)
 
 
-def test_cells_contain_every_sum():
-    series = Series({}, 1, 2, 3, 4.5, 5.000001, list(range(11)), 6.25, list(range(11, 22)), 7)
-    assert len(series.cells()) == CELLS
-    assert Series.of({}, series.cells()) == series
+def test_cells_are_the_named_counts():
+    series = filled(1, a="x")
+    series.run_seconds = 2.5
+    assert Series.of({"a": "x"}, series.cells(COUNTS, 1000), COUNTS, 1000) == series
+    assert series.cells(["failed", "run_seconds", "queue_buckets"], 1000) == [2, 2500, *series.queue_buckets]
+
+
+def test_a_new_series_has_a_bucket_for_each_bound_and_one_for_longer_runs():
+    series = Series({})
+    assert len(series.run_buckets) == len(series.failed_buckets) == len(DURATION_SECONDS) + 1
+    assert len(series.queue_buckets) == len(BOUNDS_SECONDS) + 1
+    every = [1] * len(series.run_buckets)
+    assert sum(regroup(every, SIDEKIQ_SECONDS)) == sum(regroup(every, BOUNDS_SECONDS)) == len(every)
 
 
 def test_loads_are_added():
     assert Load(1.0, 2.0) + Load(3.0, 4.0) == Load(4.0, 6.0)
-
-
-def test_runs_of_a_release_are_added_and_have_the_time_of_both_kinds():
-    one = ReleaseRuns("mail", "v1", 2, 1, 1500, 500, (1, 1))
-    both = one.plus(one)
-    assert (both.processed, both.failed, both.run_seconds, list(both.histogram)) == (4, 2, 4.0, [2, 2])

@@ -8,8 +8,7 @@ import weakref
 
 import pytest
 
-from offsider.core.error_text import traceback_of
-from offsider.core.tracebacks import clear_frames, linked, origin_of
+from offsider.core.error_text import clear_frames, linked, origin_of, traceback_of
 
 
 class Held:

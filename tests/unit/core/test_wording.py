@@ -5,12 +5,8 @@ import pytest
 from offsider.core.wording import counted, listed, shell_words
 
 
-@pytest.mark.parametrize("number, expected", [(0, "0 jobs"), (1, "1 job"), (2, "2 jobs")])
-def test_only_one_is_singular(number, expected):
-    assert counted(number, "job") == expected
-
-
-def test_nouns_in_s_and_sh_have_a_plural_in_es():
+def test_only_one_is_singular_and_nouns_in_s_and_sh_have_a_plural_in_es():
+    assert [counted(number, "job") for number in range(3)] == ["0 jobs", "1 job", "2 jobs"]
     assert [counted(2, noun) for noun in ("process", "push", "batch")] == ["2 processes", "2 pushes", "2 batches"]
 
 

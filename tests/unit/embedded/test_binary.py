@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from offsider.core.errors import ConfigurationError
-from offsider.embedded import binary
+from offsider.embedded import server as binary
 
 VERSIONS = {"valkey-server": "Valkey server v=8.1.0 sha=0", "redis-server": "Redis server v=7.0.15 sha=0"}
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
 import threading
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from offsider.core.errors import ConfigurationError
-from offsider.embedded.folder import Address, Answer, Folder, choose
+from offsider.embedded.folder import Address, Answer, Folder
 from tests.conftest import short_folder
 
 HOLD = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
@@ -22,34 +19,6 @@ HOLD = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX);
 @pytest.fixture
 def folder(tmp_path):
     return Folder(tmp_path / "made" / "here")
-
-
-def test_life_ends_with_the_last_descriptor(folder):
-    assert not folder.has_server()
-    life = folder.claim_life()
-    assert folder.has_server()
-    assert folder.claim_life() is None
-    os.close(life)
-    assert not folder.has_server()
-
-
-def test_users_are_counted_until_they_leave(folder):
-    first, second = folder.join_users(), folder.join_users()
-    os.close(first)
-    assert folder.has_users()
-    os.close(second)
-    assert not folder.has_users()
-
-
-def test_a_lock_ends_with_its_process(folder):
-    os.close(folder.claim_life())
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", HOLD, folder.path / "alive"], stdin=pipe, stdout=pipe) as holder:
-        holder.stdout.readline()
-        assert folder.has_server()
-        holder.kill()
-        holder.wait()
-        assert not folder.has_server()
 
 
 def test_a_stored_address_is_read_back_unless_it_is_damaged(folder):
@@ -66,12 +35,6 @@ def test_a_pid_file_may_be_missing_or_damaged(folder):
     assert folder.server_pid() is None
     folder.pid_file.write_text("12\n")
     assert folder.server_pid() == 12
-
-
-def test_the_log_tail_are_the_end_of_the_log(folder):
-    assert folder.log_tail() == "(no log)"
-    folder.log.write_text("a\nb\nc\n")
-    assert folder.log_tail(2) == "b\nc"
 
 
 def test_a_file_in_place_of_the_folder_is_reported(tmp_path):
@@ -97,10 +60,6 @@ def someone_who_says(reply: bytes):
         thread.start()
         yield Address(path)
         thread.join()
-
-
-def test_the_socket_is_in_the_folder():
-    assert choose(Path("/srv/jobs"), None).url == "unix:///srv/jobs/server.sock?db=0"
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o777, 0o710])
@@ -139,11 +98,6 @@ def test_a_server_of_another_user_gets_no_request():
         connection, _ = listening.accept()
         assert connection.recv(64) == b""
         connection.close()
-
-
-def test_a_port_that_is_asked_for_is_the_url():
-    assert choose(Path("/srv/jobs"), 6399).url == "redis://127.0.0.1:6399/0"
-    assert choose(Path("/srv/jobs"), 0).port > 0
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from offsider import Client, Config, Job, job
 from offsider.config import test_mode
-from offsider.core import once
+from offsider.core import wording
 from offsider.core.errors import ConfigurationError, InvalidArguments
 from offsider.core.payload import decode
 from offsider.ext.current_attributes import CurrentAttributes
@@ -30,7 +30,7 @@ class Zone:
 
 @pytest.fixture(autouse=True)
 def forgotten_jobs(monkeypatch):
-    monkeypatch.setattr(once, "_seen", {})
+    monkeypatch.setattr(wording, "_seen", {})
     with registry.isolated():
         yield
 

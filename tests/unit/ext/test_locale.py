@@ -11,6 +11,7 @@ from offsider.config import test_mode
 from offsider.core.payload import decode
 from offsider.ext.locale import Locale
 from offsider.runtime.context import JobContext
+from offsider.runtime.middleware import thread_bound
 
 
 class Languages:
@@ -63,6 +64,12 @@ def test_a_stored_job_keeps_its_language(config, languages):
     with languages.use("de"):
         moved = Client(config).reenqueue({"class": "X", "args": []}, "schedule")
     assert "locale" not in moved.payload
+
+
+def test_a_language_of_a_thread_refuses_async_jobs_that_have_one(languages):
+    locale = Locale(languages.current, languages.use, thread_bound=True)
+    assert thread_bound([locale])
+    assert [locale.concerns(JobContext({"locale": language}, "default")) for language in ("de", "")] == [True, False]
 
 
 @pytest.mark.parametrize("written, seen", [("de", "de"), ("", "en"), (None, "en"), (7, "en")])

@@ -11,7 +11,7 @@ import pytest
 MISSING = """
 import fastapi.dependencies.utils as utils
 del utils.solve_dependencies
-import offsider.fastapi.resolver
+import offsider.fastapi.dependencies
 """
 MORE = """
 import fastapi.dependencies.utils as utils

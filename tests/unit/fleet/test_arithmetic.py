@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from offsider.fleet import Score
-from offsider.fleet.shard_load import ZONE, desired_processes, utilization
+from offsider.fleet.shards import ZONE, desired_processes, utilization
 
 
 def test_a_score_has_the_success_ratio_and_the_burn_rate():
     score = Score(total=1000, failed=4, missed=6)
     assert score.satisfied == 990
-    assert (score.apdex, score.error_rate) == (0.99, 0.004)
+    assert score.apdex == 0.99
     assert score.burn(0.995) == pytest.approx(2.0)
     assert score.budget_left(0.995) == pytest.approx(-1.0)
     assert Score(1000, 1, 1).budget_left(0.995) == pytest.approx(0.6)
@@ -20,12 +20,12 @@ def test_a_score_has_the_success_ratio_and_the_burn_rate():
 
 def test_without_runs_there_is_no_score():
     nothing = Score()
-    assert (nothing.apdex, nothing.error_rate, nothing.burn(0.9), nothing.budget_left(0.9)) == (None,) * 4
+    assert (nothing.apdex, nothing.burn(0.9), nothing.budget_left(0.9)) == (None,) * 3
 
 
 def test_counts_that_do_not_fit_make_no_impossible_shares():
     odd = Score(total=1, failed=2, missed=3)
-    assert (odd.satisfied, odd.apdex, odd.error_rate) == (0, 0.0, 1.0)
+    assert (odd.satisfied, odd.apdex) == (0, 0.0)
 
 
 def test_utilization_is_the_share_of_the_time_of_threads():

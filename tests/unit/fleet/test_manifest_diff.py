@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from offsider import Config, Job, job
 from offsider.core.errors import ConfigurationError
@@ -46,8 +45,6 @@ def any_keyword(path, **options): ...
 def collecting_keywords(path, width=1, **options): ...
 def without_width(path, height=50): ...
 def rest_and_keyword(path, *rest, width=1): ...
-def other_rest(path, *others): ...
-def typed(path: str, width: int): ...
 
 
 INCOMPATIBLE = [
@@ -79,25 +76,6 @@ def test_an_incompatible_change_is_reported_with_both_signatures_and_a_reason(ol
     assert (change.name, change.reason) == (J, reason)
     assert (change.old, change.new) != ("", "")
     assert change.digest == after["jobs"][0]["signature"]
-
-
-COMPATIBLE = [
-    (plain, plain),
-    (plain, with_optional),
-    (plain, with_default),
-    (plain, typed),
-    (shorter, with_default),
-    (shorter, collecting),
-    (shorter, any_keyword),
-    (shorter, by_optional_keyword),
-    (by_keyword, by_optional_keyword),
-    (collecting, other_rest),
-]
-
-
-@pytest.mark.parametrize("old, new", COMPATIBLE)
-def test_a_change_that_no_stored_job_can_notice_is_not_reported(old, new):
-    assert incompatible(release(old), release(new)) == []
 
 
 def test_signatures_are_shown_as_a_manifest_shows_them():
@@ -250,20 +228,3 @@ def test_every_pair_of_small_signatures_is_judged_as_python_binds_them():
         check(old, either, found, "abc")
         reported += bool(found)
     assert 0 < reported < len(signatures) ** 2
-
-
-@st.composite
-def parameters(draw) -> list[P]:
-    """The parameters of some function."""
-    names = draw(st.lists(st.sampled_from("abcd"), unique=True, max_size=4))
-    split = draw(st.integers(0, len(names)))
-    keywords = {name: draw(st.booleans()) for name in names[split:]}
-    stars = draw(st.booleans()), draw(st.booleans())
-    kind = draw(st.sampled_from(POSITIONAL))
-    return parameters_of(names[:split], draw(st.integers(0, split)), keywords, stars, kind)
-
-
-@given(parameters(), parameters())
-@settings(max_examples=200, deadline=None)
-def test_no_job_that_python_would_bind_otherwise_is_called_compatible(old, new):
-    check(old, new, incompatible(release(function_with(old)), release(function_with(new))), "abcde")

@@ -8,12 +8,6 @@ from offsider.fleet.rules import check_rules
 from offsider.jobs import registry
 
 
-@pytest.fixture(autouse=True)
-def nothing_declared(monkeypatch):
-    """What other modules of tests have declared is out of sight."""
-    monkeypatch.setattr(registry, "_jobs", {})
-
-
 @pytest.fixture
 def jobs(nothing_declared):
     for name, declaration in {

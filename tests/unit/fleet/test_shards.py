@@ -7,16 +7,15 @@ import pytest
 from offsider import job
 from offsider.config.routing import Rules
 from offsider.config.settings import ShardSection
-from offsider.config.shards import Routes
 from offsider.fleet.shards import plan_shards, served_by, worth_knowing, wrong_with
 from offsider.jobs import registry
+from offsider.jobs.routes import Routes
 
 RULES = Rules.read([["urgency=high", "urgent"], ["resource_boundary=cpu", "heavy", "bulk"], ["*", "default"]])
 
 
 @pytest.fixture(autouse=True)
-def jobs(monkeypatch):
-    monkeypatch.setattr(registry, "_jobs", {})
+def jobs(nothing_declared):
     for name, declaration in {
         "send": {"urgency": "high"},
         "resize": {"resource_boundary": "cpu"},
@@ -54,13 +53,6 @@ GOOD = {
 
 def test_a_shard_for_each_queue_is_well(jobs):
     assert checked(jobs, **GOOD) == ([], [])
-
-
-def test_each_shard_is_listed_with_its_jobs(jobs):
-    urgent, bulk, rest = plans(jobs, **{**GOOD, "catchall": {"queues": ["default,2", "later", "*"]}})
-    assert (urgent.queues, urgent.jobs) == (("urgent",), {"urgent": ["send"]})
-    assert (bulk.section.server, bulk.jobs) == ("bulk", {"heavy": ["resize"]})
-    assert rest.jobs == {"default": ["archive", "report"], "later": [], "*": ["send"]}
 
 
 def test_a_shard_of_another_server_than_the_one_of_its_jobs_is_wrong(jobs):

@@ -13,15 +13,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route, WebSocketRoute
 
 from offsider import Client, Config, bind_context
-from offsider.config import test_mode
 from offsider.integrations.asgi import CallerId
-
-
-@pytest.fixture
-def stored():
-    pushes = []
-    with test_mode.diverted(pushes.extend):
-        yield pushes
 
 
 @pytest.fixture
@@ -67,38 +59,34 @@ def starlette(client, *routes):
     return app
 
 
-def callers(stored):
-    return [job.payload["meta.caller_id"] for job in stored]
-
-
-def test_a_route_of_starlette(client, stored):
+def test_a_route_of_starlette(client, stored, callers):
     app = starlette(client, Route("/orders/{order_id:int}", pushing(client), methods=["POST"]))
     request(app, "POST", "/orders/7")
     request(app, "POST", "/orders/8")
-    assert callers(stored) == ["POST /orders/{order_id:int}"] * 2
+    assert callers() == ["POST /orders/{order_id:int}"] * 2
     first, second = (job.payload["correlation_id"] for job in stored)
     assert first != second
 
 
-def test_a_mounted_route_with_parameters_on_both_sides(client, stored):
+def test_a_mounted_route_with_parameters_on_both_sides(client, callers):
     inner = Route("/items/{item}", pushing(client))
     rest = Route("/files/{rest:path}", pushing(client))
     app = starlette(client, Mount("/shops/{shop}", routes=[inner, rest]))
     request(app, "GET", "/shops/acme/items/7")
     request(app, "GET", "/shops/acme/files/a/b/c")
-    assert callers(stored) == ["GET /shops/{shop}/items/{item}", "GET /shops/acme/files/{rest:path}"]
+    assert callers() == ["GET /shops/{shop}/items/{item}", "GET /shops/acme/files/{rest:path}"]
 
 
-def test_a_mounted_application_without_a_route(client, stored):
+def test_a_mounted_application_without_a_route(client, callers):
     async def plain(scope, receive, send):
         client.push({"class": "X", "args": []})
         await PlainTextResponse("ok")(scope, receive, send)
 
     request(starlette(client, Mount("/legacy", app=plain)), "GET", "/legacy/anything/7")
-    assert callers(stored) == ["GET /legacy"]
+    assert callers() == ["GET /legacy"]
 
 
-def test_routes_of_fastapi_plain_and_included_sync_and_async(client, stored):
+def test_routes_of_fastapi_plain_and_included_sync_and_async(client, callers):
     app, router = fastapi.FastAPI(), fastapi.APIRouter()
 
     @router.post("/{order_id}")
@@ -113,7 +101,7 @@ def test_routes_of_fastapi_plain_and_included_sync_and_async(client, stored):
     app.add_middleware(CallerId)
     request(app, "POST", "/orders/7")
     request(app, "GET", "/plain/x")
-    assert callers(stored) == ["POST /orders/{order_id}", "GET /plain/{name}"]
+    assert callers() == ["POST /orders/{order_id}", "GET /plain/{name}"]
 
 
 def test_fields_bound_by_a_dependency_are_on_the_pushes_of_the_endpoint(client, stored):
@@ -131,7 +119,7 @@ def test_fields_bound_by_a_dependency_are_on_the_pushes_of_the_endpoint(client, 
     assert stored[0].payload["meta.user"] == "ann"
 
 
-def test_pushes_after_the_response_belong_to_the_request(client, stored):
+def test_pushes_after_the_response_belong_to_the_request(client, stored, callers):
     def later():
         client.push({"class": "X", "args": []})
 
@@ -140,27 +128,27 @@ def test_pushes_after_the_response_belong_to_the_request(client, stored):
         return PlainTextResponse("ok", background=BackgroundTask(later))
 
     request(starlette(client, Route("/", endpoint)), "GET", "/", headers=[("X-Request-Id", "req-1")])
-    assert callers(stored) == ["GET /"] * 2
+    assert callers() == ["GET /"] * 2
     assert [job.payload["correlation_id"] for job in stored] == ["req-1"] * 2
 
 
-def test_a_web_socket(client, stored):
+def test_a_web_socket(client, callers):
     async def endpoint(websocket):
         client.push({"class": "X", "args": []})
         await websocket.close()
 
     request(starlette(client, WebSocketRoute("/live/{room}", endpoint)), "", "/live/7", kind="websocket")
-    assert callers(stored) == ["WEBSOCKET /live/{room}"]
+    assert callers() == ["WEBSOCKET /live/{room}"]
 
 
-def test_an_application_without_routes_or_with_its_own(client, stored):
+def test_an_application_without_routes_or_with_its_own(client, stored, callers):
     async def app(scope, receive, send):
         client.push({"class": "X", "args": []})
 
     request(CallerId(app), "GET", "/a/7")
     request(CallerId(app, caller=lambda scope: "a7"), "GET", "/a/7")
     request(CallerId(app, header="X-Trace"), "GET", "/a/7", headers=[("x-trace", "t1")])
-    assert callers(stored) == ["GET /a/7", "a7", "GET /a/7"]
+    assert callers() == ["GET /a/7", "a7", "GET /a/7"]
     assert stored[2].payload["correlation_id"] == "t1"
 
 

@@ -119,13 +119,6 @@ def test_a_push_stopped_by_middleware_sends_no_message(traced):
     assert traced.points("messaging.client.sent.messages") == []
 
 
-@pytest.mark.parametrize("odd", [{}, {"traceparent": 7}, {"traceparent": "nonsense"}, {"traceparent": None}])
-def test_a_job_without_trace_context_starts_its_own_trace(traced, odd):
-    traced.run({"class": "Mail", "args": [], "jid": JID, "queue": "low", **odd})
-    (ran,) = traced.spans
-    assert (ran.parent, len(ran.links)) == (None, 0)
-
-
 @pytest.mark.parametrize("relation", ["link", "child"])
 @pytest.mark.parametrize("odd", [{}, {"traceparent": "nonsense"}])
 def test_inside_of_another_span_it_belongs_to_that_when_its_push_is_unknown(relation, odd):

@@ -68,31 +68,15 @@ def test_names_types_and_tags_are_those_of_sidekiq_pro(make, agent):
     ]
 
 
-def test_the_options_are_those_of_the_package(make, tmp_path):
-    path = str(tmp_path / "dsd")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
-        agent.bind(path)
-        agent.settimeout(10)
-        client = make(socket_path=path, namespace="shop", constant_tags=["region:eu"])
-        client.increment("jobs.count", tags=["worker:Mail|#x,y\n"])
-        assert received(agent, 1) == ["shop.jobs.count:1|c|#worker:Mail__x_y_,region:eu"]
-
-
-def test_the_address_may_be_in_the_environment(make, agent, monkeypatch):
+def test_the_address_may_be_in_the_environment_and_the_last_values_are_sent(make, agent, monkeypatch):
     host, port = agent.getsockname()
     monkeypatch.setenv("DD_AGENT_HOST", host)
     monkeypatch.setenv("DD_DOGSTATSD_PORT", str(port))
-    make().increment("jobs.count")
-    assert received(agent, 1) == ["sidekiq.jobs.count:1|c"]
-
-
-def test_values_are_sent_before_the_client_stops(make, agent):
-    client = make(*agent.getsockname())
+    client = make(namespace="shop", constant_tags=["region:eu"])
     for _ in range(100):
         client.increment("jobs.count")
     assert client.stop(timeout=10)
-    agent.setblocking(False)
-    assert received(agent, 100) == ["sidekiq.jobs.count:1|c"] * 100
+    assert received(agent, 100) == ["shop.jobs.count:1|c|#region:eu"] * 100
 
 
 def test_an_agent_that_is_away_gets_later_values_and_is_not_logged(make, tmp_path, caplog):

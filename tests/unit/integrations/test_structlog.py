@@ -1,10 +1,10 @@
-"""The processor that adds the job's fields to structlog events. The whole recipe runs in tests/process."""
+"""The processor that adds the job's fields to structlog events. Real workers use the recipe in `test_secrets`."""
 
 from __future__ import annotations
 
 import logging
 
-from offsider.integrations.structlog import job_fields
+from offsider.integrations.logging import job_fields
 from offsider.runtime.context import JobContext, running
 from offsider.runtime.propagation import context
 
@@ -46,9 +46,3 @@ def event_of(**fields):
 
 def test_our_own_lines_keep_their_fields():
     assert event_of(job_status="done") == {"event": "done", "job_status": "done"}
-
-
-def test_a_line_about_another_job_has_no_fields_of_the_running_job():
-    with running(job()):
-        other = {"class": "Other", "jid": "cd"}
-        assert event_of(**other) == {"event": "done", **other}

@@ -7,15 +7,7 @@ import pytest
 from werkzeug.test import Client as Browser
 
 from offsider import Client, Config
-from offsider.config import test_mode
 from offsider.integrations.wsgi import CallerId
-
-
-@pytest.fixture
-def stored():
-    pushes = []
-    with test_mode.diverted(pushes.extend):
-        yield pushes
 
 
 @pytest.fixture
@@ -24,11 +16,7 @@ def push():
     return lambda: client.push({"class": "X", "args": []})
 
 
-def callers(stored):
-    return [job.payload["meta.caller_id"] for job in stored]
-
-
-def test_a_route_of_flask(push, stored):
+def test_a_route_of_flask(push, stored, callers):
     app = flask.Flask("shop")
 
     @app.post("/orders/<int:order_id>")
@@ -40,12 +28,12 @@ def test_a_route_of_flask(push, stored):
     browser = app.test_client()
     assert browser.post("/orders/7", headers={"X-Request-ID": "req-1"}).text == "ok"
     assert browser.post("/orders/8").text == "ok"
-    assert callers(stored) == ["POST /orders/<int:order_id>"] * 2
+    assert callers() == ["POST /orders/<int:order_id>"] * 2
     assert stored[0].payload["correlation_id"] == "req-1"
     assert len(stored[1].payload["correlation_id"]) == 32
 
 
-def test_a_response_that_is_made_part_by_part(push, stored):
+def test_a_response_that_is_made_part_by_part(push, callers):
     def app(environ, start_response):
         start_response("200 OK", [])
         try:
@@ -60,10 +48,10 @@ def test_a_response_that_is_made_part_by_part(push, stored):
     assert next(iter(body)) == b"one"
     push()
     body.close()
-    assert [job.payload.get("meta.caller_id") for job in stored] == ["GET /stream", None, "GET /stream"]
+    assert callers() == ["GET /stream", None, "GET /stream"]
 
 
-def test_an_application_without_routes_or_with_its_own(push, stored):
+def test_an_application_without_routes_or_with_its_own(push, stored, callers):
     def app(environ, start_response):
         push()
         start_response("200 OK", [])
@@ -72,7 +60,7 @@ def test_an_application_without_routes_or_with_its_own(push, stored):
     Browser(CallerId(app)).get("/a/7")
     Browser(CallerId(app, caller=lambda environ: "a7")).get("/a/7")
     Browser(CallerId(app, header="X-Trace")).get("/a/7", headers={"X-Trace": "t1"})
-    assert callers(stored) == ["GET /a/7", "a7", "GET /a/7"]
+    assert callers() == ["GET /a/7", "a7", "GET /a/7"]
     assert stored[2].payload["correlation_id"] == "t1"
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from offsider import Job
-from offsider.core.errors import InvalidArguments, InvalidJob, NoCurrentJob
+from offsider.core.errors import InvalidJob, NoCurrentJob
 from offsider.jobs import registry
 from offsider.runtime.context import JobContext, running
 from tests.unit.jobs.both import make_function
@@ -48,14 +48,6 @@ class TestHooks:
         Hooked.declared.on_exhausted(payload, ValueError())
         assert seen == [("ab", "low", 3)] * 2
 
-    def test_hooks_are_none_by_default(self, declare):
-        declared = declare().declared
-        assert declared.retry_in is None
-        assert declared.on_exhausted is None
-        plain = Job()
-        assert plain.retry_in(0, ValueError(), {"class": "X", "args": []}) is None
-        assert plain.on_exhausted({"class": "X", "args": []}, ValueError()) is None
-
     def test_a_method_wins_over_an_inherited_option(self):
         class Base(Job, retry_in=lambda *_: 1): ...
 
@@ -66,6 +58,14 @@ class TestHooks:
                 return 2
 
         assert Own.declared.retry_in(0, ValueError(), {}) == 2
+
+    def test_hooks_are_none_by_default(self, declare):
+        declared = declare().declared
+        assert declared.retry_in is None
+        assert declared.on_exhausted is None
+        plain = Job()
+        assert plain.retry_in(0, ValueError(), {"class": "X", "args": []}) is None
+        assert plain.on_exhausted({"class": "X", "args": []}, ValueError()) is None
 
 
 class TestRun:
@@ -82,10 +82,6 @@ class TestRun:
             assert Who().jid == "abc"
         with pytest.raises(NoCurrentJob):
             _ = Who().jid
-
-    def test_stored_arguments_that_no_longer_fit_raise_with_the_signature(self, declare):
-        with pytest.raises(InvalidArguments, match=r"the stored arguments \(3 positional\) do not match.*add\(a: int"):
-            declare().declared.signature.check_fits([1, 2, 3], {})
 
 
 class TestWithoutPerform:

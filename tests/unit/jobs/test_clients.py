@@ -6,27 +6,22 @@ import weakref
 
 import pytest
 
-from offsider import AsyncClient, Client
+from offsider import Client
 from offsider.config import test_mode
 from offsider.config.config import Config
-from offsider.config.installation import Installation
-from offsider.core.errors import InvalidArguments, InvalidOptions
-from offsider.jobs.clients import Clients, pushing_with
+from offsider.core.errors import InvalidOptions
+from offsider.jobs.clients import pushing_with
 from tests.middleware import returning
 
 
 class TestClients:
-    def test_the_default_configuration_is_used_unless_another_is_given(self, declare, stored):
-        assert declare().enqueue(1) == stored[0].jid
-
     def test_via_names_the_client_which_may_be_a_function(self, declare, stored):
         own, asked = Config(), Config()
         own.jobs["queue"], asked.jobs["queue"] = "own", "asked"
         declare().via(Client(own)).enqueue(1)
         declare().via(lambda: Client(own)).enqueue(1)
         declare().via(Client(own)).via(Client(asked)).using(retry=1).enqueue(1)
-        declare().via(AsyncClient(own)).enqueue(1)
-        assert [prepared.queue for prepared in stored] == ["own", "own", "asked", "own"]
+        assert [prepared.queue for prepared in stored] == ["own", "own", "asked"]
 
     def test_via_none_raises_and_pushes_nowhere(self, declare, stored):
         with pytest.raises(InvalidOptions, match="via expects a client, or a function that returns one, got None"):
@@ -38,8 +33,8 @@ class TestClients:
         config.jobs["queue"] = "worker"
         capsule = config.capsule("low")
         capsule.client_middleware.add(lambda push: (yield))
-        clients = Clients(Installation.of(config), middleware=capsule.client_middleware)
-        with pushing_with(clients):
+        client = Client(config, middleware=capsule.client_middleware)
+        with pushing_with(client):
             declare().enqueue(1)
             asyncio.run(declare().aenqueue(1))
             capsule.client_middleware.add(returning())
@@ -50,30 +45,21 @@ class TestClients:
     def test_a_configuration_and_its_client_are_collected_together(self, declare, stored):
         config = Config()
         gone = weakref.ref(config)
-        with pushing_with(Clients.of(config)):
+        with pushing_with(Client.of(config)):
             declare().enqueue(1)
             asyncio.run(declare().aenqueue(1))
         del config
         gc.collect()
         assert gone() is None
 
-    def test_a_client_accepts_a_declared_job_as_class(self, declare, config, stored):
-        add = declare(queue="low")
-        Client(config).push({"class": add, "args": [1], "kwargs": {"c": 5}})
-        Client(config).push_bulk({"class": add.declared, "args": [[1], [2, 3]]})
-        assert [prepared.queue for prepared in stored] == ["low"] * 3
-        assert stored[0].payload["kwargs"] == {"c": 5}
-        with pytest.raises(InvalidArguments, match=r"^add: "):
-            Client(config).push({"class": add, "args": []})
-
 
 def test_wait_replicas_reaches_the_client_and_not_the_payload(declare, config):
     asked = []
 
     class Asked(Client):
-        def store(self, push, wait_replicas=0):
-            asked.append((wait_replicas, "wait_replicas" in push.payload))
-            return ""
+        def store_prepared(self, jobs, wait_replicas=0):
+            asked.append((wait_replicas, "wait_replicas" in jobs[0].payload))
+            return ()
 
     add = declare().via(Asked(config))
     add.using(wait_replicas=2).enqueue(1)
@@ -82,15 +68,6 @@ def test_wait_replicas_reaches_the_client_and_not_the_payload(declare, config):
     Asked(config).push({"class": add.declared, "args": [1], "wait_replicas": 1}, wait_replicas=3)
     Asked(config).push({"class": "X", "args": [1], "wait_replicas": 1})
     assert asked == [(2, False), (0, False), (1, False), (3, False), (1, False)]
-
-
-def test_a_job_enqueued_after_commit_has_its_jid_at_once(declare, config, stored):
-    callbacks = []
-    config.after_commit = callbacks.append
-    jid = declare().enqueue(1)
-    assert stored == []
-    callbacks[0]()
-    assert stored[0].jid == jid
 
 
 def test_pushes_of_other_threads_and_modes_do_not_leak(declare, stored):

@@ -1,17 +1,17 @@
 """Declarations: options are checked at first use, hooks and names are kept."""
 
 import abc
-import asyncio
 import contextlib
 import functools
 from datetime import timedelta
 
 import pytest
 
-from offsider import Client, Job, job
+from offsider import Job, job
 from offsider.config.routing import Rules
-from offsider.core.characteristics import CHARACTERISTICS, Characteristics
+from offsider.core.characteristics import Characteristics
 from offsider.core.errors import InvalidJob, InvalidOptions
+from offsider.core.options import CHARACTERISTICS
 from offsider.jobs import registry
 
 
@@ -21,11 +21,6 @@ class TestOptions:
         with pytest.raises(InvalidOptions, match="add: unknown option 'ques'"):
             add.enqueue(1)
         assert stored == []
-
-    def test_and_at_launch(self, declare, config):
-        declare(ques="low")
-        with pytest.raises(InvalidOptions, match="add: unknown option 'ques'"):
-            registry.check_all(config)
 
     @pytest.mark.parametrize(
         "declaration",
@@ -81,12 +76,12 @@ class TestOptions:
         def fine(a, b=1): ...
 
     def test_options_of_a_base_class_are_inherited_but_not_its_name(self, config, stored):
-        class Base(Job, queue="low", retry=3): ...
+        class Base(Job, queue="low", retry=3, urgency="throttled", feature_category="search"): ...
 
         class One(Base, name="One"):
             def perform(self) -> None: ...
 
-        class Two(One, retry=5):
+        class Two(One, retry=5, feature_category="index"):
             pass
 
         assert not hasattr(Base, "declared")
@@ -96,12 +91,8 @@ class TestOptions:
             ("One", "low", 3),
             ("Two", "low", 5),
         ]
-
-
-def test_zero_and_false_are_not_the_same_retry(declare, stored):
-    declare(retry=0).enqueue(1)
-    declare(retry=False).enqueue(1)
-    assert [prepared.payload["retry"] is False for prepared in stored] == [False, True]
+        assert One.declared.characteristics == Characteristics(urgency="throttled", feature_category="search")
+        assert Two.declared.characteristics == Characteristics(urgency="throttled", feature_category="index")
 
 
 def test_options_of_using_override_declared_ones(declare, config, stored):
@@ -139,20 +130,6 @@ class TestGenerators:
                 yield 1
 
         assert "steps" not in registry.names()
-
-    def test_an_asynchronous_one_too(self):
-        with pytest.raises(InvalidJob, match="steps contains yield"):
-
-            @job(name="steps")
-            async def steps():
-                yield 1
-
-    def test_and_the_perform_of_a_class(self):
-        with pytest.raises(InvalidJob, match="steps contains yield"):
-
-            class Steps(Job, name="steps"):
-                def perform(self):
-                    yield 1
 
     @pytest.mark.parametrize(
         "decorate", [contextlib.contextmanager, lambda run: functools.wraps(run)(functools.partial(run))]
@@ -200,20 +177,6 @@ class TestCharacteristics:
             registry.check_all(config)
         assert stored == []
 
-    def test_they_belong_to_the_job_and_not_to_a_push(self, declare, stored):
-        with pytest.raises(InvalidOptions, match="set urgency in @job\\(\\.\\.\\.\\), not for a single push"):
-            declare().using(urgency="high").enqueue(1)
-        assert stored == []
-
-    def test_a_class_passes_them_to_subclasses(self):
-        class Base(Job, urgency="throttled", feature_category="search"):
-            pass
-
-        class Index(Base, feature_category="index"):
-            def perform(self): ...
-
-        assert Index.declared.characteristics == Characteristics(urgency="throttled", feature_category="index")
-
 
 class TestRouting:
     def test_the_first_rule_beats_the_declared_queue_and_using_beats_both(self, declare, config, stored):
@@ -225,28 +188,6 @@ class TestRouting:
         add.enqueue_many([[1], [2]])
         assert [prepared.queue for prepared in stored] == ["urgent", "asked", "urgent", "urgent", "urgent"]
         assert stored[0].payload["queue"] == "urgent"
-
-    def test_on_an_event_loop_too(self, declare, config, stored):
-        config.routing.rules = [["urgency=low", "low"]]
-        add = declare(queue="declared")
-
-        async def push():
-            await add.aenqueue(1)
-            await add.aenqueue_many([[1]])
-
-        asyncio.run(push())
-        assert [prepared.queue for prepared in stored] == ["low", "low"]
-
-    def test_the_generated_name_has_the_namespace_before_it(self, declare, config, stored):
-        config.routing.rules = [["*", ""]]
-        declare(queue="declared", queue_namespace="sums").enqueue(1)
-        assert [prepared.queue for prepared in stored] == ["sums:add"]
-
-    def test_without_a_match_the_declared_or_the_generated_queue_is_used(self, declare, config, stored):
-        config.routing.rules = [["urgency=high", "urgent"]]
-        declare(queue="declared").enqueue(1)
-        declare().enqueue(1)
-        assert [prepared.queue for prepared in stored] == ["declared", "add"]
 
     def test_changed_rules_apply_from_the_next_push(self, declare, config, stored):
         add = declare(queue="declared")
@@ -268,17 +209,6 @@ class TestRouting:
         add.enqueue_many([[1], [2]])
         assert looked == ["add"]
         assert len(stored) == 5
-
-    def test_a_push_by_name_is_not_routed(self, config, stored):
-        config.routing.rules = [["*", "rest"]]
-        Client(config).push({"class": "HardJob", "args": []})
-        Client(config).push({"class": "HardJob", "args": [], "queue": "low"})
-        assert [prepared.queue for prepared in stored] == ["default", "low"]
-
-    def test_a_stored_job_stays_in_its_queue(self, config, stored):
-        config.routing.rules = [["*", "rest"]]
-        moved = Client(config).reenqueue({"class": "add", "args": [1], "jid": "a", "queue": "low"}, "retry")
-        assert moved.queue == "low"
 
     def test_the_queue_resolver_has_the_last_word(self, declare, config, stored):
         config.routing.rules = [["*", "rest"]]
@@ -332,3 +262,10 @@ def test_an_abstract_perform_is_no_job_and_its_subclasses_are(config):
     assert Concrete.run_inline() == 1
     with pytest.raises(InvalidJob, match="is not a job: define the method perform"):
         Base.enqueue()
+
+
+def test_an_isolated_job_is_a_plain_function():
+    with pytest.raises(InvalidJob, match="is isolated, so it must be a plain function"):
+
+        @job(name="unit.isolated", isolated=True)
+        async def isolated() -> None: ...

@@ -1,10 +1,11 @@
 """A job made of a function."""
 
+import asyncio
 import copy
 
 import pytest
 
-from offsider import Job, job
+from offsider import job
 from offsider.core.errors import InvalidJob
 from offsider.jobs.function import JobFunction
 from tests.unit.jobs.both import make_function
@@ -16,6 +17,14 @@ def test_a_job_function_is_still_a_function():
     assert add.__doc__ == "Add three numbers."
     assert add.__name__ == "add"
     assert repr(add) == "<job add>"
+
+
+def test_a_call_of_a_coroutine_function_returns_its_coroutine():
+    @job(name="double")
+    async def double(number):
+        return 2 * number
+
+    assert asyncio.run(double(2)) == 4
 
 
 @pytest.mark.parametrize(
@@ -57,23 +66,3 @@ def test_a_method_is_refused_since_no_worker_has_its_object():
         class Shop:
             @job
             def confirm(self, order_id): ...
-
-
-def test_a_static_method_and_a_function_with_a_parameter_self_are_jobs():
-    class Shop:
-        @staticmethod
-        @job
-        def confirm(order_id): ...
-
-    @job
-    def outside(self): ...
-
-    assert Shop.confirm.declared.name.endswith("Shop.confirm")
-    assert outside.declared.parameter_name(0) == "self"
-
-
-def test_a_class_with_perform_is_a_job():
-    class Resize(Job):
-        def perform(self, path): ...
-
-    assert Resize.declared.parameter_name(0) == "path"

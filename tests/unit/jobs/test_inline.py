@@ -3,10 +3,11 @@
 import asyncio
 import sys
 import threading
+from contextvars import ContextVar
 
 import pytest
 
-from offsider import Discard, InvalidArguments, InvalidJob, Job, Reschedule, Skip, current_job, job
+from offsider import ConfigurationError, Discard, InvalidJob, Skip, current_job, job
 from tests.middleware import returning
 
 
@@ -22,11 +23,6 @@ def test_the_result_is_returned_and_the_job_has_its_context(config):
 def test_the_job_gets_the_same_arguments_as_in_a_worker(config):
     config.client.strict_args = "off"
     assert describe.run_inline((1, {2: 3}))[0] == [1, {"2": 3}]
-
-
-def test_strict_arguments_apply_inline_too(config):
-    with pytest.raises(InvalidArguments, match="'value' is a tuple"):
-        describe.run_inline((1, 2))
 
 
 def test_both_kinds_of_middleware_run(config):
@@ -61,24 +57,6 @@ def test_a_discarded_job_returns_none(config, signal):
     assert gives_up.run_inline() is None
 
 
-@pytest.mark.parametrize("error", [Reschedule(5), ValueError("boom"), KeyboardInterrupt()])
-def test_other_errors_reach_the_caller(config, error):
-    @job
-    def fails():
-        raise error
-
-    with pytest.raises(type(error)):
-        fails.run_inline()
-
-
-def test_a_class_runs_with_its_jid(config):
-    class Who(Job):
-        def perform(self):
-            return self.jid
-
-    assert len(Who.run_inline()) == 24
-
-
 @job(name="asynchronous")
 async def double(number):
     await asyncio.sleep(0)
@@ -94,6 +72,28 @@ def test_an_async_job_runs_even_inside_a_running_loop(config):
         return double.run_inline(4)
 
     assert asyncio.run(inside()) == (8, "asynchronous")
+
+
+@pytest.mark.parametrize("loop", ["of the job", "of the caller"])
+def test_middleware_sees_what_an_async_job_has_set_as_in_a_worker(config, loop, monkeypatch):
+    monkeypatch.delitem(sys.modules, "asgiref.sync", raising=False)
+    topic, seen = ContextVar("topic", default="none"), []
+
+    def around(_):
+        yield
+        seen.append(topic.get())
+
+    config.server_middleware.add(around)
+
+    @job
+    async def sets():
+        topic.set("by the job")
+
+    async def inside():
+        sets.run_inline()
+
+    sets.run_inline() if loop == "of the job" else asyncio.run(inside())
+    assert seen == ["by the job"]
 
 
 @pytest.fixture
@@ -122,17 +122,17 @@ def test_middleware_ends_after_an_async_job(config, lived):
     assert lived == ["begins", "job", "ends"]
 
 
-def test_middleware_ends_after_an_async_job_inside_a_running_loop(config, lived):
-    @job
-    async def slow():
-        await asyncio.sleep(0)
-        lived.append("job")
+class Bound:
+    thread_bound = True
 
-    async def inside():
-        slow.run_inline()
+    def __call__(self, job):
+        yield
 
-    asyncio.run(inside())
-    assert lived == ["begins", "job", "ends"]
+
+def test_middleware_that_is_bound_to_its_thread_refuses_async_jobs_as_in_a_worker(config):
+    config.server_middleware.add(Bound())
+    with pytest.raises(ConfigurationError, match="the server middleware Bound is bound to its thread"):
+        double.run_inline(4)
 
 
 def test_middleware_sees_the_error_of_an_async_job(config):
@@ -206,12 +206,3 @@ def test_a_future_is_a_result(config):
         return asyncio.ensure_future(asyncio.sleep(0))
 
     assert isinstance(starts.run_inline(), asyncio.Future)
-
-
-def test_an_error_of_an_async_job_is_raised():
-    @job
-    async def fails():
-        raise KeyError("mine")
-
-    with pytest.raises(KeyError, match="mine"):
-        fails.run_inline()

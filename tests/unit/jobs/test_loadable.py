@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import importlib.util
 import os
 import subprocess
 import sys
@@ -12,12 +13,11 @@ from typing import Any
 
 import pytest
 
-from offsider import Job, job
+from offsider import Config, Job, job
 from offsider.client import Client
-from offsider.client.asynchronous import AsyncClient
 from offsider.config import test_mode
 from offsider.jobs import registry
-from offsider.jobs.loadable import obstacle
+from offsider.jobs.loadable import module_name, obstacle
 
 
 @pytest.fixture(autouse=True)
@@ -28,9 +28,9 @@ def no_test(monkeypatch):
         return "jid"
 
     monkeypatch.setattr(test_mode, "is_test", lambda: False)
-    for name in ("push", "push_bulk"):
+    for name in ("push", "push_bulk", "push_call"):
         monkeypatch.setattr(Client, name, lambda *_, **__: "jid")
-        monkeypatch.setattr(AsyncClient, name, push)
+        monkeypatch.setattr(Client, f"a{name}", push)
     with registry.isolated():
         yield
 
@@ -40,6 +40,7 @@ PUSHES = [
     lambda job: job.enqueue_in(1),
     lambda job: job.enqueue_many([()]),
     lambda job: asyncio.run(job.aenqueue()),
+    lambda job: asyncio.run(job.aenqueue_in(1)),
     lambda job: asyncio.run(job.aenqueue_many([()])),
 ]
 
@@ -57,17 +58,22 @@ def test_a_job_inside_of_a_function_warns_once_at_its_first_push(caplog, push):
     assert "define it with def at the top level, and start workers with -r tests.unit.jobs.test_loadable" in warning
 
 
-def test_a_class_inside_of_a_function_warns_too(caplog):
-    class Inner(Job):
-        def perform(self) -> None: ...
-
-    Inner.enqueue()
-    assert len(caplog.messages) == 1
-
-
 def test_a_lambda_warns(caplog):
     job(lambda: None).enqueue()
     assert "it is a lambda" in caplog.messages[0]
+
+
+def test_a_step_of_a_workflow_warns(caplog):
+    job(lambda: None).using(queue="low").item(Client(Config()), (), {})
+    assert "it is a lambda" in caplog.messages[0]
+
+
+def test_an_inherited_perform_is_of_its_module_and_the_class_of_the_program(monkeypatch):
+    """The program under a profiler is not the module ``__main__`` in `sys.modules`."""
+    program = types.ModuleType("__main__")
+    program.__spec__ = importlib.util.spec_from_loader("shop.__main__", None)
+    monkeypatch.setitem(sys.modules, "__main__", program)
+    assert module_name("__main__", Job.perform_sync) == "shop.__main__"
 
 
 def test_an_explicit_name_ends_the_warning(caplog):
@@ -118,7 +124,7 @@ from offsider import Client, Job, job
 from offsider.config import test_mode
 
 test_mode.is_test = lambda: False
-Client.push = lambda self, item: print(item["class"].name, flush=True)
+Client.push_call = lambda self, job, *_: print(job.name, flush=True)
 
 @job
 def ping(): ...

@@ -6,11 +6,10 @@ import pytest
 
 from offsider import job
 from offsider.config.config import Config
-from offsider.config.shards import routes_of
+from offsider.core.characteristics import Query
 from offsider.core.errors import ConfigurationError
-from offsider.core.routing_grammar import Query
 from offsider.jobs import registry
-from offsider.jobs.query_queues import serve_selected
+from offsider.jobs.routes import routes_of, serve_selected
 
 FILE = """
 [servers.bulk]

@@ -1,27 +1,11 @@
 """Names and jobs: one name, one job, and a reload is not a conflict."""
 
-import runpy
-import sys
-import textwrap
-from importlib.machinery import ModuleSpec
-from types import ModuleType
-
 import pytest
 
 from offsider import Job, job
 from offsider.config.config import Config
 from offsider.core.errors import InvalidOptions, UnknownJob
 from offsider.jobs import registry
-from offsider.jobs.loadable import module_name
-
-
-def test_a_job_is_found_by_module_and_qualified_name():
-    @job
-    def hello(): ...
-
-    name = f"{__name__}.test_a_job_is_found_by_module_and_qualified_name.<locals>.hello"
-    assert hello.declared.name == name
-    assert registry.find(name) is hello.declared
 
 
 def test_a_job_is_found_by_its_name_and_its_aliases():
@@ -100,37 +84,6 @@ def test_an_isolated_registry_is_restored_afterwards():
     assert registry.names() == before
 
 
-def test_a_script_names_its_jobs_after_its_file(tmp_path, monkeypatch):
-    (tmp_path / "shop.py").write_text(
-        textwrap.dedent("""
-        from offsider import job
-        @job
-        def sell(): ...
-        name = sell.declared.name
-        """)
-    )
-    before = sys.modules["__main__"]
-    assert runpy.run_path(str(tmp_path / "shop.py"), run_name="__main__")["name"] == "shop.sell"
-    assert sys.modules["__main__"] is before
-
-
-@pytest.mark.parametrize("spec, name", [("shop.app", "shop.app"), (None, "__main__")])
-def test_a_module_that_is_run_by_m_keeps_its_name_and_a_prompt_has_none(monkeypatch, spec, name):
-    main = ModuleType("__main__")
-    main.__spec__ = spec and ModuleSpec(spec, None)
-    monkeypatch.setitem(sys.modules, "__main__", main)
-    assert module_name("__main__", print) == name
-    exec("def run(): ...", vars(main))
-    assert module_name("__main__", main.run) == name
-
-
-def test_good_declarations_pass_the_check_at_launch():
-    @job(queue="low")
-    def fine() -> None: ...
-
-    registry.check_all(Config())
-
-
 def test_a_job_that_promises_more_than_it_can_keep_is_named_at_launch(caplog):
     @job(name="Charge", urgency="high", external_dependencies=True)
     def charge() -> None: ...
@@ -150,10 +103,6 @@ def test_jobs_with_the_same_warning_share_one_line(caplog):
     (reported,) = [record.getMessage() for record in caplog.records]
     assert reported.startswith("each of 40 jobs is of high urgency and is limited by memory")
     assert reported.endswith(": charge00, charge01, charge02, charge03, charge04 and 35 more")
-
-
-def test_other_modules_keep_their_names():
-    assert module_name("shop.jobs", print) == "shop.jobs"
 
 
 def test_every_name_is_reported_with_its_signature_digest():

@@ -142,12 +142,3 @@ def test_a_digest_ignores_types_defaults_and_the_form_of_the_job():
     alike = [digest(typed), digest(positional), JobSignature("Form", Form.perform, is_method=True).digest]
     assert alike == [digest(plain)] * 3
     assert digest(plain) == "d5935786"  # written into payloads: it must not change
-
-
-def test_unknown_parameter_names_are_counted_but_not_shown():
-    """The names are user data of the payload, and this message is logged."""
-    with pytest.raises(InvalidArguments) as refused:
-        JobSignature("x", plain, is_method=False).check_fits((), {"a": 1, "pa55": 2, "w0rd": 3})
-    assert "0 positional, a, 2 unknown names" in str(refused.value)
-    assert "pa55" not in str(refused.value)
-    assert "w0rd" not in str(refused.value)

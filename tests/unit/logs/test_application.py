@@ -18,16 +18,13 @@ from offsider.runtime.context import JobContext, running
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch):
+def fresh(monkeypatch, untouched_logger):
     """Restores loggers; the root logger has no level of its own."""
     monkeypatch.setattr(logging.root, "handlers", logging.root.handlers[:])
     monkeypatch.setattr(logging.root, "level", logging.WARNING)
     shop = logging.getLogger("shop")
     monkeypatch.setattr(shop, "handlers", [])
-    before = (logger.handlers[:], logger.level, logger.propagate)
     yield
-    logger.handlers[:], logger.propagate = before[0], before[2]
-    logger.setLevel(before[1])
     logging.root.setLevel(logging.WARNING)  # clears the caches of loggers
     shop.disabled = False
 

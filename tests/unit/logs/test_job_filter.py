@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import io
 import logging
+import time
 
 import pytest
 
-from offsider.logs.setup import JobFieldsFilter, OffsiderHandler, TextFormatter, filter_handlers
+from offsider.logs.setup import (
+    MAX_JOB_LINE_CHARACTERS,
+    MAX_JOB_LINES,
+    JobFieldsFilter,
+    OffsiderHandler,
+    TextFormatter,
+    filter_handlers,
+)
 from offsider.runtime.context import JobContext, running
 
 JOB = JobContext({"class": "Hard", "args": ["secret"], "jid": "ab12"}, "low")
@@ -56,3 +64,43 @@ def test_a_handler_of_the_application_writes_a_bounded_traceback_of_our_records(
     handler.handle(logging.LogRecord("offsider", logging.WARNING, "", 0, "failed", (), (ValueError, error, None)))
     assert "ValueError: xxx" in stream.getvalue()
     assert len(stream.getvalue()) < 20_000
+
+
+def lines(job):
+    return [(line.level, line.message) for line in job.log_lines or ()]
+
+
+def test_a_job_keeps_its_last_lines_once_however_many_handlers_write_them(handlers):
+    filter_handlers()
+    job = JobContext({"class": "Hard", "args": [], "jid": "ab12"}, "low")
+    before = time.time()
+    with running(job):
+        for number in range(MAX_JOB_LINES + 5):
+            logging.getLogger("shop.cart").warning("sold %d", number)
+        logging.getLogger("shop").debug("no handler writes this")
+        logging.getLogger("offsider").warning("a line of the worker")
+    logging.getLogger("shop").warning("not of the job")
+    assert lines(job) == [("WARN", f"sold {number}") for number in range(5, MAX_JOB_LINES + 5)]
+    assert job.log_lines is not None
+    assert before <= job.log_lines[0].at <= time.time()
+
+
+def test_the_handler_of_the_worker_keeps_lines_too_bounded_and_with_the_error_that_they_report(handlers):
+    logging.root.handlers = [OffsiderHandler(io.StringIO(), TextFormatter())]
+    logging.getLogger("shop").handlers.clear()
+    job = JobContext({"class": "Hard", "args": [], "jid": "ab12"}, "low")
+    with running(job):
+        logging.getLogger("shop.cart").error("cannot sell", exc_info=ValueError("no stock"))
+        logging.getLogger("shop.cart").warning("a\nb%s", "x" * 1_000)
+    first, second = lines(job)
+    assert first == ("ERROR", "cannot sell (ValueError: no stock)")
+    assert second[1].startswith("a\\nbxxx")
+    assert len(second[1]) <= MAX_JOB_LINE_CHARACTERS + 1
+
+
+def test_a_job_that_does_not_log_keeps_nothing(handlers):
+    filter_handlers()
+    job = JobContext({"class": "Hard", "args": [], "jid": "ab12"}, "low")
+    with running(job):
+        pass
+    assert job.log_lines is None

@@ -2,8 +2,8 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from offsider.core.series import Series
-from offsider.prometheus.family import concurrency_family, running_family, series_families
+from offsider.core.series import DURATION_SECONDS, Series
+from offsider.prometheus import concurrency_family, running_family, series_families
 from offsider.prometheus.text import text_of
 
 
@@ -17,7 +17,7 @@ def counted(**labels):
         cpu_seconds=0.75,
     )
     series.run_buckets[0] = 3
-    series.run_buckets[4] = 1
+    series.run_buckets[DURATION_SECONDS.index(1.7)] = 1
     series.run_buckets[-1] = 1
     series.queue_seconds = 12.25
     series.queue_buckets[6] = 4

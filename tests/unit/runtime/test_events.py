@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offsider.core.errors import ConfigurationError
-from offsider.runtime.events import NAMES, Events, JobRemoved
+from offsider.runtime.events import Events, JobRemoved
 
 
 @pytest.fixture
@@ -65,12 +65,6 @@ def test_a_failing_startup_handler_is_raised(events, reported):
     assert reported == []
 
 
-def test_an_event_reports_whether_it_has_listeners(events):
-    assert not events.listened("execution_finished")
-    events.on("execution_finished", print)
-    assert events.listened("execution_finished")
-
-
 def test_an_unknown_event_is_refused_with_the_nearest_name(events):
     with pytest.raises(ConfigurationError, match=r"no event 'shutdwon' \(did you mean 'shutdown'\?\)"):
         events.on("shutdwon", print)
@@ -89,7 +83,3 @@ def test_after_the_freeze_no_handler_can_be_added(events):
         events.on("beat", print)
     with pytest.raises(ConfigurationError, match="frozen"):
         events.on("beat")(print)
-
-
-def test_the_events_are_those_of_sidekiq_and_our_own():
-    assert NAMES[:7] == ("startup", "quiet", "shutdown", "exit", "heartbeat", "beat", "fork")

@@ -7,7 +7,16 @@ import os
 import pytest
 
 from offsider.runtime import forks
-from offsider.runtime.forks import CAME_BACK, CLOSED, came_back, check, here, worker_started, worker_stopped
+from offsider.runtime.forks import (
+    CAME_BACK,
+    CLOSED,
+    came_back,
+    check_descriptors,
+    end_child,
+    this_process,
+    worker_started,
+    worker_stopped,
+)
 
 JOB = {"jid": "a" * 24, "class": "Forks"}
 
@@ -20,10 +29,10 @@ class Ended(BaseException):
 def process(monkeypatch):
     monkeypatch.setattr(forks, "SENTINEL", 230)
     for name in ("workers", "stray", "sentinel", "stderr"):
-        monkeypatch.setattr(here, name, getattr(forks._Here, name))
+        monkeypatch.setattr(this_process, name, getattr(forks._Process, name))
     yield
-    if here.sentinel >= 0:
-        os.close(here.sentinel)
+    if this_process.sentinel >= 0:
+        os.close(this_process.sentinel)
 
 
 @pytest.fixture
@@ -47,30 +56,30 @@ def in_child(action) -> int:
 
 
 def test_a_child_of_a_worker_is_stray_until_it_has_a_worker_of_its_own():
-    assert here.pid == os.getpid()
-    assert in_child(lambda: here.stray) == 0
+    assert this_process.pid == os.getpid()
+    assert in_child(lambda: this_process.stray) == 0
     worker_started(owns_process=True)
     worker_started(owns_process=True)
-    assert in_child(lambda: here.stray and here.pid == os.getpid() and here.sentinel == -1) == 1
-    assert in_child(lambda: in_child(lambda: here.stray)) == 1
-    assert in_child(lambda: worker_started(owns_process=False) or here.stray) == 0
+    assert in_child(lambda: this_process.stray and this_process.pid == os.getpid() and this_process.sentinel == -1) == 1
+    assert in_child(lambda: in_child(lambda: this_process.stray)) == 1
+    assert in_child(lambda: worker_started(owns_process=False) or this_process.stray) == 0
     worker_stopped()
-    assert in_child(lambda: here.stray) == 1
+    assert in_child(lambda: this_process.stray) == 1
     worker_stopped()
-    assert in_child(lambda: here.stray) == 0
+    assert in_child(lambda: this_process.stray) == 0
 
 
 @pytest.mark.parametrize("error, code", [(None, CAME_BACK), (ValueError("secret"), CAME_BACK), (StopIteration(7), 70)])
 def test_a_returning_child_names_its_job(ended, capfd, error, code):
     worker_started(owns_process=False)
-    here.stray = True
+    this_process.stray = True
     with pytest.raises(Ended):
         raise_and_check(error)
     kind = " with ValueError" if isinstance(error, ValueError) else ""
     assert ended == [code]
     assert capfd.readouterr().err == (
-        f"offsider: job {'a' * 24} (Forks): a forked child (process {here.pid}) returned to the worker{kind} and was "
-        "terminated; end it with os._exit()\n"
+        f"offsider: job {'a' * 24} (Forks): a forked child (process {this_process.pid}) returned to the worker{kind} "
+        "and was terminated; end it with os._exit()\n"
     )
 
 
@@ -79,7 +88,7 @@ def raise_and_check(error):
         if error is not None:
             raise error
     finally:
-        check(JOB)
+        end_child(JOB)
 
 
 def test_a_child_of_a_handler_names_no_job(ended, capfd):
@@ -91,7 +100,7 @@ def test_a_child_of_a_handler_names_no_job(ended, capfd):
 
 @pytest.mark.parametrize("code, status", [(None, 0), (3, 3), (256, 0), ("bye", 1)])
 def test_a_child_that_exits_has_the_code_it_asked_for(ended, capfd, code, status):
-    here.stray = True
+    this_process.stray = True
     with pytest.raises(Ended):
         raise_and_check(SystemExit(code))
     assert ended == [status]
@@ -99,13 +108,13 @@ def test_a_child_that_exits_has_the_code_it_asked_for(ended, capfd, code, status
 
 
 def test_a_worker_whose_descriptors_are_closed_ends(ended, capfd):
-    check(JOB)
+    check_descriptors()
     worker_started(owns_process=True)
-    check(JOB)
-    sentinel, here.sentinel = here.sentinel, here.sentinel + 1
+    check_descriptors()
+    sentinel, this_process.sentinel = this_process.sentinel, this_process.sentinel + 1
     with pytest.raises(Ended):
-        check(JOB)
-    here.sentinel = sentinel
+        check_descriptors()
+    this_process.sentinel = sentinel
     assert ended == [CLOSED]
     assert "a job closed the file descriptors of this worker" in capfd.readouterr().err
 

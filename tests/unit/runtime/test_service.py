@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from offsider.runtime import service
-from offsider.runtime.service import Loop, LoopService
+from offsider.runtime.service import Loop
+from tests.waiting import wait_for
 
 WAIT = 10.0
 
@@ -22,8 +23,8 @@ def errors():
 def loop_of(errors):
     made = []
 
-    def make(tick):
-        loop = Loop("a-loop", tick, on_error=lambda error, context: errors.append((error, context)))
+    def make(tick, **options):
+        loop = Loop("a-loop", tick, on_error=lambda error, context: errors.append((error, context)), **options)
         made.append(loop)
         return loop
 
@@ -37,9 +38,9 @@ def test_it_ticks_at_once_and_again_when_woken(loop_of):
     names = []
     loop = loop_of(lambda: names.append(threading.current_thread().name) or 3600)
     loop.start()
-    assert loop.wait_for_tick(1, WAIT)
+    wait_for(lambda: loop.ticks >= 1)
     loop.wake()
-    assert loop.wait_for_tick(2, WAIT)
+    wait_for(lambda: loop.ticks >= 2)
     assert names == ["a-loop", "a-loop"]
     assert loop.alive
 
@@ -47,7 +48,7 @@ def test_it_ticks_at_once_and_again_when_woken(loop_of):
 def test_it_ticks_again_after_the_returned_time(loop_of):
     loop = loop_of(lambda: 0)
     loop.start()
-    assert loop.wait_for_tick(100, WAIT)
+    wait_for(lambda: loop.ticks >= 100)
 
 
 def test_none_ends_it(loop_of):
@@ -61,26 +62,18 @@ def test_none_ends_it(loop_of):
 def test_stop_ends_a_sleep(loop_of):
     loop = loop_of(lambda: 3600)
     loop.start()
-    assert loop.wait_for_tick(1, WAIT)
+    wait_for(lambda: loop.ticks >= 1)
     loop.stop()
     loop.stop()
     assert loop.join(WAIT)
     assert loop.ticks == 1
 
 
-def test_stop_before_start_is_tolerated_and_final(loop_of):
-    loop = loop_of(lambda: 0)
-    loop.stop()
-    loop.start()
-    assert loop.join(WAIT)
-    assert loop.ticks == 0
-
-
 def test_a_second_start_does_nothing(loop_of):
     loop = loop_of(lambda: 3600)
     loop.start()
     loop.start()
-    assert loop.wait_for_tick(1, WAIT)
+    wait_for(lambda: loop.ticks >= 1)
     assert sum(thread.name == "a-loop" for thread in threading.enumerate()) == 1
 
 
@@ -92,9 +85,9 @@ def test_an_error_is_reported_and_the_loop_continues(loop_of, errors):
 
     loop = loop_of(tick)
     loop.start()
-    assert loop.wait_for_tick(1, WAIT)
+    wait_for(lambda: loop.ticks >= 1)
     loop.wake()
-    assert loop.wait_for_tick(2, WAIT)
+    wait_for(lambda: loop.ticks >= 2)
     [(error, context)] = errors
     assert (str(error), context) == ("first", {"service": "a-loop"})
 
@@ -113,12 +106,8 @@ def test_joining_oneself_does_not_hang(loop_of):
     answers = []
     loop = loop_of(lambda: answers.append(loop.join()))
     loop.start()
-    assert loop.wait_for_tick(1, WAIT)
+    wait_for(lambda: loop.ticks >= 1)
     assert answers == [False]
-
-
-def test_waiting_for_a_missing_tick_times_out(loop_of):
-    assert loop_of(lambda: 0).wait_for_tick(1, 0.01) is False
 
 
 def test_a_child_that_a_tick_forked_does_not_tick_on(loop_of, errors, monkeypatch):
@@ -129,7 +118,7 @@ def test_a_child_that_a_tick_forked_does_not_tick_on(loop_of, errors, monkeypatc
         raise Ended
 
     def tick():
-        monkeypatch.setattr(service, "here", SimpleNamespace(pid=0))  # as in a child
+        monkeypatch.setattr(service, "this_process", SimpleNamespace(pid=0))  # as in a child
         return 3600
 
     monkeypatch.setattr(service, "came_back", came_back)
@@ -140,12 +129,21 @@ def test_a_child_that_a_tick_forked_does_not_tick_on(loop_of, errors, monkeypatc
     assert isinstance(errors[0][0], Ended)
 
 
-def test_a_service_with_one_loop_has_its_name_and_ends_with_it(errors):
-    ticks = []
-    one = LoopService("a-service", lambda: ticks.append(None) or 3600, lambda error, context: errors.append(error))
-    assert one.name == "a-service"
-    one.start()
-    one.stop()
-    assert one.join(WAIT)
-    assert len(ticks) <= 1
-    assert errors == []
+def test_the_last_work_is_tried_once_and_its_error_reported_once(loop_of, errors):
+    def finish():
+        raise ValueError("away")
+
+    loop = loop_of(lambda: 3600, finish=finish)
+    loop.start()
+    loop.stop()
+    assert loop.join(WAIT)
+    assert [str(error) for error, _ in errors] == ["away"]
+
+
+def test_a_loop_that_was_stopped_before_its_start_has_no_last_work(loop_of):
+    calls = []
+    loop = loop_of(lambda: 0, finish=lambda: calls.append(1))
+    loop.stop()
+    loop.start()
+    assert loop.join(WAIT)
+    assert (calls, loop.ticks) == ([], 0)

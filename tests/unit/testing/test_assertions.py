@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import inspect
 from datetime import UTC, datetime, timedelta
 from unittest.mock import ANY
 
 import pytest
 
-from offsider import Client, ConfigurationError, InvalidArguments, InvalidOptions, Job, job
-from offsider.testing import Recorder, assert_enqueued, assert_not_enqueued, fake, modes, recorder
+from offsider import Client, InvalidArguments, InvalidOptions, Job, job
+from offsider.testing import assert_enqueued, assert_not_enqueued, fake
 
 
 @pytest.fixture(autouse=True)
@@ -45,15 +44,6 @@ def test_a_job_class_and_a_job_that_lives_elsewhere(config):
     assert_enqueued("RubyJob", 1, "x")
     assert_not_enqueued("RubyJob", 1)
     assert_not_enqueued("Soft")
-
-
-def test_no_arguments_differ_from_any_arguments():
-    @job(name="greet")
-    def greet(name: str = "") -> None: ...
-
-    greet.enqueue("Ada")
-    assert_enqueued(greet)
-    assert_not_enqueued(greet.call())
 
 
 def test_the_queue_and_other_options(resize):
@@ -140,19 +130,3 @@ def test_an_assertion_that_can_never_pass_raises(resize):
         assert_enqueued(resize.call("a"), "b")
     with pytest.raises(TypeError, match="expected a job function"):
         assert_not_enqueued(len)
-
-
-def test_without_fake_mode_assertions_raise():
-    from offsider.testing import disabled
-
-    with disabled(), pytest.raises(ConfigurationError, match="assert_not_enqueued needs fake mode"):
-        assert_not_enqueued("Hard")
-
-
-@pytest.mark.parametrize("name", ["assert_enqueued", "assert_not_enqueued"])
-def test_function_and_method_take_the_same(name):
-    method = inspect.signature(getattr(Recorder, name))
-    function = inspect.signature(getattr(modes, name))
-    assert list(method.parameters.values())[1:] == list(function.parameters.values())
-    assert "__tracebackhide__ = True" in inspect.getsource(modes)
-    assert "__tracebackhide__ = True" in inspect.getsource(recorder)

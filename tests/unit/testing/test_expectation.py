@@ -8,7 +8,7 @@ import pytest
 from offsider import job
 from offsider.testing import expectation as failure, fake
 from offsider.testing.enqueued_job import EnqueuedJob
-from offsider.testing.expectation import differences, expect, of_arguments, of_keywords
+from offsider.testing.expectation import differences, expect
 
 
 def test_it_describes_the_expectation():
@@ -47,14 +47,6 @@ def test_every_difference_is_listed(config):
     ]
 
 
-def test_the_arguments_of_a_job_that_lives_elsewhere_are_called_by_position():
-    with fake() as enqueued:
-        from offsider import Client, Config
-
-        Client(Config()).push({"class": "Ruby", "args": [1, {"a": 2}]})
-    assert list(expect("Ruby", (1, {"a": 3}), {}).differences(enqueued.jobs[0])) == ["args[1]['a'] is 2, not 3"]
-
-
 @pytest.mark.parametrize(
     "expected, actual",
     [
@@ -90,20 +82,8 @@ def test_a_difference_names_its_path(expected, actual, text):
     assert list(differences(expected, actual, "x")) == [text]
 
 
-def test_arguments_are_called_by_their_names():
-    assert list(of_arguments([1, 2], [1, 3, 4], iter(["a", "b", "rest[0]"]))) == [
-        "b is 3, not 2",
-        "rest[0] is 4, but nothing was expected there",
-    ]
-    assert list(of_keywords({"a": 1}, {"b": 2})) == ["a is missing, not 1", "b is 2, but nothing was expected there"]
-
-
 def kept(name: str, *args: object) -> EnqueuedJob:
     return EnqueuedJob({"class": name, "args": list(args)}, "default", None, b"")
-
-
-def test_nothing_at_all():
-    assert failure.not_enough(expect("send", (1,), {}), [], None, 0) == "not enqueued: send(1)\nNothing is enqueued."
 
 
 def test_jobs_that_ran_already_are_mentioned():
@@ -127,9 +107,3 @@ def test_a_long_list_is_cut():
     lines = failure.unexpected(expect("send", (), {}), [kept("send", number) for number in range(25)]).splitlines()
     assert lines[0] == "expected no such job, but it was enqueued 25 times: send(...)"
     assert lines[-2:] == ["  20. send(19) in queue default", "  ... and 5 more"]
-
-
-def test_a_wrong_number_is_not_explained_by_the_nearest():
-    text = failure.not_enough(expect("send", (1,), {}), [kept("send", 1), kept("send", 2)], 2, 0)
-    assert text.startswith("expected 2 jobs, found 1: send(1)")
-    assert "Nearest" not in text

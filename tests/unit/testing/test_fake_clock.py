@@ -21,14 +21,9 @@ def test_it_advances_only_when_moved():
     assert clock.monotonic() == 61.5
 
 
-def test_it_starts_at_the_present_by_default():
-    assert abs(FakeClock().now() - SYSTEM_CLOCK.now()) < 60
-    assert FakeClock(1e9).now() == 1e9
-
-
 @pytest.mark.parametrize("by", [-1, math.nan, math.inf, timedelta(seconds=-1)])
 def test_it_cannot_move_backward(by):
-    with pytest.raises(ConfigurationError, match="advance expects seconds, from 0 to 1e9"):
+    with pytest.raises(ConfigurationError, match="must be a number of seconds from 0 to"):
         FakeClock().advance(by)
 
 
@@ -46,8 +41,3 @@ def test_it_replaces_the_clock_of_a_configuration_within_a_block(config):
         remind.enqueue_in(60)
         assert enqueued.jobs[0].at == NOON.timestamp() + 60
     assert config.clock is SYSTEM_CLOCK
-
-
-def test_a_configuration_frozen_inside_the_block_is_left_alone(config):
-    with FakeClock().installed(config):
-        config.freeze()

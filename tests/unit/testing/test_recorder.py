@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from offsider import Client, Config, Discard, Job, Reschedule, Skip, TooManyReschedules, UnknownJob, current_job, job
+from offsider import Client, Config, Discard, Reschedule, Skip, TooManyReschedules, UnknownJob, current_job, job
 from offsider.testing import FakeClock, NothingEnqueued, fake
-from offsider.testing.recorder import Runner
 
 
 @pytest.fixture
@@ -63,32 +62,12 @@ def test_jobs_are_in_order_and_can_be_viewed_by_job_and_by_queue(enqueued, note,
     assert len(enqueued) == 3
 
 
-def test_a_class_job_and_a_name_can_be_asked_for(enqueued):
-    class Hard(Job, name="Hard"):
-        def perform(self) -> None: ...
-
-    Hard.enqueue()
-    assert len(enqueued.jobs_of(Hard)) == len(enqueued.jobs_of("Hard")) == 1
-    with pytest.raises(TypeError, match="expected a job function, a job class or the name of a job, got 3"):
-        enqueued.jobs_of(3)
-
-
-def test_bulk_pushes_are_kept_one_by_one(enqueued, note):
-    note.enqueue_many([("a",), ("b",)])
-    assert [kept.args for kept in enqueued.jobs] == [["a"], ["b"]]
-
-
 def test_clear_forgets_everything(enqueued, note):
     note.enqueue("a")
     enqueued.perform_one()
     note.enqueue("b")
     enqueued.clear()
     assert enqueued.jobs == enqueued.performed == []
-
-
-def test_an_empty_recorder_is_truthy_and_has_a_repr(enqueued):
-    assert enqueued
-    assert repr(enqueued) == "<Recorder of 0 jobs>"
 
 
 # ---------------------------------------------------------------------------------------- running
@@ -102,15 +81,6 @@ def test_drain_runs_everything_including_jobs_enqueued_by_jobs(enqueued, parent,
     assert [done.name for done in enqueued.performed] == ["parent", "note", "parent", "note"]
 
 
-def test_drain_of_one_job_leaves_the_others(enqueued, note, parent, ran):
-    parent.enqueue(1)
-    note.enqueue("other")
-    assert enqueued.drain(parent) == 2
-    assert ran == []
-    assert [kept.args[0] for kept in enqueued.jobs] == ["other", "child of 1", "child of 0"]
-    assert enqueued.drain_all() == 3
-
-
 def test_scheduled_jobs_are_drained_by_default(enqueued, note, ran, config):
     with FakeClock().installed(config) as clock:
         note.enqueue_in(60, "later")
@@ -120,27 +90,6 @@ def test_scheduled_jobs_are_drained_by_default(enqueued, note, ran, config):
         note.enqueue_in(60, "much later")
         assert enqueued.drain() == 1
     assert ran == ["later", "much later"]
-
-
-def test_keyword_only_arguments_and_the_current_job_reach_the_job(enqueued, note, ran):
-    @job(name="curious")
-    def curious() -> None:
-        ran.append(current_job().jid)
-
-    note.enqueue("a", loud=True)
-    jid = curious.enqueue()
-    enqueued.drain()
-    assert ran == ["A", jid]
-
-
-def test_an_async_job_is_run_to_its_end(enqueued, ran):
-    @job(name="slow")
-    async def slow() -> None:
-        ran.append("slow")
-
-    slow.enqueue()
-    enqueued.drain()
-    assert ran == ["slow"]
 
 
 def test_a_failure_ends_the_drain_and_names_the_job(enqueued, note, ran):
@@ -158,7 +107,6 @@ def test_a_failure_ends_the_drain_and_names_the_job(enqueued, note, ran):
 
 
 def test_an_undeclared_job_cannot_be_drained(enqueued, config):
-    from offsider import Client
 
     Client(config).push({"class": "RubyJob", "args": []})
     with pytest.raises(UnknownJob, match="RubyJob"):
@@ -260,7 +208,6 @@ def test_server_middleware_of_the_configuration_and_of_the_test_runs(config, not
 
 
 def test_another_configuration_can_be_passed(note, ran):
-    from offsider import Config
 
     other = Config()
     other.server_middleware.add(lambda context: (yield) if ran.append("other") else None)
@@ -268,40 +215,3 @@ def test_another_configuration_can_be_passed(note, ran):
         note.enqueue("a")
         recorder.drain()
     assert ran == ["other"]
-
-
-@pytest.fixture
-def prepared(config):
-    @job(name="double")
-    def double(number: int, *, fail: bool = False) -> int:
-        if fail:
-            raise ValueError(number)
-        return number * 2
-
-    def prepare(number: int, **kwargs: bool):
-        client = Client(config)
-        return client.prepare(client.build({"class": double, "args": [number], "kwargs": kwargs}))
-
-    return prepare
-
-
-def test_it_returns_the_result(prepared):
-    assert Runner().run(prepared(21)) == (42, [])
-
-
-def test_the_default_configuration_is_that_of_the_process(config):
-    other = Config()
-    assert Runner().config is config
-    assert Runner(other).config is other
-
-
-def test_middleware_runs_innermost_and_may_change_the_result(prepared, config):
-    config.server_middleware.add(lambda context: ("outer", (yield)))
-    runner = Runner(server_middleware=[lambda context: ("inner", (yield))])
-    assert runner.run(prepared(1)) == (("outer", ("inner", 2)), [])
-
-
-def test_an_error_carries_the_name_of_the_job(prepared):
-    with pytest.raises(ValueError, match="3") as raised:
-        Runner().run(prepared(3, fail=True))
-    assert raised.value.__notes__ == ["while running the job double(3, fail=True)"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from offsider import Config, Discard, JobFailed, NoResult, Skip, job, testing
@@ -63,14 +61,6 @@ def test_an_inline_workflow_runs_to_its_end_and_has_results(add, total):
 def test_a_long_inline_chain_needs_no_deep_stack(add):
     with testing.inline():
         assert chain(add.call(0, 1), *(add.call(RESULT, 1) for _ in range(1_000))).enqueue().result() == 1_001
-
-
-def test_inline_on_an_event_loop(add):
-    async def push() -> int:
-        return await (await chain(add.call(1, 2), add.call(RESULT, 3)).aenqueue()).aresult(timeout=1)
-
-    with testing.inline():
-        assert asyncio.run(push()) == 6
 
 
 def test_steps_of_a_workflow_are_asserted_and_drained_as_they_are_pushed(add, total):

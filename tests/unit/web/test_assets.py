@@ -26,8 +26,3 @@ def test_assets_are_local_and_small():
         for foreign in (b"http://", b"https://", b"@import", b"eval(", b"innerHTML"):
             found = asset.content.replace(b"http://www.w3.org/2000/svg", b"")
             assert foreign not in found, f"{foreign!r} in {plain}"
-
-
-def test_the_base_files_come_first():
-    assert own_assets().of_kind(".css")[0] == "offsider.css"
-    assert own_assets().of_kind(".js")[0] == "offsider.js"

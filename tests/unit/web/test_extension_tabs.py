@@ -26,7 +26,9 @@ from offsider.config.web_tab import (
     WebTime,
 )
 from offsider.core.errors import ConfigurationError
-from offsider.web.extension_tabs import block, cell, current_tab, job_facts, names_of_assets, tab_assets, tab_routes
+from offsider.screens.plain import block, cell
+from offsider.screens.tabs import job_facts
+from offsider.web.extension_tabs import tab_routes
 from offsider.web.routing import LOOK, Route
 
 
@@ -64,7 +66,7 @@ def test_a_page_consists_of_blocks():
     assert block(WebFacts("F", {"a": "b"}))["facts"] == [{"name": "a", "cell": {"is": "text", "text": "b"}}]
     assert block(WebNote("N", "bad")) == {"is": "note", "text": "N", "tone": "bad"}
     assert block(WebButtons([WebButton("Go", "/b/go")]))["buttons"][0]["text"] == "Go"
-    with pytest.raises(TypeError, match="WebTable, WebFacts, WebNote, WebButtons and WebForm, got str"):
+    with pytest.raises(TypeError, match="a page consists of blocks, such as WebTable or WebFacts, got str"):
         block("<b>")
 
 
@@ -106,10 +108,6 @@ def test_external_addresses_are_errors_and_never_links(kind, path):
     assert cell(made) == {"is": "text", "text": "x"}
 
 
-def test_special_characters_of_a_path_are_quoted():
-    assert cell(WebLink("x", "/a\\b\nc ä?q=1&r=%20#s"))["path"] == "/a%5Cb%0Ac%20%C3%A4?q=1&r=%20#s"
-
-
 def config_with(*tabs):
     config = Config()
     for tab in tabs:
@@ -124,31 +122,6 @@ def test_a_tab_cannot_replace_another_page():
         list(tab_routes(config_with(WebTab("mine", "Mine", "/busy", view)), own))
     with pytest.raises(ConfigurationError, match="'b': the page /x already exists"):
         list(tab_routes(config_with(WebTab("a", "A", "/x", view), WebTab("b", "B", "/x", view)), own))
-
-
-def test_routes_have_the_action_for_authorization():
-    tab = WebTab("mine", "Mine", "/mine", {"": lambda request: None}, {"/{id}/pause": lambda request: "ok"})
-    routes = list(tab_routes(config_with(tab), []))
-    assert [(route.method, route.path, route.action) for route in routes if route.path.startswith("/mine")] == [
-        ("GET", "/mine", "page"),
-        ("POST", "/mine/{id}/pause", "mine.pause"),
-    ]
-
-
-def test_a_path_belongs_to_one_tab():
-    tab = WebTab("mine", "Mine", "/mine")
-    config = config_with(tab)
-    assert current_tab(config, "/mine/3") is current_tab(config, "/mine") is tab
-    assert current_tab(config, "/mines") is None
-
-
-def test_files_of_a_tab_have_its_name_as_prefix(tmp_path):
-    file = tmp_path / "a.css"
-    file.write_text("b {}")
-    tab = WebTab("mine", "Mine", "/mine", assets={"a.css": file})
-    assert names_of_assets(tab, ".css") == ["mine-a.css"]
-    assert names_of_assets(tab, ".js") == names_of_assets(None, ".css") == []
-    assert "mine-a.css" in tab_assets(config_with(tab))
 
 
 def test_facts_about_a_job_come_from_all_tabs_except_failing_ones(caplog):

@@ -1,4 +1,4 @@
-"""Pages inside another application."""
+"""Pages inside another application, and their options."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
 from offsider.web import asgi, wsgi
 from offsider.web.mounting import ONLY
+from offsider.web.page_request import WebOptions
 from offsider.web.request import Request
 
 
@@ -90,3 +91,19 @@ def test_all_servers_of_a_configuration_are_shown_main_first(mount):
         "bulk": "redis://bulk",
     }
     assert servers["main"] is Installation.of(config)
+
+
+class Callable:
+    async def __call__(self, *args):
+        return True
+
+
+async def hook(*args):
+    return True
+
+
+@pytest.mark.parametrize("name", ["authorize", "redact"])
+@pytest.mark.parametrize("given", [hook, Callable()])
+def test_async_authorize_and_redact_hooks_are_refused(name, given):
+    with pytest.raises(ConfigurationError, match=f"{name} must be a plain function, not async"):
+        WebOptions({"main": Installation.of(Config())}, **{name: given})

@@ -1,4 +1,4 @@
-"""Who may come to pages that are served by a process of their own."""
+"""Access to pages that a process of their own serves."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
-from offsider.web.options import WebOptions
+from offsider.web.page_request import WebOptions
 from offsider.web.request import Request
-from offsider.web.serving import Proxied, address, listening, secured
+from offsider.web.serving import Proxied, address, basic, listening, secured
 
 OPTIONS = WebOptions({"main": Installation.of(Config())})
 PASSWORD = {"OFFSIDER_WEB_USER": "kim", "OFFSIDER_WEB_PASSWORD": "sesame"}
@@ -89,3 +89,26 @@ def test_a_port_in_use_is_reported():
         assert address(first, "::1") == f"http://[::1]:{port}/"
         with pytest.raises(ConfigurationError, match=f"cannot listen on 127.0.0.1:{port}: .* choose another .* --port"):
             listening("127.0.0.1", port)
+
+
+def asked(header):
+    return basic("kim", "sesame:öpen")(Request("GET", "/", headers={"authorization": header}))
+
+
+def encoded(text):
+    return base64.b64encode(text.encode()).decode()
+
+
+def test_user_and_password_grant_access():
+    assert asked(f"Basic {encoded('kim:sesame:öpen')}") == "kim"
+    assert asked(f"basic  {encoded('kim:sesame:öpen')}") == "kim"
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", "Basic", "Basic !!!", f"Basic {encoded('kim')}",
+     f"Basic {encoded('kim:')}", f"Basic {encoded('tim:sesame:öpen')}",
+     f"Bearer {encoded('kim:sesame:öpen')}", "Basic " + base64.b64encode(b"\xff\xfe:\x00").decode(), "Basic ü"],
+)  # fmt: skip
+def test_other_credentials_are_refused(header):
+    assert asked(header) is None

@@ -1,18 +1,20 @@
-"""Coroutines of jobs on one loop: results, errors and cancellations reach the thread that waits."""
+"""Coroutines of jobs on one loop: their results, errors and cancellations, and the threads that finish them."""
 
 import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
-from contextvars import ContextVar
+from contextlib import suppress
+from contextvars import ContextVar, copy_context
 
 import pytest
 
-from offsider.core.errors import Shutdown
-from offsider.worker.run import async_runner as module
+from offsider.core.errors import Shutdown, SoftTimeout
+from offsider.worker.run import finishing
 from offsider.worker.run.async_runner import AsyncRunner
+from offsider.worker.run.coroutine_run import CoroutineRun
 from tests.threads import hammering
+from tests.unit.worker.coroutines import Started, tasks
 from tests.waiting import wait_for
 
 TOPIC: ContextVar[str] = ContextVar("topic", default="none")
@@ -20,7 +22,7 @@ TOPIC: ContextVar[str] = ContextVar("topic", default="none")
 
 @pytest.fixture
 def runner():
-    runner = AsyncRunner("test-loop")
+    runner = AsyncRunner("test", 4000, 3)
     yield runner
     runner.stop()
 
@@ -31,87 +33,79 @@ def threads():
         yield threads
 
 
+def finishers() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("test-finishing-")]
+
+
 async def answer(value):
     await asyncio.sleep(0)
     return value
 
 
-async def fail(error: BaseException):
-    await asyncio.sleep(0)
-    raise error
+async def for_ever():
+    await asyncio.Event().wait()
 
 
-def test_a_coroutine_returns_its_result(runner):
-    assert runner.run(answer(42)) == 42
-
-
-def test_a_coroutine_raises_its_error(runner):
-    with pytest.raises(ValueError, match="mine"):
-        runner.run(fail(ValueError("mine")))
-
-
-def test_context_variables_are_passed_to_the_job(runner):
-    TOPIC.set("outer")
+def test_a_coroutine_and_its_finish_share_the_context_of_the_run(runner):
+    context, seen = copy_context(), []
+    context.run(TOPIC.set, "outer")
 
     async def look():
-        return TOPIC.get()
+        seen.append(TOPIC.get())
+        TOPIC.set("inner")
 
-    assert runner.run(look()) == "outer"
+    Started(runner, look(), lambda: seen.append(context.run(TOPIC.get)), context).result()
+    assert seen == ["outer", "inner"]
+    assert TOPIC.get() == "none"
 
 
-def test_coroutines_of_several_threads_run_at_the_same_time_on_one_loop(runner, threads):
-    met = threading.Barrier(4)
-    loops = []
+def test_coroutines_run_at_the_same_time_on_one_loop_and_keep_no_thread(runner):
+    before, loops, met = threading.active_count(), [], asyncio.Event()
 
     async def meet():
         loops.append(asyncio.get_running_loop())
-        await asyncio.to_thread(met.wait, 10)
+        if len(loops) == 1000:
+            met.set()
+        await met.wait()
 
-    for future in [threads.submit(runner.run, meet()) for _ in range(4)]:
-        future.result(10)
+    started = [Started(runner, meet()) for _ in range(1000)]
+    wait_for(lambda: len(loops) == 1000)
+    assert threading.active_count() <= before + 4
+    for each in started:
+        each.result()
     assert len(set(loops)) == 1
 
 
-class Waiting:
-    """A coroutine that waits for ever, in a thread of its own."""
-
-    def __init__(self, runner, threads, body=None):
-        self.entered = threading.Event()
-        self.body = body
-        self.thread_id = 0
-        self.outcome = threads.submit(self._run, runner)
-        assert self.entered.wait(10)
-
-    def _run(self, runner):
-        self.thread_id = threading.get_ident()
-        return runner.run(self._wait())
-
-    async def _wait(self):
-        self.entered.set()
-        if self.body is not None:
-            return await self.body()
-        return await asyncio.Event().wait()
+def test_a_stop_reaches_running_and_later_coroutines(runner):
+    first = Started(runner, for_ever())
+    assert not runner.wait(time.monotonic())
+    runner.interrupt()
+    for each in (first, Started(runner, for_ever())):
+        with pytest.raises(Shutdown):
+            each.result()
+    assert runner.wait(time.monotonic())
 
 
-def test_cancelling_raises_a_shutdown_in_the_thread(runner, threads):
-    waiting = Waiting(runner, threads)
-    assert runner.cancel(waiting.thread_id)
+def test_a_stop_does_not_wait_for_a_coroutine_that_was_given_up(runner):
+    started = Started(runner, for_ever())
+    runner.give_up(started.unit)
+    assert runner.wait(time.monotonic())
+    runner.wait_for(started.unit)
+    runner.give_up(Started(runner, answer(1)).unit)
+    started.run.interrupt()
+
+
+def test_interrupting_reaches_only_one_coroutine(runner):
+    first, second = Started(runner, for_ever()), Started(runner, for_ever())
+    wait_for(lambda: len(tasks(runner)) == 2)
+    first.run.interrupt()
     with pytest.raises(Shutdown):
-        waiting.outcome.result(10)
-    assert runner.tasks() == []
+        first.result()
+    assert len(tasks(runner)) == 1
+    second.run.interrupt()
 
 
-def test_cancelling_reaches_only_the_coroutine_of_that_thread(runner, threads):
-    first, second = Waiting(runner, threads), Waiting(runner, threads)
-    assert len(runner.tasks()) == 2
-    runner.cancel(first.thread_id)
-    with pytest.raises(Shutdown):
-        first.outcome.result(10)
-    assert not second.outcome.done()
-    runner.cancel(second.thread_id)
-
-
-def test_an_error_during_cleanup_still_counts_as_a_stop(runner, threads):
+def test_an_error_during_cleanup_still_counts_as_a_stop(runner):
     """It was on its way out because of the stop: no failure, no retry counted (row D3)."""
 
     async def clumsy():
@@ -120,83 +114,47 @@ def test_an_error_during_cleanup_still_counts_as_a_stop(runner, threads):
         finally:
             raise ConnectionError("closing what was closed already")
 
-    waiting = Waiting(runner, threads, clumsy)
-    runner.cancel(waiting.thread_id)
+    waiting = Started(runner, clumsy())
+    wait_for(lambda: tasks(runner))
+    waiting.run.interrupt()
     with pytest.raises(Shutdown):
-        waiting.outcome.result(10)
+        waiting.result()
 
 
-def test_a_job_that_finishes_in_spite_of_the_stop_has_finished(runner, threads):
-    async def stubborn():
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            return "done"
-
-    waiting = Waiting(runner, threads, stubborn)
-    runner.cancel(waiting.thread_id)
-    assert waiting.outcome.result(10) == "done"
-
-
-def test_a_job_that_cancels_itself_does_not_count_as_a_shutdown(runner):
+def test_stopping_ends_the_loop_its_coroutines_and_the_finishing_threads(runner):
+    waiting = Started(runner, for_ever())
+    wait_for(lambda: tasks(runner))
+    runner.stop()
     with pytest.raises(asyncio.CancelledError):
-        runner.run(fail(asyncio.CancelledError()))
-
-
-def test_there_is_nothing_to_cancel_for_a_thread_without_a_coroutine(runner):
-    assert not runner.cancel(1)
-    runner.run(answer(1))
-    assert not runner.cancel(threading.get_ident())
-
-
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
-def test_an_exit_in_one_coroutine_leaves_the_others_running(runner, threads, error):
-    """asyncio lets these two through its loop, which then ended for every job of the capsule."""
-    other = Waiting(runner, threads)
-    with pytest.raises(type(error)):
-        runner.run(fail(error))
-    assert runner.run(answer("still here")) == "still here"
-    runner.cancel(other.thread_id)
-    with pytest.raises(Shutdown):
-        other.outcome.result(10)
-
-
-def test_stopping_ends_the_loop_and_its_coroutines(runner, threads):
-    waiting = Waiting(runner, threads)
-    runner.stop()
-    with pytest.raises((asyncio.CancelledError, Shutdown)):
-        waiting.outcome.result(10)
-    wait_for(lambda: "test-loop" not in [thread.name for thread in threading.enumerate()])
+        waiting.result()
+    wait_for(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("test-")])
     runner.stop()
 
 
-def test_without_coroutines_there_is_no_loop():
-    AsyncRunner("idle-loop").stop()
-    assert "idle-loop" not in [thread.name for thread in threading.enumerate()]
-
-
-def test_a_coroutine_that_is_cancelled_before_it_begins_never_runs_on(runner, threads):
-    """The loop is busy when the stop arrives: the coroutine has not taken its first step."""
-    busy, go = threading.Event(), threading.Event()
+@pytest.mark.parametrize("how", ["interrupt", "aim"])
+def test_a_coroutine_that_is_cancelled_before_it_begins_never_runs_on(runner, how):
+    """The loop is busy when the stop or the limit arrives: the coroutine has not taken its first step."""
+    busy, go, ran = threading.Event(), threading.Event(), []
 
     async def block():
         busy.set()
         go.wait(10)
 
-    first = threads.submit(runner.run, block())
+    async def second():
+        ran.append(1)
+
+    first = Started(runner, block())
     assert busy.wait(10)
-    known: list[int] = []
-
-    def second_job():
-        known.append(threading.get_ident())
-        return runner.run(answer(1))
-
-    second = threads.submit(second_job)
-    wait_for(lambda: known and runner.cancel(known[0]))
+    late = Started(runner, second())
+    if how == "interrupt":
+        late.run.interrupt()
+    else:
+        assert late.run.aim(SoftTimeout, "time is up", threading.Event().set)
     go.set()
-    first.result(10)
-    with pytest.raises(Shutdown):
-        second.result(10)
+    first.result()
+    with pytest.raises(Shutdown if how == "interrupt" else SoftTimeout):
+        late.result()
+    assert ran == []
 
 
 @pytest.mark.parametrize("how", ["stop", "exit", "left behind"])
@@ -217,99 +175,154 @@ def test_no_job_ends_the_loop_for_the_others(runner, how):
     tasks: list[asyncio.Task[None]] = []
     if how == "exit":
         with pytest.raises(SystemExit):
-            runner.run(harm())
+            Started(runner, harm()).result()
     else:
-        assert runner.run(harm()) == "done"
+        assert Started(runner, harm()).result() == "done"
     wait_for(lambda: all(task.done() for task in tasks))
     for task in tasks:
         assert isinstance(task.exception(), SystemExit)
-    assert runner.run(answer(42)) == 42
+    assert Started(runner, answer(42)).result() == 42
 
 
-@pytest.mark.parametrize("late", ["cancel", "limit"])
-def test_a_late_stop_or_limit_does_not_hit_the_next_coroutine(runner, late):
-    rounds, over = threading.Barrier(2), threading.Event()
-    caller = threading.get_ident()
+async def wrapped(coroutine):
+    return await coroutine
 
-    def stops() -> None:
-        while True:
-            rounds.wait(10)
-            if over.is_set():
-                return
-            while runner.waits(caller) or not rounds.n_waiting:
-                if late == "cancel":
-                    runner.cancel(caller)
-                else:
-                    runner.limit(caller, Late)
-            rounds.wait(10)
 
-    stopping = threading.Thread(target=stops)
-    stopping.start()
-    ends = time.monotonic() + 1
+@pytest.mark.parametrize(
+    "factory, error, limit",
+    [
+        (
+            lambda loop, coroutine, **options: asyncio.Task(wrapped(coroutine), loop=loop, **options),
+            LookupError,
+            SoftTimeout,
+        ),
+        (lambda loop, coroutine: asyncio.Task(coroutine, loop=loop), TypeError, TypeError),
+    ],
+    ids=["awaits the coroutine, as Sentry's", "takes no context"],
+)
+def test_jobs_end_with_any_task_factory(runner, factory, error, limit):
+    async def fails():
+        raise LookupError("from the job")
+
+    async def install():
+        asyncio.get_running_loop().set_task_factory(factory)
+
+    Started(runner, install()).result()
+    with pytest.raises(error):
+        Started(runner, fails()).result()
+    begun = threading.Event()
+
+    async def waits():
+        begun.set()
+        await asyncio.Event().wait()
+
+    late = Started(runner, waits())
+    wait_for(lambda: begun.is_set() or not runner.running)
+    assert (" in wait" in late.run.place()) == begun.is_set()  # of the event, where the job waits
+    late.run.aim(SoftTimeout, "time is up", threading.Event().set)
+    with pytest.raises(limit):
+        late.result()
+
+
+@pytest.mark.parametrize("late", ["interrupt", "aim"])
+def test_a_late_stop_or_limit_does_no_harm(runner, late):
     with hammering():  # threads change as often as can be
-        while time.monotonic() < ends:
-            rounds.wait(10)
-            with suppress(Shutdown, Late):
-                runner.run(answer(1), limited=True)
-            rounds.wait(10)
-            assert runner.run(answer(2), limited=True) == 2
-    over.set()
-    rounds.wait(10)
-    stopping.join(10)
-
-
-class LongWaits:
-    """Counts the waits for long coroutines, and lets a coroutine wait until its thread is in one."""
-
-    def __init__(self):
-        self.entered = 0
-
-    def __call__(self):
-        self.entered += 1
-        return nullcontext()
-
-    async def begins(self, earlier):
-        while self.entered == earlier:  # noqa: ASYNC110 - another thread changes it
-            await asyncio.sleep(0.001)
-
-
-@pytest.fixture
-def waits():
-    return LongWaits()
-
-
-@pytest.fixture
-def counted(waits):
-    runner = AsyncRunner("counted-loop", waits)
-    yield runner
-    runner.stop()
-
-
-def test_after_a_long_run_the_thread_gives_up_its_seat_at_once(counted, waits, monkeypatch):
-    counted.run(waits.begins(0), name="Long")
-    monkeypatch.setattr(module, "SHORT_SECONDS", 60)
-    counted.run(waits.begins(1), name="Long")
-    assert counted.run(answer(1), name="Other") == 1
-    assert waits.entered == 2, "the length of one job's run says nothing about another job"
-
-
-def test_after_a_short_run_the_thread_keeps_its_seat(counted, waits, monkeypatch):
-    counted.run(waits.begins(0), name="Now short")
-    monkeypatch.setattr(module, "SHORT_SECONDS", 60)
-    assert [counted.run(answer(number), name="Now short") for number in range(3)] == [0, 1, 2]
-    assert waits.entered == 2, "only the first of the three expected a long run"
+        for _ in range(200):
+            started = Started(runner, answer(1))
+            while runner.running:
+                if late == "interrupt":
+                    started.run.interrupt()
+                else:
+                    started.run.aim(SoftTimeout, "late", threading.Event().set)
+            with suppress(Shutdown, SoftTimeout):
+                started.result()
+            assert not started.run.aim(SoftTimeout, "later", threading.Event().set)
+            assert started.run.place() == ""
+            assert Started(runner, answer(2)).result() == 2
 
 
 def test_no_submitted_coroutine_is_left_behind(runner, threads):
     """The loop is woken once for several coroutines; a thread that submits at that moment must not be missed."""
 
     def run_many(first):
-        return [runner.run(answer(number)) for number in range(first, first + 300)]
+        return [Started(runner, answer(number)).result() for number in range(first, first + 100)]
 
     with hammering():
-        results = [threads.submit(run_many, first) for first in range(0, 2400, 300)]
-        assert [number for result in results for number in result.result(60)] == list(range(2400))
+        results = [threads.submit(run_many, first) for first in range(0, 800, 100)]
+        assert [number for result in results for number in result.result(60)] == list(range(800))
 
 
-class Late(asyncio.CancelledError):
-    """A limit."""
+# --- seats ------------------------------------------------------------------------------------
+
+
+def test_a_thread_waits_for_a_seat_until_a_run_is_finished_or_the_worker_is_quiet(threads):
+    runner = AsyncRunner("test", 1)
+    go_on = threading.Event()
+    first = Started(runner, answer(1), lambda: go_on.wait(20))
+    wait_for(finishers)
+    second, third = threads.submit(runner.take_seat), threads.submit(runner.take_seat)
+    assert not second.done()
+    go_on.set()
+    first.result()
+    wait_for(lambda: second.done() or third.done())
+    runner.quiet()
+    assert sorted([second.result(20), third.result(20)]) == [False, True]
+    assert not runner.take_seat()
+    runner.stop()
+
+
+# --- finishing threads ------------------------------------------------------------------------
+
+
+def test_a_finish_that_blocks_delays_no_other(runner):
+    go_on = threading.Event()
+    blocking = [Started(runner, answer(1), lambda: go_on.wait(20)) for _ in range(2)]
+    for number in range(100):
+        assert Started(runner, answer(number)).result() == number
+    assert len(finishers()) <= 3
+    go_on.set()
+    for each in blocking:
+        each.result()
+
+
+def test_a_finish_that_raises_does_not_end_its_thread(runner):
+    def fails():
+        raise KeyboardInterrupt
+
+    for _ in range(4):
+        failing = Started(runner, answer(1), fails)
+        runner.wait_for(failing.unit)
+    assert Started(runner, answer(2)).result() == 2
+
+
+def test_finishing_threads_without_work_end_but_one(runner, monkeypatch):
+    monkeypatch.setattr(finishing, "IDLE_SECONDS", 0.02)
+    met = threading.Barrier(3)
+    for each in [Started(runner, answer(1), lambda: met.wait(20)) for _ in range(3)]:
+        each.result()
+    wait_for(lambda: len(finishers()) == 1)
+    assert Started(runner, answer(2)).result() == 2
+
+
+def test_without_more_threads_of_the_system_a_run_is_finished_later(runner, monkeypatch):
+    refused = []
+
+    def start(thread):
+        if len(refused) < 3 and thread.name.startswith("test-finishing-"):
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    real = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert Started(runner, answer(1)).result() == 1
+    assert len(refused) == 3
+
+
+def test_a_coroutine_that_was_never_started_can_be_reached():
+    coroutine = answer(1)
+    run = CoroutineRun(coroutine)
+    run.interrupt()
+    assert run.aim(SoftTimeout, "time is up", threading.Event().set)
+    assert run.place() == ""
+    coroutine.close()

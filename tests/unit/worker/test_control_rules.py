@@ -27,8 +27,7 @@ def decide():
         decision = rules.decide(rule, queue, key)
         return (decision.stop and decision.stop.action), [*decision.groups]
 
-    with registry.isolated():
-        yield decide
+    return decide
 
 
 def declare(**options):

@@ -6,39 +6,29 @@ import asyncio
 import logging
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from itertools import cycle
+from types import SimpleNamespace
 
 import pytest
 
 from offsider import Discard, Job, NoCapableWorker, Reschedule, Skip, TooManyReschedules, UnknownJob, current_job, job
-from offsider.config.config import Config
-from offsider.core import once
+from offsider.core import wording
 from offsider.core.compression import compress
-from offsider.core.errors import HardTimeout, InvalidArguments, NoCurrentJob, Shutdown, SoftTimeout
+from offsider.core.errors import InvalidArguments, NoCurrentJob, Shutdown, SoftTimeout
 from offsider.core.outcome import Discarded, Failed, Interrupted, Malformed, NotStarted, Rescheduled, Skipped, Succeeded
 from offsider.core.payload import encode
-from offsider.jobs import registry
-from offsider.storage.working import Owner, PrivateListEntry
 from offsider.worker.run.async_runner import AsyncRunner
+from offsider.worker.run.control_admission import Admission
 from offsider.worker.run.executor import SHORT_RUNS, SHORT_SECONDS, Executor
 from offsider.worker.run.stranded import StrandedCheck
 from offsider.worker.run.time_limits import TimeLimits
 from offsider.worker.unit_of_work import UnitOfWork
 from tests.middleware import raising, returning
-from tests.unit.worker.executors import make_executor
-from tests.waiting import wait_for
+from tests.unit.worker.executors import make_executor, run_job
 
-
-@pytest.fixture(autouse=True)
-def forgotten():
-    with registry.isolated():
-        yield
-
-
-@pytest.fixture
-def config() -> Config:
-    return Config()
+JOB = encode({"class": "J", "args": []})
 
 
 @pytest.fixture
@@ -49,7 +39,7 @@ def run(config):
     def run(raw: bytes | None = None, *, stopping: bool = False, **fields):
         raw = encode({"class": "J", "args": [], "queue": "low", "jid": "a" * 24, **fields}) if raw is None else raw
         executor = make_executor(config, runner, stopping=lambda: stopping)
-        return executor.run(UnitOfWork("taken_from", raw), 0.0)
+        return run_job(executor, UnitOfWork("taken_from", raw))
 
     yield run
     runner.stop()
@@ -99,6 +89,24 @@ def test_the_order_around_a_job_is_sidekiqs(config, run, caplog):
     ]
 
 
+@pytest.mark.parametrize(
+    "level, shown", [("warning", []), ("debug", ["start", "chatter", "done"]), (None, ["start", "done"])]
+)
+def test_the_log_level_of_a_payload_applies_only_to_its_run(config, run, caplog, level, shown):
+    caplog.set_level(logging.INFO, logger="offsider")
+    caplog.handler.setLevel(0)
+
+    @job(name="J")
+    def chat() -> None:
+        logging.getLogger("offsider").debug("chatter")
+
+    run(log_level=level)
+    assert [line.getMessage() for line in caplog.records] == shown
+    logging.getLogger("offsider").debug("after")
+    logging.getLogger("offsider").info("after, too")
+    assert [line.getMessage() for line in caplog.records] == [*shown, "after, too"]
+
+
 def test_an_unknown_class_fails_before_the_reloader_and_middleware(config, run):
     walked = []
     config.server_middleware.add(lambda context: walked.append(1) or (yield))
@@ -134,10 +142,11 @@ def test_a_job_that_may_be_beyond_this_worker_is_judged_before_anything_of_it_be
     config.server_middleware.add(lambda context: begun.append("middleware") or (yield))
     stranded = NotStarted("schedule", 5.0, "not declared", "stranded", b"{}")
     judge = Judge(stranded, None, None, Failed(NoCapableWorker("for 30 days")), LookupError("broken"))
-    executor = make_executor(config, admissions=(judge,))
+    rules = SimpleNamespace(known={"J": None}, rule_of=lambda name: None)
+    executor = make_executor(config, admissions=(Admission(config, None, rules, None, judge),))
 
     def outcome(**fields):
-        return executor.run(UnitOfWork("low", encode({"class": "J", "args": [], "jid": "a", **fields})), 0.0).outcome
+        return run_job(executor, UnitOfWork("low", encode({"class": "J", "args": [], "jid": "a", **fields}))).outcome
 
     assert outcome() == outcome(signature=one.declared.signature.digest) == Succeeded()
     assert judge.asked == []
@@ -231,7 +240,7 @@ def executor(config):
 def measured(executor: Executor, name: str, runs: int) -> list[bool]:
     """Whether the CPU time of each of these runs was measured."""
     raw = encode({"class": name, "args": [], "queue": "low", "jid": "a" * 24})
-    return [executor.run(UnitOfWork("low", raw), 0.0).cpu_seconds is not None for _ in range(runs)]
+    return [run_job(executor, UnitOfWork("low", raw)).cpu_seconds is not None for _ in range(runs)]
 
 
 def test_cpu_time_is_sampled_for_short_runs_and_measured_for_long_ones(executor):
@@ -240,25 +249,6 @@ def test_cpu_time_is_sampled_for_short_runs_and_measured_for_long_ones(executor)
     assert True in measured(executor, "Short", 3)
     assert measured(executor, "Long", 4)[1:] == [True] * 3
     assert measured(executor, "Short", SHORT_RUNS).count(True) < SHORT_RUNS
-
-
-def test_listeners_receive_every_detail_of_a_run(config, executor):
-    config.on("execution_finished", lambda news: None)
-    job(name="Short")(lambda: None)
-    assert measured(executor, "Short", 5) == [True] * 5
-
-
-def test_middleware_receives_the_private_list_and_the_process(config):
-    seen = []
-    config.server_middleware.add(lambda job: seen.append((job.entry, job.process)) or (yield))
-    config.freeze()
-    executor = make_executor(config)
-    raw = encode({"class": "J", "args": [], "queue": "low", "jid": "a" * 24})
-    job(name="J")(lambda: None)
-    alone = UnitOfWork("low", raw, alone_in="host:1:a")
-    for unit in (UnitOfWork("low", raw, Owner("host:2:b", "default")), alone):
-        executor.run(unit, 0.0)
-    assert seen == [(PrivateListEntry(Owner("host:2:b", "default"), "low", raw), "host:2:b"), (None, "host:1:a")]
 
 
 def broken_afterwards(job):
@@ -287,29 +277,8 @@ def test_a_job_that_an_admission_keeps_from_running_does_not_start(config, caplo
     raw = encode({"class": "J", "args": [], "queue": "low", "jid": "a" * 24})
     for _ in range(2):
         caplog.clear()
-        assert type(executor.run(UnitOfWork("low", raw), 0.0).outcome) is outcome
+        assert type(run_job(executor, UnitOfWork("low", raw)).outcome) is outcome
         assert [record.getMessage() for record in caplog.records] == lines
-
-
-def test_admissions_run_in_order_before_all_middleware(config):
-    steps = []
-    config.server_middleware.add(lambda job: steps.append("middleware") or (yield))
-    for name in ("first", "second"):
-        config.admissions.add(lambda job, name=name: steps.append(name) or (yield))
-    job(name="J")(lambda: steps.append("ran"))
-    make_executor(config).run(UnitOfWork("low", encode({"class": "J", "args": []})), 0.0)
-    assert steps == ["first", "second", "middleware", "ran"]
-
-
-def test_an_outcome_carries_the_fields_bound_by_the_job(run):
-    job(name="J")(raises(Reschedule(12.5)))
-    assert run().outcome == Rescheduled(12.5, counted=True)
-    with registry.isolated():
-        job(name="L")(raises(Reschedule(3, reason="closed")))
-        assert run(**{"class": "L"}).outcome == Rescheduled(3, "closed", counted=True)
-    with registry.isolated():
-        job(name="K")(raises(Skip("nothing to do")))
-        assert run(**{"class": "K"}).outcome == Skipped("nothing to do")
 
 
 @pytest.mark.parametrize(
@@ -322,11 +291,9 @@ def test_a_reschedule_beyond_its_limit_is_a_failure(run, limit, count, fails):
     assert not fails or isinstance(outcome.error, TooManyReschedules)
 
 
-def test_a_reschedule_while_the_worker_stops_is_not_counted(config):
-    executor = make_executor(config, stopping=lambda: True)
+def test_a_reschedule_while_the_worker_stops_is_not_counted(run):
     job(name="J")(raises(Reschedule(0, limit=1)))
-    raw = encode({"class": "J", "args": [], "jid": "a" * 24, "rescheduled_count": 7})
-    assert executor.run(UnitOfWork("low", raw), 0.0).outcome == Rescheduled(0.0)
+    assert run(stopping=True, rescheduled_count=7).outcome == Rescheduled(0.0)
 
 
 @pytest.mark.parametrize("raw", [b"", b"no json", b"[]", b'{"class":"J"}'])
@@ -335,26 +302,6 @@ def test_invalid_bytes_end_immediately(run, raw):
     assert isinstance(ended.outcome, Malformed)
     assert ended.outcome.error.raw == raw
     assert ended.job is None
-
-
-def test_arguments_that_do_not_fit_are_a_failure_that_names_both(run):
-    @job(name="J")
-    def two(first: int, second: int) -> None: ...
-
-    outcome = run(args=[1]).outcome
-    assert isinstance(outcome, Failed)
-    assert "J(first: int, second: int)" in str(outcome.error).replace("'", "")
-
-
-def test_positional_and_keyword_only_arguments_reach_the_job(run):
-    got = []
-
-    @job(name="J")
-    def both(number: int, *, unit: str) -> None:
-        got.append((number, unit))
-
-    assert isinstance(run(args=[7], kwargs={"unit": "m"}).outcome, Succeeded)
-    assert got == [(7, "m")]
 
 
 def test_the_context_has_the_job_and_whether_the_worker_stops(run):
@@ -372,6 +319,179 @@ def test_the_context_has_the_job_and_whether_the_worker_stops(run):
         current_job()
 
 
+TOPIC: ContextVar[str] = ContextVar("topic", default="none")
+
+
+async def as_coroutine(perform) -> object:
+    await asyncio.sleep(0)
+    return perform()
+
+
+@pytest.fixture(params=["def", "async def", "def that returns a coroutine"])
+def declare(request):
+    """Declares the job `J` of one kind."""
+
+    def declare(perform):
+        async def async_perform() -> object:
+            return await as_coroutine(perform)
+
+        kinds = {"def": perform, "async def": async_perform}
+        return job(name="J")(kinds.get(request.param, lambda: as_coroutine(perform)))
+
+    return declare
+
+
+@contextmanager
+def topic(name: str):
+    token = TOPIC.set(name)
+    try:
+        yield
+    finally:
+        TOPIC.reset(token)
+
+
+def test_context_variables_of_middleware_are_seen_in_the_job_and_after_it(config, run, declare):
+    seen = []
+
+    def perform() -> None:
+        seen.append((TOPIC.get(), current_job().jid))
+        TOPIC.set("of the job")
+
+    def middleware(context):
+        with topic("of the middleware"):
+            yield
+            seen.append((TOPIC.get(), current_job().jid))
+
+    config.server_middleware.add(middleware)
+    declare(perform)
+    assert run().outcome == Succeeded()
+    assert seen == [("of the middleware", "a" * 24), ("of the job", "a" * 24)]
+    assert TOPIC.get() == "none"
+
+
+def test_middleware_may_swallow_or_replace_an_error_and_replace_a_result(config, run, declare):
+    def inner(context):
+        with suppress(LookupError):
+            return f"{(yield)} replaced"
+        return "swallowed"
+
+    def outer(context):
+        try:
+            yield
+        except OSError as error:
+            raise ValueError("replaced") from error
+
+    config.server_middleware.add(outer, inner)
+    results: list[BaseException | str] = [LookupError("swallow this"), "result", OSError("replace this"), Shutdown()]
+
+    def perform() -> object:
+        result = results.pop(0)
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    declare(perform)
+    assert [run().job.result for _ in range(2)] == ["swallowed", "result replaced"]
+    assert repr(run().outcome.error) == "ValueError('replaced')"
+    assert run().outcome == Interrupted()
+
+
+class Bound:
+    """Middleware that must be left in the thread that entered it."""
+
+    thread_bound = True
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def concerns(self, job) -> bool:
+        return job.name == self._name
+
+    def __call__(self, job):
+        thread = threading.current_thread()
+        yield
+        assert threading.current_thread() is thread
+
+
+@pytest.mark.parametrize(
+    "name, chain", [("J", "server_middleware"), ("Other", "server_middleware"), ("J", "admissions")]
+)
+def test_middleware_that_is_bound_to_its_thread_refuses_coroutines(config, run, declare, request, *, name, chain):
+    ran = []
+    getattr(config, chain).add(Bound(name))
+    declare(lambda: ran.append(1))
+    outcome = run().outcome
+    if name == "Other" or request.node.callspec.params["declare"] == "def":
+        assert outcome == Succeeded()
+        return
+    assert ran == []
+    assert str(outcome.error).startswith(
+        "the server middleware Bound is bound to its thread (thread_bound), and the async job J runs without one: "
+        "declare the job with def"
+    )
+
+
+def test_a_coroutine_that_gets_no_seat_before_the_stop_does_not_start(config, caplog):
+    caplog.set_level(logging.INFO, logger="offsider")
+
+    @job(name="J")
+    async def never() -> None: ...
+
+    runner = AsyncRunner("test")
+    runner.quiet()
+    outcome = run_job(make_executor(config, runner), UnitOfWork("low", encode({"class": "J", "args": []}))).outcome
+    assert outcome == Interrupted(has_started=False)
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    "declare, ends", [("async def", Rescheduled), ("def that returns a coroutine", Failed)], indirect=["declare"]
+)
+def test_a_job_whose_event_loop_cannot_start_holds_no_seat(config, declare, ends, monkeypatch, reports):
+    declare(lambda: None)
+    runner, start = AsyncRunner("refused", 1), threading.Thread.start
+
+    def refuses(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuses)
+    for _ in range(3):
+        assert isinstance(run_job(make_executor(config, runner), UnitOfWork("low", JOB)).outcome, ends)
+    assert runner._free_seats == 1
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert isinstance(run_job(make_executor(config, runner), UnitOfWork("low", JOB)).outcome, Succeeded)
+    runner.stop()
+
+
+def test_limits_do_not_count_the_wait_for_a_seat(config, limited, monkeypatch):
+    """Of an async job below a decorator that is a plain wrapper, which has begun the watch already."""
+    monkeypatch.setattr("offsider.worker.run.time_limits.GRACE_SECONDS", 0.01)
+    executor, ended = limited[0], []
+    runner = executor._async_runner
+    runner._free_seats = 0
+
+    @job(name="J", hard_timeout=0.2)
+    def decorated():
+        threading.Timer(0.4, runner.leave_seat).start()
+        return as_coroutine(lambda: ended.append(1))
+
+    unit = UnitOfWork("low", JOB)
+    assert isinstance(run_job(executor, unit).outcome, Succeeded)
+    assert (ended, unit.settled) == ([1], False)
+
+
+def test_an_error_outside_of_the_run_leaves_the_seat(config, monkeypatch):
+    @job(name="J")
+    async def never() -> None: ...
+
+    executor = make_executor(config)
+    monkeypatch.setattr(executor, "_start", lambda *_: [].pop())
+    with pytest.raises(IndexError):
+        run_job(executor, UnitOfWork("low", JOB))
+    assert executor._async_runner._free_seats == 100
+    executor._async_runner.stop()
+
+
 def test_a_coroutine_runs_on_the_loop_of_the_capsule_with_its_own_job(run):
     seen = []
 
@@ -383,21 +503,7 @@ def test_a_coroutine_runs_on_the_loop_of_the_capsule_with_its_own_job(run):
     outcome = run().outcome
     assert isinstance(outcome, Failed)
     assert str(outcome.error) == "from the loop"
-    assert seen == [("loop-of-the-test", "a" * 24)]
-
-
-def test_changes_by_middleware_are_not_stored(config, run):
-    @job(name="J")
-    def fine(word: str) -> None: ...
-
-    def changes(context):
-        context.payload["args"] = ["changed"]
-        yield
-
-    config.server_middleware.add(changes)
-    ended = run(args=["as pushed"])
-    assert ended.job.args == ["changed"]
-    assert b"as pushed" in ended.job.raw
+    assert seen == [("loop-of-the-test-loop", "a" * 24)]
 
 
 @pytest.mark.parametrize(
@@ -433,41 +539,6 @@ def test_signals_have_the_same_effect_wherever_they_are_raised(config, run, sign
     assert type(run().outcome) is outcome
 
 
-def test_middleware_that_swallows_an_error_makes_the_run_a_success(config, run):
-    @job(name="J")
-    def fails() -> None:
-        raise LookupError("forgiven")
-
-    def forgive(context):
-        with suppress(LookupError):
-            yield
-
-    config.server_middleware.add(forgive)
-    assert isinstance(run().outcome, Succeeded)
-
-
-def test_cleanup_also_runs_after_a_failure(config, run):
-    steps: list[str] = []
-
-    def reloader(_job):
-        try:
-            yield
-        finally:
-            steps.append("reloader out")
-
-    def middleware(context):
-        try:
-            yield
-        finally:
-            steps.append("middleware out")
-
-    job(name="J")(raises(SystemExit(3)))
-    config.reloader = reloader
-    config.server_middleware.add(middleware)
-    assert isinstance(run().outcome, Failed)
-    assert steps == ["middleware out", "reloader out"]
-
-
 @pytest.mark.parametrize(
     "fields",
     [
@@ -495,19 +566,6 @@ def test_arguments_that_do_not_fit_are_reported_with_their_count_and_the_signatu
     assert ran == []
 
 
-def test_each_run_of_a_class_has_its_own_object_with_its_job(run):
-    objects = []
-
-    class J(Job, name="J"):
-        def perform(self, word: str, *, loud: bool = False) -> None:
-            objects.append((self, self.jid, self.job.args, word, loud))
-
-    run(args=["a"], jid="b" * 24)
-    run(args=["c"], kwargs={"loud": True}, jid="d" * 24)
-    assert [seen[1:] for seen in objects] == [("b" * 24, ["a"], "a", False), ("d" * 24, ["c"], "c", True)]
-    assert objects[0][0] is not objects[1][0]
-
-
 @pytest.fixture
 def limited(config):
     """An executor with time limits, and the overruns reported to it."""
@@ -518,27 +576,10 @@ def limited(config):
     time_limits.stop()
 
 
-def test_a_job_with_a_limit_can_read_the_remaining_time(limited):
-    seen = []
-
-    @job(name="J")
-    def looks() -> None:
-        seen.append(current_job().time_left_seconds)
-
-    raw = {"class": "J", "args": []}
-    for fields in ({}, {"hard_timeout": 100}):
-        assert isinstance(limited[0].run(UnitOfWork("default", encode(raw | fields)), 0.0).outcome, Succeeded)
-    assert seen[0] is None
-    assert 90 < seen[1] <= 100
-
-
 @pytest.mark.parametrize("fields", [{}, {"hard_timeout": 100}])
-def test_a_job_whose_body_did_not_run_has_failed(limited, fields):
-    @job(name="J")
-    def lazy() -> object:
-        return (each for each in "ab")
-
-    outcome = limited[0].run(UnitOfWork("default", encode({"class": "J", "args": []} | fields)), 0.0).outcome
+def test_a_job_whose_body_did_not_run_has_failed(limited, declare, fields):
+    declare(lambda: (each for each in "ab"))
+    outcome = run_job(limited[0], UnitOfWork("default", encode({"class": "J", "args": []} | fields))).outcome
     assert isinstance(outcome, Failed)
     assert "J returned an object of the class generator, whose body has not run" in str(outcome.error)
 
@@ -554,7 +595,7 @@ def test_an_error_whose_attribute_raises_fails_its_job(limited, name):
     def fails() -> None:
         raise error
 
-    outcome = limited[0].run(UnitOfWork("default", encode({"class": "J", "args": []})), 0.0).outcome
+    outcome = run_job(limited[0], UnitOfWork("default", encode({"class": "J", "args": []}))).outcome
     assert isinstance(outcome, Failed)
     assert outcome.error is error
 
@@ -564,27 +605,9 @@ def test_a_coroutine_that_is_late_has_failed_with_its_limit(limited):
     async def waits() -> None:
         await asyncio.Event().wait()
 
-    outcome = limited[0].run(UnitOfWork("default", encode({"class": "J", "args": []})), 0.0).outcome
+    outcome = run_job(limited[0], UnitOfWork("default", encode({"class": "J", "args": []}))).outcome
     assert isinstance(outcome, Failed)
     assert isinstance(outcome.error, SoftTimeout)
-
-
-def test_a_job_that_returns_after_it_was_abandoned_is_not_settled_again(limited, monkeypatch):
-    monkeypatch.setattr("offsider.worker.run.time_limits.GRACE_SECONDS", 0.02)
-    executor, overruns = limited
-
-    @job(name="J", hard_timeout=0.02)
-    async def blocks() -> None:
-        wait_for(lambda: overruns)
-
-    unit = UnitOfWork("default", encode({"class": "J", "args": [], "jid": "a" * 24}))
-    executor.run(unit, 0.0)
-    wait_for(lambda: unit.settled)
-    [(reported, run)] = overruns
-    assert reported is unit
-    assert isinstance(run.outcome.error, HardTimeout)
-    assert run.duration_seconds > 0.04
-    assert run.job.jid == "a" * 24
 
 
 def test_outside_of_perform_nothing_can_be_interrupted(config):
@@ -605,7 +628,7 @@ def test_outside_of_perform_nothing_can_be_interrupted(config):
 
     config.server_middleware.add(middleware)
     executor = make_executor(config)
-    executor.run(UnitOfWork("default", encode({"class": "J", "args": []})), 0.0)
+    run_job(executor, UnitOfWork("default", encode({"class": "J", "args": []})))
     assert seen == [("before", False), ("inside", True), ("after", False)]
 
 
@@ -654,7 +677,7 @@ def test_values_that_ruby_accepts_make_no_job_malformed(run):
 
 
 def test_an_ignored_value_is_warned_of_once_for_a_class_by_all_threads_and_never_shown(config, caplog, monkeypatch):
-    monkeypatch.setattr(once, "_seen", {})
+    monkeypatch.setattr(wording, "_seen", {})
 
     @job(name="J")
     def takes(secret: str) -> None: ...
@@ -668,7 +691,7 @@ def test_an_ignored_value_is_warned_of_once_for_a_class_by_all_threads_and_never
         args = ["pa55"] if name == "J" else []
         odd = {"kwargs": ["pa55"], "soft_timeout": True, "retry": "5", "tags": None}
         raw = encode({"class": name, "args": args, "jid": jid, **odd})
-        assert isinstance(executor.run(UnitOfWork("low", raw), 0.0).outcome, Succeeded)
+        assert isinstance(run_job(executor, UnitOfWork("low", raw)).outcome, Succeeded)
     runner.stop()
     suffix = "(logged once per class)"
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [

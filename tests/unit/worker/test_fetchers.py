@@ -5,8 +5,7 @@ import pytest
 from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
-from offsider.worker.fetch.by_name import make_fetcher
-from offsider.worker.fetch.fetcher import FetcherContext
+from offsider.worker.fetch.fetcher import FetcherContext, make_fetcher
 
 
 class Own:

@@ -1,18 +1,25 @@
-"""A thread is stopped in the middle of a job, and never in the middle of our own bookkeeping."""
+"""A thread or coroutine is stopped in the middle of a job, and a thread never in the middle of our own bookkeeping."""
 
 from __future__ import annotations
 
-import ctypes
+import asyncio
+import pickle
 import sys
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
+from offsider.core.error_text import class_of
 from offsider.core.errors import HardTimeout, Shutdown, SoftTimeout
 from offsider.worker.run import interrupt
-from offsider.worker.run.interrupt import Window, caused_by_shutdown
+from offsider.worker.run.async_runner import AsyncRunner
+from offsider.worker.run.interrupt import Injection, Window, caused_by
+from tests.unit.worker.coroutines import Started, tasks
 from tests.waiting import wait_for
+
+pytestmark = pytest.mark.usefixtures("untraced")
 
 
 class Worker:
@@ -46,7 +53,6 @@ def busy(until: threading.Event):
 
 
 @pytest.mark.interrupts
-@pytest.mark.usefixtures("untraced")
 def test_a_job_is_interrupted_between_two_bytecodes():
     worker = Worker(busy(threading.Event()))
     wait_for(worker.window.interrupt)
@@ -72,7 +78,6 @@ def test_outside_a_job_no_thread_is_interrupted():
 
 
 @pytest.mark.interrupts
-@pytest.mark.usefixtures("untraced")
 def test_an_interruption_at_the_very_end_never_lands_in_the_bookkeeping():
     """Many jobs that end while they are interrupted: the code after them is never hit."""
     rounds, broken = [0], []
@@ -107,50 +112,6 @@ def test_an_interruption_at_the_very_end_never_lands_in_the_bookkeeping():
 
 
 @pytest.mark.interrupts
-@pytest.mark.usefixtures("untraced")
-def test_a_second_interruption_is_the_same_as_the_first():
-    held = threading.Event()
-
-    def waits() -> None:
-        held.wait(10)  # a system call: the exception is raised when it returns
-
-    worker = Worker(waits)
-    wait_for(worker.window.interrupt)
-    assert worker.window.interrupt()
-    held.set()
-    worker.thread.join(10)
-    assert worker.caught in ([], ["in the job"])  # it may land at the end of the window, where it does no harm
-
-
-@pytest.mark.interrupts
-@pytest.mark.usefixtures("untraced")
-def test_a_late_interruption_is_caught_when_the_window_closes():
-    """The job has ended well, so it has not been interrupted."""
-    inside, end = threading.Event(), threading.Event()
-
-    def job():
-        inside.set()
-        assert end.wait(10)
-
-    worker = Worker(job)
-    assert inside.wait(10)
-    with worker.window._lock:
-        end.set()
-        wait_for(lambda: sys._current_frames()[worker.thread.ident].f_code.co_name == "__exit__")
-        worker.window._aimed = Shutdown
-        aim(worker.thread)
-    worker.thread.join(10)
-
-    assert not worker.thread.is_alive()
-    assert worker.caught == []
-
-
-def aim(thread):
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Shutdown))
-
-
-@pytest.mark.interrupts
-@pytest.mark.usefixtures("untraced")
 def test_a_window_can_be_used_again_after_an_interruption():
     rounds = 300
     inside, landed = threading.Semaphore(0), []
@@ -178,7 +139,6 @@ def test_a_window_can_be_used_again_after_an_interruption():
 
 
 @pytest.mark.interrupts
-@pytest.mark.usefixtures("untraced")
 def test_a_job_that_swallowed_a_time_limit_can_still_be_stopped():
     swallowed = []
 
@@ -202,31 +162,6 @@ def test_a_job_that_swallowed_a_time_limit_can_still_be_stopped():
     assert swallowed == [SoftTimeout, HardTimeout]
 
 
-@pytest.mark.interrupts
-@pytest.mark.usefixtures("untraced")
-def test_after_a_stop_has_been_aimed_a_time_limit_is_of_no_matter():
-    held = threading.Event()
-    worker = Worker(lambda: held.wait(10))
-    wait_for(worker.window.interrupt)
-    assert worker.window.interrupt(SoftTimeout)
-    assert worker.window._aimed is Shutdown
-    assert worker.window.thread_id == worker.thread.ident
-    held.set()
-    worker.thread.join(10)
-    assert worker.caught in ([], ["in the job"])
-
-
-@pytest.mark.usefixtures("untraced")
-def test_an_error_of_the_job_is_not_hidden_by_a_late_interruption():
-    def fails():
-        raise LookupError("of the job")
-
-    worker = Worker(fails)
-    worker.thread.join(10)
-
-    assert worker.caught == ["outside: LookupError('of the job')"]
-
-
 def is_free(lock) -> bool:
     got = lock.acquire(blocking=False)
     if got:
@@ -237,7 +172,6 @@ def is_free(lock) -> bool:
 LOCKS = (threading.Lock, lambda: threading.Condition(threading.Lock()))
 
 
-@pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("make", LOCKS, ids=("lock", "condition"))
 def test_a_lock_awaited_during_an_interruption_is_not_left_locked(make):
     lock, asks = make(), threading.Event()
@@ -258,7 +192,6 @@ def test_a_lock_awaited_during_an_interruption_is_not_left_locked(make):
     assert is_free(lock)
 
 
-@pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("make", LOCKS, ids=("lock", "condition"))
 def test_many_interruptions_leave_no_lock_locked_and_no_thread_waiting(make):
     """The closing of the window has a lock of its own."""
@@ -293,7 +226,6 @@ def test_many_interruptions_leave_no_lock_locked_and_no_thread_waiting(make):
 
 
 @pytest.mark.interrupts
-@pytest.mark.usefixtures("untraced")
 def test_no_interruption_lands_where_a_context_manager_is_entered():
     entering, go_on, over = threading.Event(), threading.Event(), threading.Event()
 
@@ -347,17 +279,6 @@ def test_no_thread_is_interrupted_without_the_gil(monkeypatch):
     assert interrupt.find_obstacle().startswith("without the GIL")
 
 
-def test_under_a_tracer_of_3_11_no_thread_is_interrupted(monkeypatch):
-    monkeypatch.setattr("offsider.worker.run.interrupt._may_aim", lambda: False)
-    done = threading.Event()
-    worker = Worker(busy(done))
-    wait_for(lambda: worker.window._thread_id is not None)
-    assert not worker.window.interrupt()
-    done.set()
-    worker.thread.join(10)
-    assert worker.caught == []
-
-
 def chained(cause: BaseException, *, by: str) -> BaseException:
     error = ValueError("what the job made of it")
     setattr(error, by, cause)
@@ -365,15 +286,166 @@ def chained(cause: BaseException, *, by: str) -> BaseException:
 
 
 def test_errors_caused_by_a_stop_are_not_failures():
-    assert caused_by_shutdown(Shutdown())
-    assert caused_by_shutdown(chained(Shutdown(), by="__cause__"))
-    assert caused_by_shutdown(chained(Shutdown(), by="__context__"))
-    assert caused_by_shutdown(chained(chained(Shutdown(), by="__cause__"), by="__context__"))
-    assert not caused_by_shutdown(ValueError())
-    assert not caused_by_shutdown(chained(KeyError(), by="__cause__"))
+    assert caused_by(Shutdown, Shutdown())
+    assert caused_by(Shutdown, chained(chained(Shutdown(), by="__cause__"), by="__context__"))
+    assert not caused_by(Shutdown, chained(KeyError(), by="__cause__"))
 
 
-def test_a_chain_that_bites_its_tail_has_an_end():
-    one, other = ValueError(), KeyError()
-    one.__context__, other.__context__ = other, one
-    assert not caused_by_shutdown(one)
+class Job:
+    """A job in a thread of its own, inside a window."""
+
+    def __init__(self, perform) -> None:
+        self.window = Window()
+        self.reach = Injection(self.window)
+        self.landed = threading.Event()
+        self.result: object = None
+        self._perform = perform
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+        wait_for(lambda: self.window.thread_id is not None)
+
+    def _run(self) -> None:
+        try:
+            with self.window:
+                self.result = self._perform()
+        except BaseException as error:
+            self.result = error
+
+    def aim(self, kind=SoftTimeout) -> bool:
+        return self.reach.aim(kind, "time is up", self.landed.set)
+
+    def ended(self) -> object:
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+        return self.result
+
+
+def loop() -> None:
+    while True:
+        pass
+
+
+def waits_in_a_call(until: threading.Event):
+    def wait() -> str:
+        until.wait(10)
+        return "done"
+
+    return wait
+
+
+@pytest.mark.interrupts
+@pytest.mark.parametrize("kind", [SoftTimeout, HardTimeout])
+def test_a_thread_gets_an_error_that_is_like_any_other(kind):
+    job = Job(loop)
+    assert job.aim(kind)
+    error = job.ended()
+    assert isinstance(error, kind)
+    assert str(error) == "time is up"
+    assert class_of(error) == f"offsider.core.errors.{kind.__name__}"
+    assert type(pickle.loads(pickle.dumps(error))) is kind
+    assert job.landed.is_set()
+
+
+@pytest.mark.interrupts
+def test_in_a_thread_that_waits_in_a_call_it_has_not_landed():
+    until = threading.Event()
+    job = Job(waits_in_a_call(until))
+    assert job.aim()
+    assert not job.landed.wait(0.05)
+    assert "threading.py" in job.reach.place()
+    until.set()
+    assert job.ended() == "done" or job.landed.is_set()
+
+
+@pytest.mark.interrupts
+@pytest.mark.parametrize("swallow", [Exception, SoftTimeout, BaseException])
+def test_a_job_that_swallows_the_error_still_counts_as_reached(swallow):
+    def swallows() -> str:
+        with suppress(swallow):
+            loop()
+        return "went on"
+
+    job = Job(swallows)
+    assert job.aim()
+    assert job.ended() == "went on"
+    assert job.landed.is_set()
+
+
+def test_outside_a_job_there_is_nothing_to_interrupt():
+    reach = Injection(Window())
+    assert not reach.aim(SoftTimeout, "late", lambda: None)
+    assert reach.place() == ""
+
+
+def waiting_coroutine(caught, how):
+    async def waits() -> str:
+        try:
+            await how()
+        except SoftTimeout as error:
+            caught.append(error)
+            await asyncio.sleep(0)  # the following code is not cancelled
+            return "cleaned up"
+        return "ended"
+
+    return waits
+
+
+async def in_a_group() -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(inner_task())
+
+
+async def inner_task() -> None:
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        CANCELLED.append(1)
+        raise
+
+
+CANCELLED: list[int] = []
+
+
+@pytest.mark.parametrize(
+    "how, cancelled",
+    [
+        (lambda: asyncio.Event().wait(), 0),
+        (lambda: asyncio.wait_for(inner_task(), 60), 1),
+        (lambda: asyncio.gather(inner_task(), inner_task()), 2),
+        (in_a_group, 1),
+    ],
+)
+def test_a_coroutine_gets_it_at_its_await_and_all_below_is_cancelled(how, cancelled):
+    CANCELLED.clear()
+    caught: list[SoftTimeout] = []
+    runner, landed = AsyncRunner("test"), threading.Event()
+    started = Started(runner, waiting_coroutine(caught, how)())
+    wait_for(lambda: tasks(runner))
+    assert started.run.aim(SoftTimeout, "time is up", landed.set)
+    assert started.result() == "cleaned up"
+    [error] = caught
+    assert str(error) == "time is up"
+    assert isinstance(error, asyncio.CancelledError)
+    assert landed.is_set()
+    wait_for(lambda: len(CANCELLED) == cancelled)
+    runner.stop()
+
+
+def test_a_simultaneous_stop_wins():
+    runner, busy, go, landed = AsyncRunner("test"), threading.Event(), threading.Event(), threading.Event()
+
+    async def blocks() -> None:
+        busy.set()
+        go.wait(10)
+        await asyncio.Event().wait()
+
+    started = Started(runner, blocks())
+    assert busy.wait(10)
+    assert started.run.aim(SoftTimeout, "time is up", landed.set)
+    started.run.interrupt()
+    assert "threading.py" in started.run.place()  # where the loop hangs
+    go.set()
+    with pytest.raises(Shutdown):
+        started.result()
+    assert not landed.is_set()
+    runner.stop()

@@ -17,7 +17,6 @@ from offsider.worker.disposition import Lost, RequeuedFirst
 from offsider.worker.fetch.fetcher import FetcherContext, Settled
 from offsider.worker.manager import Manager
 from offsider.worker.parts import WorkerParts
-from offsider.worker.run.seats import Seats
 from offsider.worker.run.time_limits import TimeLimits
 from offsider.worker.settle.report import Reporter
 from offsider.worker.unit_of_work import UnitOfWork
@@ -56,6 +55,9 @@ class Fetcher:
             return found
         return None
 
+    def wait_written(self, deadline):
+        return True
+
     def settle(self, unit, disposition):
         if isinstance(disposition, Lost):
             self.report([Settled(unit, disposition, lost=True)])
@@ -86,12 +88,9 @@ def make_manager(config, capsule, fetcher, **parts):
     """A manager whose fetcher reports to it, as the launcher makes it."""
     work_state = WorkState()
     reporter = Reporter(config, work_state)
-    seats = Seats(capsule.concurrency, capsule.async_concurrency)
-    context = FetcherContext(
-        config, capsule, Installation.of(config).redis, None, reporter.settled, takes_next=seats.is_seated
-    )
+    context = FetcherContext(config, capsule, Installation.of(config).redis, None, reporter.settled)
     fetcher.report, fetcher.abandoned = context.report, context.abandoned
-    return Manager(WorkerParts(config, work_state, reporter, lambda: False, **parts), context, fetcher, seats)
+    return Manager(WorkerParts(config, work_state, reporter, lambda: False, **parts), context, fetcher)
 
 
 @pytest.fixture
@@ -101,11 +100,12 @@ def fetcher():
 
 @pytest.fixture
 def make(config):
-    """make(fetcher, capsule="default", concurrency=2) -> a manager, brought to its end after the test."""
+    """make(fetcher, concurrency=2) -> the manager of the default capsule, brought to its end after the test."""
     made = []
 
-    def make(fetcher, capsule="default", concurrency=2):
-        capsule = config.capsule(capsule, concurrency=concurrency)
+    def make(fetcher, concurrency=2, async_concurrency=100):
+        capsule = config.capsule("default", concurrency=concurrency)
+        capsule.settings.assign("async_concurrency", async_concurrency)
         manager = make_manager(config, capsule, fetcher)
         made.append(manager)
         return manager
@@ -117,15 +117,18 @@ def make(config):
         manager.close()
 
 
-def held_job():
+def held_job(kind="def"):
     """A job that runs until the test releases it: a semaphore counts its runs, and an event ends them."""
     entered, go_on = threading.Semaphore(0), threading.Event()
 
-    @job(name="Held")
     def held():
         entered.release()
         assert go_on.wait(10)
 
+    async def blocks():
+        held()
+
+    job(name="Held")(held if kind == "def" else blocks)
     return entered, go_on
 
 
@@ -149,21 +152,6 @@ def test_the_capsule_limits_concurrent_jobs(make, fetcher):
     wait_for(lambda: len(fetcher.acknowledged) == 4)
 
 
-def test_with_concurrency_1_jobs_run_strictly_one_after_another(make, fetcher):
-    order = []
-
-    @job(name="Noted")
-    def noted(number):
-        order.append(number)
-
-    for number in range(50):
-        fetcher.waiting.put(unit("Noted", args=[number]))
-    make(fetcher, concurrency=1).start()
-
-    wait_for(lambda: len(fetcher.acknowledged) == 50)
-    assert order == list(range(50))
-
-
 @pytest.mark.parametrize("error", [RuntimeError("our own bug"), SystemExit(1), KeyboardInterrupt()])
 def test_a_dead_processor_is_replaced_and_the_others_continue(error, make, fetcher, reports):
     ran = threading.Semaphore(0)
@@ -180,29 +168,6 @@ def test_a_dead_processor_is_replaced_and_the_others_continue(error, make, fetch
     assert ran.acquire(timeout=10)
     assert reports == [(error, {"context": "a processor of capsule default died"})]
     wait_for(lambda: threads_of(manager) == ["offsider-default-2"])
-
-
-def test_the_job_of_a_dead_processor_is_requeued(make, fetcher, reports, monkeypatch):
-    @job(name="Fine")
-    def fine(): ...
-
-    manager = make(fetcher, concurrency=1)
-    breaks = [RuntimeError("our own bug")]
-
-    def settle(unit, run):
-        if breaks:
-            raise breaks.pop()
-        return settled(unit, run)
-
-    settled = manager._settlement.settle
-    monkeypatch.setattr(manager._settlement, "settle", settle)
-    first, second = unit("Fine"), unit("Fine")
-    fetcher.waiting.put(first)
-    fetcher.waiting.put(second)
-    manager.start()
-
-    wait_for(lambda: (fetcher.acknowledged, fetcher.requeued) == ([second], [first]))
-    assert [str(error) for error, _ in reports] == ["our own bug"]
 
 
 def test_a_dead_processor_does_not_requeue_a_settled_job(make, fetcher, monkeypatch):
@@ -228,7 +193,7 @@ def test_a_dead_processor_does_not_requeue_a_settled_job(make, fetcher, monkeypa
 
 def test_the_job_of_a_dead_processor_is_requeued_once_redis_is_back(make, fetcher, reports, monkeypatch):
     """Meanwhile the processor is replaced, and the outage is reported once."""
-    monkeypatch.setattr("offsider.worker.outage.RETRY_SECONDS", 0.001)
+    monkeypatch.setattr("offsider.runtime.outage.RETRY_SECONDS", 0.001)
 
     @job(name="Fine")
     def fine(): ...
@@ -253,65 +218,6 @@ def test_the_job_of_a_dead_processor_is_requeued_once_redis_is_back(make, fetche
     assert len(reports) == 2
 
 
-def test_a_dead_processor_gives_up_when_the_worker_does(make, fetcher, reports, monkeypatch):
-    monkeypatch.setattr("offsider.worker.outage.RETRY_SECONDS", 60)
-
-    @job(name="Fine")
-    def fine(): ...
-
-    manager = make(fetcher, concurrency=1)
-    monkeypatch.setattr(manager._settlement, "settle", lambda unit, run: 1 / 0)
-    fetcher.failure = RedisUnavailable("gone")
-    fetcher.waiting.put(unit("Fine"))
-    manager.start()
-    wait_for(lambda: len(reports) == 2)
-    manager.quiet()
-
-    manager.give_back()
-
-    wait_for(lambda: threads_of(manager) == [])
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-@pytest.mark.parametrize("signal", [SystemExit(1), KeyboardInterrupt()])
-def test_an_error_handler_that_exits_does_not_kill_the_processor(signal, make, fetcher, config):
-    ran = threading.Semaphore(0)
-
-    @job(name="Fails")
-    def fails():
-        ran.release()
-        raise ValueError("boom")
-
-    def leave(error, context):
-        raise signal
-
-    config.error_handlers.append(leave)
-    manager = make(fetcher, concurrency=1)
-    manager.start()
-    for _ in range(3):
-        fetcher.waiting.put(unit("Fails"))
-
-    assert all(ran.acquire(timeout=10) for _ in range(3))
-    wait_for(lambda: len(threads_of(manager)) == 1)
-
-
-def test_no_processor_is_replaced_once_the_manager_is_quiet(make, fetcher, reports):
-    entered, go_on = held_job()
-    manager = make(fetcher, concurrency=1)
-    fetcher.waiting.put(unit("Held"))
-    manager.start()
-    assert entered.acquire(timeout=10)
-
-    manager.quiet()
-    fetcher.settle = lambda unit, disposition: (_ for _ in ()).throw(RuntimeError("our own bug"))
-    go_on.set()
-
-    assert manager.wait(time.monotonic() + 10)
-    assert [str(error) for error, _ in reports] == ["our own bug"]
-    assert fetcher.retrievers == {"offsider-default-1"}
-    assert threads_of(manager) == []
-
-
 def test_a_quiet_manager_finishes_its_running_jobs_and_fetches_no_more(make, fetcher):
     entered, go_on = held_job()
     manager = make(fetcher, concurrency=2)
@@ -330,26 +236,6 @@ def test_a_quiet_manager_finishes_its_running_jobs_and_fetches_no_more(make, fet
     assert manager.wait(time.monotonic() + 10)
     assert fetcher.acknowledged == [running]
     assert fetcher.waiting.get_nowait() is later
-
-
-def test_a_manager_that_is_quiet_before_its_start_runs_nothing(make, fetcher):
-    fetcher.waiting.put(unit("Held"))
-    manager = make(fetcher)
-
-    manager.quiet()
-    manager.start()
-
-    assert manager.wait(time.monotonic() + 10)
-    assert fetcher.waiting.qsize() == 1
-
-
-def test_a_manager_that_never_started_has_nothing_to_wait_for(make, fetcher):
-    manager = make(fetcher)
-
-    manager.interrupt()
-
-    assert manager.wait(time.monotonic())
-    assert manager.give_back() == 0
 
 
 def test_jobs_that_still_run_are_requeued_once(make, fetcher, caplog):
@@ -373,34 +259,6 @@ def test_jobs_that_still_run_are_requeued_once(make, fetcher, caplog):
     go_on.set()
 
 
-def test_a_job_that_ends_after_it_was_requeued_has_a_void_run(make, fetcher, config, caplog):
-    """It is in its queue again; an outcome of this run would make a second job of it."""
-    lost, finished, deaths = [], [], []
-    config.on("lost_ownership", lost.append)
-    config.on("execution_finished", finished.append)
-    config.death_handlers.append(lambda *given: deaths.append(given))
-    entered, go_on = threading.Event(), threading.Event()
-
-    @job(name="Late")
-    def late():
-        entered.set()
-        assert go_on.wait(10)
-        raise ValueError("late, and failed too")
-
-    manager = make(fetcher, concurrency=1)
-    fetcher.waiting.put(unit("Late"))
-    manager.start()
-    assert entered.wait(10)
-    manager.quiet()
-    assert manager.give_back() == 1
-    go_on.set()
-    assert manager.wait(time.monotonic() + 10)
-
-    assert (fetcher.acknowledged, fetcher.requeued, finished, deaths) == ([], [], [], [])
-    assert [news.outcome for news in lost] == ["failed"]
-    assert "lost ownership" in caplog.text
-
-
 def test_a_failed_requeue_is_reported_and_leaves_the_job_in_its_list(make, fetcher, reports):
     entered, go_on = held_job()
     manager = make(fetcher, concurrency=1)
@@ -416,47 +274,113 @@ def test_a_failed_requeue_is_reported_and_leaves_the_job_in_its_list(make, fetch
     go_on.set()
 
 
-def test_an_interrupted_coroutine_is_requeued(make, fetcher):
-    entered = threading.Event()
+def sleeping_job():
+    """A coroutine that never ends; a semaphore counts its runs."""
+    entered = threading.Semaphore(0)
 
-    @job(name="Waits")
-    async def waits():
-        entered.set()
+    @job(name="Sleeps")
+    async def sleeps():
+        entered.release()
         await asyncio.Event().wait()
 
+    return entered
+
+
+def test_coroutines_keep_no_thread_and_a_stop_requeues_them(make, fetcher, config):
+    """The last one has no seat: it did not start, and its thread wakes at once."""
+    reported = []
+    config.on("execution_finished", reported.append)
+    entered = sleeping_job()
+    manager = make(fetcher, concurrency=2, async_concurrency=5)
+    units = [unit("Sleeps") for _ in range(6)]
+    for each in units:
+        fetcher.waiting.put(each)
+    manager.start()
+    assert all(entered.acquire(timeout=10) for _ in range(5))
+    wait_for(lambda: manager.async_runner._waiting)
+    wait_for(lambda: manager._work_state.busy == 5)
+    shown = manager._work_state.running()
+    assert len({tid.partition("-")[0] for tid in shown if "-" in tid}) == 1
+    assert (manager.coroutines, len(shown)) == (5, 5)
+
+    manager.quiet()
+    wait_for(lambda: len(fetcher.requeued) == 1)
+    wait_for(lambda: manager._work_state.busy == 5)
+    assert not manager.wait(time.monotonic() + 0.01)
+    manager.interrupt()
+    assert manager.wait(time.monotonic() + 10)
+    assert manager.give_back() == manager._work_state.busy == manager.coroutines == 0
+    assert len(fetcher.given_back) == 5  # together
+    assert {id(each) for each in fetcher.requeued + fetcher.given_back} == {id(each) for each in units}
+    assert [news.outcome for news in reported] == ["interrupted"] * 5
+    assert manager._work_state.runs.ended.requeued == 6
+
+
+def test_a_coroutine_that_does_not_end_is_requeued_by_the_last_step_of_a_stop(make, fetcher):
+    entered, go_on = held_job("async def")
     manager = make(fetcher, concurrency=1)
-    only = unit("Waits")
+    only = unit("Held")
     fetcher.waiting.put(only)
     manager.start()
-    assert entered.wait(10)
+    assert entered.acquire(timeout=10)
+    wait_for(lambda: manager.coroutines == 1)
     manager.quiet()
-
     manager.interrupt()
-
-    assert manager.wait(time.monotonic() + 10)
-    assert fetcher.requeued == [only]
+    assert manager.give_back() == 1
     assert manager.give_back() == 0
+    assert fetcher.given_back == [only]
+    assert fetcher.payloads[0].endswith(b'"interrupted_count":1}')
+    go_on.set()
 
 
-def test_two_managers_have_threads_and_numbers_of_their_own(make):
-    first, second = Fetcher(), Fetcher()
+def test_a_coroutine_that_cannot_be_settled_is_requeued_and_leaves_its_seat(make, fetcher, reports, monkeypatch):
     ran = threading.Semaphore(0)
 
     @job(name="Fine")
-    def fine():
+    async def fine():
         ran.release()
 
-    high, low = make(first, "high", 2), make(second, "low", 1)
-    high.start()
-    low.start()
-    wait_for(lambda: (len(threads_of(high)), len(threads_of(low))) == (2, 1))
-    high.quiet()
-    assert high.wait(time.monotonic() + 10)
+    manager = make(fetcher, concurrency=1, async_concurrency=1)
+    settle = manager._settlement.settle
+    failures = [SystemExit(1)]
 
-    second.waiting.put(unit("Fine"))
+    def fails_once(unit, run):
+        if failures:
+            raise failures.pop()
+        settle(unit, run)
 
-    assert ran.acquire(timeout=10)
-    assert threads_of(low) == ["offsider-low-1"]
+    monkeypatch.setattr(manager._settlement, "settle", fails_once)
+    first, second = unit("Fine"), unit("Fine")
+    fetcher.waiting.put(first)
+    fetcher.waiting.put(second)
+    manager.start()
+    wait_for(lambda: fetcher.acknowledged == [second])
+    assert fetcher.requeued == [first]
+    assert [context for _, context in reports] == [{"context": "settling a coroutine of capsule default"}]
+
+
+def test_a_task_in_the_context_of_its_ended_job_does_not_repeat_the_job(make, fetcher, monkeypatch):
+    @job(name="Fine")
+    async def fine(): ...
+
+    manager = make(fetcher)
+    start, left = manager.async_runner.start, threading.Event()
+
+    def start_beside_a_task(unit, coroutine, context, finish):
+        def finish_beside_it():
+            entered = threading.Event()
+            threading.Thread(target=context.run, args=(lambda: entered.set() or left.wait(10),)).start()
+            assert entered.wait(10)
+            threading.Timer(0.05, left.set).start()
+            return finish()
+
+        start(unit, coroutine, context, finish_beside_it)
+
+    monkeypatch.setattr(manager.async_runner, "start", start_beside_a_task)
+    fetcher.waiting.put(unit("Fine"))
+    manager.start()
+    wait_for(lambda: fetcher.acknowledged or fetcher.requeued)
+    assert fetcher.requeued == []
 
 
 @pytest.mark.parametrize("kind", [LookupError, SystemExit])
@@ -484,16 +408,19 @@ def test_broken_death_and_error_handlers_do_no_harm(kind, make, fetcher, config,
     assert fetcher.retrievers == {"offsider-default-1"}
 
 
-def test_a_job_that_runs_past_its_hard_limit_fails_without_its_thread_and_ends_the_worker(config, fetcher, monkeypatch):
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_job_that_runs_past_its_hard_limit_fails_while_it_runs_and_ends_the_worker(
+    config, fetcher, monkeypatch, kind
+):
     monkeypatch.setattr("offsider.worker.run.time_limits.GRACE_SECONDS", 0.02)
-    entered, go_on = held_job()
+    entered, go_on = held_job(kind)
     reported, reasons, errors = [], [], []
     config.on("execution_finished", reported.append)
     config.error_handlers.append(lambda error, context: errors.append(error))
     time_limits = TimeLimits(config)
     capsule = config.capsule("default", concurrency=1)
     manager = make_manager(config, capsule, fetcher, time_limits=time_limits, give_up=reasons.append)
-    late = unit("Held", hard_timeout=0.05)
+    late = unit("Held", hard_timeout=0.3)
     fetcher.waiting.put(late)
     manager.start()
     assert entered.acquire(timeout=10)
@@ -504,12 +431,12 @@ def test_a_job_that_runs_past_its_hard_limit_fails_without_its_thread_and_ends_t
     assert [(news.outcome, type(news.error)) for news in reported] == [("died", HardTimeout)]
     assert late.settled
     manager.quiet()
-    assert manager.wait(time.monotonic())  # no wait for an abandoned thread
+    assert manager.wait(time.monotonic() + 5)  # no wait for an abandoned thread or coroutine
     assert manager.give_back() == 0
 
-    thread = next(thread for thread in threading.enumerate() if thread.name == "offsider-default-1")
     go_on.set()
-    thread.join(10)
+    wait_for(lambda: manager.coroutines == 0)
+    manager.close()
+    wait_for(lambda: threads_of(manager) == [])
     assert len(fetcher.acknowledged) == len(reported) == 1
     time_limits.stop()
-    manager.close()

@@ -2,16 +2,23 @@
 
 import logging
 
+import pytest
+
 from offsider.core.errors import RedisRefused, RedisUnavailable
-from offsider.worker.outage import Outage
+from offsider.runtime.outage import Outage
 
 
 def test_the_first_failure_of_a_row_is_reported_and_the_end_is_logged(config, reports, caplog):
     outage = Outage("fetcher", config)
-    outage.over()
+    with outage:
+        pass
     with caplog.at_level(logging.INFO, "offsider"):
         for n in range(3):
-            outage.noticed(RedisUnavailable(f"gone {n}"))
+            with outage:
+                raise RedisUnavailable(f"gone {n}")
+        with pytest.raises(ZeroDivisionError), outage:
+            raise ZeroDivisionError
+        assert "Redis is online" not in caplog.text
         outage.over()
         outage.over()
         outage.noticed(RedisUnavailable("gone again"))
@@ -24,7 +31,7 @@ def test_the_first_failure_of_a_row_is_reported_and_the_end_is_logged(config, re
 
 def test_a_lasting_outage_is_reported_again_after_a_minute(config, reports, monkeypatch):
     clock = [1000.0]
-    monkeypatch.setattr("offsider.worker.outage.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("offsider.runtime.outage.time.monotonic", lambda: clock[0])
     outage = Outage("fetcher", config)
     for _ in range(125):
         outage.noticed(RedisUnavailable("gone"))

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
+from offsider.client import Client
 from offsider.core.errors import RedisUnavailable
 from offsider.core.outcome import NotStarted, Succeeded
-from offsider.jobs.clients import Clients
 from offsider.worker.processor import CapsuleParts, Processor
-from offsider.worker.run.seats import Seats
 from offsider.worker.unit_of_work import Run, UnitOfWork
 from offsider.worker.work_state import WorkState
 
@@ -52,13 +51,13 @@ class Scene:
         self.deaths: list = []
         units = [UnitOfWork("default", b"job")]
         parts = CapsuleParts(
-            clients=Clients.of(config),
+            client=Client.of(config),
             clock=config.clock,
             fetcher=_stub(retrieve=lambda: units.pop() if units else None),
             settlement=_stub(settle=isolation.settle),
             work_state=WorkState(),
-            async_runner=_stub(),
-            seats=Seats(1, 0),
+            async_runner=_stub(wait_for=lambda unit: None),
+            rescue=_stub(),
             isolation=isolation,  # type: ignore[arg-type]
         )
         executor = _stub(run=self._run)
@@ -79,17 +78,13 @@ def run(scene: Scene) -> None:
     assert scene.processor.join(10)
 
 
-def test_a_suspect_is_run_and_settled_before_the_others_resume(config):
-    played = Scene(config, Isolation([], granted=True))
+@pytest.mark.parametrize(
+    "granted, steps", [(True, ["run", "settle"]), (False, ["put last"])], ids=["alone", "cannot run alone"]
+)
+def test_a_suspect_is_settled_or_put_last_before_the_others_resume(config, granted, steps):
+    played = Scene(config, Isolation([], granted=granted))
     run(played)
-    assert played.steps == ["alone", "run", "settle", "others again"]
-    assert played.processor.unit is None
-
-
-def test_a_suspect_that_cannot_run_alone_is_put_last_before_the_others_resume(config):
-    played = Scene(config, Isolation([], granted=False))
-    run(played)
-    assert played.steps == ["alone", "put last", "others again"]
+    assert played.steps == ["alone", *steps, "others again"]
     assert played.processor.unit is None
     assert played.deaths == []
 

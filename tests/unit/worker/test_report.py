@@ -19,7 +19,7 @@ from offsider.core.outcome import (
 from offsider.runtime.context import JobContext
 from offsider.worker.disposition import Dead, Disposition, Done, Later, Moved, RequeuedFirst, RequeuedLast
 from offsider.worker.fetch.fetcher import Settled
-from offsider.worker.settle.report import IN_QUEUE_SECONDS, Reporter
+from offsider.worker.settle.report import IN_QUEUE_SECONDS, Reporter, queued_seconds
 from offsider.worker.unit_of_work import Run, UnitOfWork
 from offsider.worker.work_state import WorkState
 
@@ -53,24 +53,14 @@ def told(config):
 
 def test_acknowledged_jobs_are_counted_together_and_emitted_one_by_one(reporter, state, told):
     reporter.settled([settled(Succeeded(), "a"), settled(Skipped("enough"), "b"), settled(Succeeded(), "c")])
-    assert state.runs.take().summed_totals() == (3, 0)
+    assert state.runs.take().totals == (3, 0)
     assert {(news.job.jid, news.outcome) for news in told} == {("a", "succeeded"), ("b", "skipped"), ("c", "succeeded")}
     assert {(news.duration_seconds, news.cpu_seconds, news.queued_seconds) for news in told} == {(1.5, 0.25, 5.0)}
 
 
-def test_without_a_listener_they_are_counted(reporter, state):
-    reporter.settled([settled(Succeeded())])
-    assert state.runs.take().summed_totals() == (1, 0)
-
-
 def test_a_unit_that_never_ran_is_neither_counted_nor_emitted(reporter, state, told):
     reporter.settled([Settled(UnitOfWork("default", b"raw"), RequeuedLast())])
-    assert (state.runs.take().summed_totals(), told) == ((0, 0), [])
-
-
-def test_an_empty_report_emits_nothing(reporter, state, told):
-    reporter.settled([])
-    assert (state.runs.take().summed_totals(), told) == ((0, 0), [])
+    assert (state.runs.take().totals, told) == ((0, 0), [])
 
 
 BOOM = ValueError("boom")
@@ -91,7 +81,7 @@ def test_every_other_outcome_is_counted_and_emitted(config, told, reports, *, ou
     state, deaths = WorkState(), []
     config.death_handlers.append(lambda payload, error: deaths.append((payload, error)))
     Reporter(config, state).settled([settled(outcome, disposition=disposition)])
-    assert state.runs.take().summed_totals() == counts
+    assert state.runs.take().totals == counts
     error = BOOM if isinstance(outcome, Failed) else None
     assert [(news.outcome, news.error) for news in told] == [(word, error)]
     assert [(reported, context["job"]["jid"]) for reported, context in reports] == ([(BOOM, "a")] if error else [])
@@ -103,14 +93,14 @@ def test_a_void_run_logs_a_warning_and_is_neither_counted_nor_emitted(config, st
     lost = []
     config.on("lost_ownership", lost.append)
     Reporter(config, state).settled([settled(outcome, disposition=Dead(b"", DIED), lost=True)])
-    assert (state.runs.take().summed_totals(), told, reports) == ((0, 0), [], [])
+    assert (state.runs.take().totals, told, reports) == ((0, 0), [], [])
     assert [news.outcome for news in lost] == ([] if isinstance(outcome, Malformed) else [outcome.name])
     assert f"so the outcome of this run ({outcome.name}) is not stored" in caplog.text
 
 
 def test_a_job_moved_by_middleware_is_neither_counted_nor_emitted(reporter, state, told):
     reporter.settled([settled(NotStarted("elsewhere", reason="held", name="moved"), disposition=Moved())])
-    assert (state.runs.take().summed_totals(), told) == ((0, 0), [])
+    assert (state.runs.take().totals, told) == ((0, 0), [])
 
 
 def test_broken_listeners_and_error_handlers_do_not_stop_the_others(config, state, told):
@@ -121,17 +111,17 @@ def test_broken_listeners_and_error_handlers_do_not_stop_the_others(config, stat
     config.error_handlers.append(broken)
     Reporter(config, state).settled([settled(Failed(BOOM), jid, Later("retry", b"", 5.0)) for jid in "ab"])
     assert [news.job.jid for news in told] == ["a", "b"]
-    assert state.runs.take().summed_totals() == (2, 2)
+    assert state.runs.take().totals == (2, 2)
 
 
 class Noted:
     """Stands in for the part that keeps failures."""
 
     def __init__(self) -> None:
-        self.kept: list[float | None] = []
+        self.kept: list[tuple[float | None, bool]] = []
 
-    def note(self, job, error, duration_seconds, kept_seconds) -> None:
-        self.kept.append(kept_seconds)
+    def note(self, run, job, error, kept_seconds, *, died) -> None:
+        self.kept.append((kept_seconds, died))
 
 
 def test_failures_are_kept_for_as_long_as_their_jobs(config, state):
@@ -139,13 +129,13 @@ def test_failures_are_kept_for_as_long_as_their_jobs(config, state):
     config.worker.dead_timeout_seconds = 60.0
     dispositions = (Later("retry", b"", 5.0), Dead(b"", DIED), Done(DIED))
     Reporter(config, state, noted).settled([settled(Failed(BOOM), disposition=one) for one in dispositions])
-    assert noted.kept == [5.0 + IN_QUEUE_SECONDS, 60.0, None]
+    assert noted.kept == [(5.0 + IN_QUEUE_SECONDS, False), (60.0, True), (None, True)]
 
 
 def test_bytes_that_are_not_a_job_emit_only_the_error(reporter, state, told, reports):
     error = MalformedPayload(b"raw", "not JSON")
     reporter.settled([settled(Malformed(error), disposition=Dead(b""))])
-    assert (state.runs.take().summed_totals(), told) == ((0, 0), [])
+    assert (state.runs.take().totals, told) == ((0, 0), [])
     assert reports == [(error, {"context": "a malformed payload", "jobstr": b"raw", "next": "moved to the dead set"})]
 
 
@@ -165,7 +155,7 @@ def test_a_job_that_could_not_run_does_not_count_as_a_run(config, state, told):
     for reporter in (Reporter(config, state, stranded=heard), Reporter(config, state)):
         reporter.settled([settled(stranded, disposition=RequeuedLast())])
     assert heard.told == [("a", stranded)]
-    assert (state.runs.take().summed_totals(), told) == ((0, 0), [])
+    assert (state.runs.take().totals, told) == ((0, 0), [])
 
 
 def test_a_job_stopped_by_a_switch_emits_only_its_removal_and_counts_no_run(config, state, told):
@@ -177,7 +167,7 @@ def test_a_job_stopped_by_a_switch_emits_only_its_removal_and_counts_no_run(conf
         NotStarted("gone", reason="why", name="dropped"),
     )
     Reporter(config, state).settled([settled(outcome) for outcome in outcomes])
-    assert (state.runs.take().summed_totals(), told) == ((0, 0), [])
+    assert (state.runs.take().totals, told) == ((0, 0), [])
     assert [(one.where, one.how) for one in removed] == [("queue:default", "quarantine"), ("queue:default", "delete")]
 
 
@@ -199,3 +189,12 @@ def test_the_report_of_a_failure_has_the_next_step(reporter, reports, *, options
     one.unit.run.job.payload.update(options)
     reporter.settled([one])
     assert [(reported, context["next"]) for reported, context in reports] == [(error, then)]
+
+
+@pytest.mark.parametrize(
+    "enqueued_at, queued",
+    [(1_000_000, 5.0), (1_000.5, 4.5), (1_005_000, 0.0), (9_999_000, 0.0), (None, None), ("soon", None), (True, None)],
+)
+def test_the_queue_latency_of_a_job_is_measured(enqueued_at, queued):
+    job = JobContext({"class": "J", "args": [], "enqueued_at": enqueued_at}, "default")
+    assert queued_seconds(job, 1_005.0) == queued

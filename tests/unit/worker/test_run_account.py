@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import threading
+from typing import TypeVar
 
 import pytest
 from hypothesis import given, strategies as st
 
-from offsider.core.series import BOUNDS_SECONDS, Series, Target
-from offsider.inspector.job_metrics import BOUNDS_MS
-from offsider.storage.execution_metrics import JobCounts
-from offsider.worker.run_account import SIDEKIQ_SECONDS, Ended, RunAccount
+from offsider.core.series import BOUNDS_SECONDS, SIDEKIQ_SECONDS, Series, Target, regroup, summed
+from offsider.worker.run_account import Ended, RunAccount, Taken
 from offsider.worker.unit_of_work import UnitOfWork
 from tests.runs import fail, unit
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -21,23 +22,21 @@ def runs() -> RunAccount:
     return RunAccount()
 
 
-def only(series: list[Series]) -> Series:
-    (one,) = series
+def by_class(taken: Taken) -> list[Series]:
+    return summed(taken.series(), ["class"])
+
+
+def only(found: list[T]) -> T:
+    (one,) = found
     return one
 
 
-def test_the_bounds_are_sidekiqs():
-    assert [round(seconds * 1000) for seconds in SIDEKIQ_SECONDS] == list(BOUNDS_MS)
-
-
-def test_runs_are_summed_by_class_for_sidekiq_and_by_class_and_queue_for_monitoring(runs):
+def test_runs_are_counted_by_class_and_queue(runs):
     runs.finished([unit("A", 0.25), unit("A", 0.5, queue="other"), unit("B", 0.001)])
-    taken = runs.take()
-    assert [(job.name, job.processed, job.milliseconds) for job in taken.by_class()] == [("A", 2, 750), ("B", 1, 1)]
-    assert {(one.labels["class"], one.labels["queue"], one.processed) for one in taken.series()} == {
-        ("A", "default", 1),
-        ("A", "other", 1),
-        ("B", "default", 1),
+    assert {(one.labels["class"], one.labels["queue"], one.run_seconds) for one in runs.take().series()} == {
+        ("A", "default", 0.25),
+        ("A", "other", 0.5),
+        ("B", "default", 0.001),
     }
 
 
@@ -46,7 +45,7 @@ def test_an_active_job_counts_under_the_class_that_it_wraps(runs):
     runs.finished([unit(wrapper, 0.25, wrapped="MailJob"), unit(wrapper, 0.25), unit("A", wrapped="MailJob")])
     fail(runs, unit(wrapper, wrapped="MailJob"))
     fail(runs, unit(wrapper, wrapped=["odd"]))
-    counts = {job.name: (job.processed, job.failed) for job in runs.take().by_class()}
+    counts = {one.labels["class"]: (one.processed, one.failed) for one in by_class(runs.take())}
     assert counts == {"MailJob": (3, 1), wrapper: (2, 1)}
 
 
@@ -54,11 +53,11 @@ def test_the_time_of_failures_is_counted_apart_because_sidekiq_does_not_store_it
     runs.finished([unit(seconds=0.025)])
     fail(runs, unit(seconds=4.0))
     fail(runs, unit(seconds=4.0), retried=False)
-    taken = runs.take()
-    assert taken.by_class() == [JobCounts("A", 3, 2, 25, [0, 1] + [0] * 24, 8000, [0] * 14 + [2] + [0] * 11)]
-    series = only(taken.series())
-    assert (series.processed, series.failed, series.retried, series.run_seconds) == (3, 2, 1, 8.025)
-    assert series.run_buckets == [1, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0]
+    series = only(runs.take().series())
+    assert (series.processed, series.failed, series.retried) == (3, 2, 1)
+    assert (series.run_seconds, series.failed_seconds) == (8.025, 8.0)
+    assert regroup(series.run_buckets, BOUNDS_SECONDS) == [1, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0]
+    assert regroup(series.failed_buckets, SIDEKIQ_SECONDS) == [0] * 14 + [2] + [0] * 11
 
 
 def test_queue_latency_is_counted_if_the_payload_has_a_time(runs):
@@ -86,23 +85,23 @@ def test_runs_of_unregistered_classes_are_only_in_the_totals(runs):
     fail(runs, unit("Odd", known=False))
     assert runs.finished([unit("Odder", known=False), UnitOfWork("default", b"raw")]) == []
     taken = runs.take()
-    assert (taken.summed_totals(), taken.series(), taken.by_class()) == ((2, 1), [], [])
+    assert (taken.totals, taken.series()) == ((2, 1), [])
 
 
 def test_totals_are_taken_before_the_counts_of_classes_and_only_once(runs):
     runs.finished([unit("A"), unit("B")])
     fail(runs, unit("A"))
-    assert runs.take(classes=False).summed_totals() == (3, 1)
-    assert runs.take(classes=False).is_empty
+    assert runs.take(classes=False).totals == (3, 1)
+    assert runs.take(classes=False).totals == (0, 0)
     runs.finished([unit("A")])
     unwritten = runs.take(classes=False)
     runs.restore(unwritten)
     taken = runs.take()
-    assert taken.summed_totals() == unwritten.summed_totals() == (1, 0)
-    assert {job.name: job.processed for job in taken.by_class()} == {"A": 3, "B": 1}
+    assert taken.totals == unwritten.totals == (1, 0)
+    assert {one.labels["class"]: one.processed for one in taken.series()} == {"A": 3, "B": 1}
     runs.restore(taken)
     again = runs.take()
-    assert (again.summed_totals(), sum(job.processed for job in again.by_class())) == ((1, 0), 4)
+    assert (again.totals, sum(one.processed for one in again.series())) == ((1, 0), 4)
 
 
 def test_results_of_all_jobs_are_kept_although_their_counts_are_written(runs):
@@ -138,12 +137,12 @@ def test_counts_that_could_not_be_written_are_added_to_new_ones(runs):
     runs.finished([unit(seconds=0.5, cpu=0.1, waited=1.0), unit("B")])
     runs.restore(first)
     taken = runs.take()
-    assert [(job.name, job.processed, job.failed, job.milliseconds) for job in taken.by_class()] == [
-        ("A", 3, 1, 1000),
-        ("B", 1, 0, 0),
+    assert [(one.labels["class"], one.processed, one.failed, one.run_seconds) for one in taken.series()] == [
+        ("A", 3, 1, 1.5),
+        ("B", 1, 0, 0.0),
     ]
     both = taken.series()[0]
-    assert (both.queue_seconds, both.retried, both.run_seconds) == (3.0, 1, 1.5)
+    assert (both.queue_seconds, both.retried, both.failed_seconds) == (3.0, 1, 0.5)
     assert runs.take().series() == []
 
 
@@ -161,14 +160,9 @@ def test_threads_lose_nothing(runs):
 def test_both_histograms_count_each_run_once_in_its_bucket(durations):
     runs = RunAccount()
     runs.finished([unit(seconds=seconds) for seconds in durations])
-    taken = runs.take()
-    if not durations:
-        assert taken.by_class() == []
-        return
-    (job,), series = taken.by_class(), Series({})
-    for one in taken.series():
-        series.add(one)
-    for bounds, counts in ((SIDEKIQ_SECONDS, job.histogram), (BOUNDS_SECONDS, series.run_buckets)):
+    counted = [one.run_buckets for one in by_class(runs.take())] or [Series({}).run_buckets]
+    for bounds in (SIDEKIQ_SECONDS, BOUNDS_SECONDS):
+        counts = regroup(only(counted), bounds)
         for place, bound in enumerate(bounds):
             assert sum(counts[: place + 1]) == sum(seconds <= bound for seconds in durations)
         assert sum(counts) == len(durations)
@@ -232,7 +226,7 @@ def test_runs_are_counted_in_the_minute_in_which_they_ended(runs):
     runs.finished([unit(seconds=19), unit(seconds=20), unit(seconds=79.5), unit(waited=None)])
     fail(runs, unit(seconds=100))
     taken = runs.take()
-    counts = {minute: [job.processed for job in one.by_class()] for minute, one in taken.by_minute(1_100)}
+    counts = {minute: [each.processed for each in by_class(one)] for minute, one in taken.by_minute(1_100)}
     assert counts == {960: [2], 1_020: [2], 1_080: [1]}
     assert [minute for minute, _ in taken.by_minute(1_050)] == [960, 1_020]  # the clock was set back
-    assert [(minute, one.counters) for minute, one in runs.take().by_minute(1_100)] == [(1_080, {})]
+    assert [(minute, one.counts) for minute, one in runs.take().by_minute(1_100)] == [(1_080, {})]

@@ -9,14 +9,7 @@ import pytest
 from offsider import job
 from offsider.config.config import Config
 from offsider.core.series import Load, Target
-from offsider.jobs import registry
 from offsider.worker.run_writer import ThreadTime, labels_of, target_of
-
-
-@pytest.fixture(autouse=True)
-def _isolated():
-    with registry.isolated():
-        yield
 
 
 def declare(**options) -> str:

@@ -13,14 +13,15 @@ from offsider.core.errors import HardTimeout, SoftTimeout
 from offsider.runtime.context import JobContext
 from offsider.worker.run import time_limits
 from offsider.worker.run.time_limits import GRACE_SECONDS, IDLE_SECONDS, STALE_ENTRIES, JobLimits, TimeLimits, limits_of
+from offsider.worker.unit_of_work import UnitOfWork
 from tests.waiting import wait_for
 
 
 class Injection:
     """A job that gets the error at once, later, or never."""
 
-    def __init__(self, *, lands: bool = True, aims: bool = True) -> None:
-        self.lands, self.aims = lands, aims
+    def __init__(self, *, lands: bool = True, aims: bool = True, can_die: bool = False) -> None:
+        self.lands, self.aims, self.can_die = lands, aims, can_die
         self.aimed: list[tuple[type, str]] = []
         self.landed = lambda: None
 
@@ -30,6 +31,11 @@ class Injection:
         if self.lands:
             landed()
         return self.aims
+
+    def kill(self, error):
+        if self.can_die:
+            self.aimed.append((type(error), "killed"))
+        return self.can_die
 
     def place(self) -> str:
         return "app.py:7 in waits"
@@ -46,8 +52,8 @@ class Scene:
         self.overruns: list[tuple[str, float]] = []
 
     def watch(self, soft=None, hard=None, reach=None):
-        job = JobContext({"class": "Slow", "args": [], "jid": "ab"}, "default")
-        return self.limits.watch(job, JobLimits(soft, hard), reach or Injection(), self._overrun)
+        job = JobContext({"class": "Slow", "args": [], "jid": "ab"}, "default", reach=reach or Injection())
+        return self.limits.watch(job, JobLimits(soft, hard), self._overrun)
 
     def _overrun(self, error, seconds) -> None:
         assert isinstance(error, HardTimeout)
@@ -94,6 +100,19 @@ def test_each_limit_raises_its_error_and_finally_the_job_is_abandoned(scene, cap
     assert "job ab (Slow) is still running at app.py:7 in waits after its hard limit of 10 s" in record.getMessage()
 
 
+def test_a_process_that_still_runs_after_the_hard_limit_is_killed_and_the_worker_stays(scene, caplog):
+    reach = Injection(can_die=True)
+    watched = scene.watch(None, 10, reach)
+    scene.at(10)
+    assert scene.at(11) == IDLE_SECONDS
+    assert reach.aimed[1:] == [(HardTimeout, "killed")]
+    assert scene.overruns == []
+    assert scene.limits.end(watched)
+    [record] = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage().endswith("its hard limit of 10 s: its process was killed")
+
+
 @pytest.mark.parametrize("ends_at", [0, 4, 5.5, 10.5])
 def test_a_job_that_ends_is_left_alone(scene, caplog, ends_at):
     reach = Injection()
@@ -130,15 +149,6 @@ def test_a_failed_interruption_is_tried_once_more(scene):
     scene.at(5)
     scene.at(6)
     assert reach.aimed == [SOFT, SOFT]
-
-
-def test_an_unknown_location_is_omitted(scene, caplog):
-    reach = Injection(lands=False)
-    reach.place = lambda: ""
-    scene.watch(5, None, reach)
-    scene.at(5)
-    scene.at(6)
-    assert "in C code, which Python cannot interrupt" in caplog.text
 
 
 def test_if_no_thread_can_be_interrupted_the_reason_is_logged(scene, caplog, monkeypatch):
@@ -184,16 +194,6 @@ def test_a_hard_limit_close_to_the_soft_one_does_not_wait_for_it(scene):
     assert [kind for kind, _ in reach.aimed] == [SoftTimeout, HardTimeout]
 
 
-def test_a_hard_limit_alone_is_one_too(scene):
-    reach = Injection()
-    scene.watch(None, 10, reach)
-    assert scene.at(9) == 1
-    scene.at(10)
-    scene.at(11)
-    assert reach.aimed == [HARD]
-    assert len(scene.overruns) == 1
-
-
 def test_many_jobs_are_served_in_the_order_of_their_limits(scene):
     reaches = [Injection() for _ in range(3)]
     for reach, soft in zip(reaches, (3, 1, 2), strict=True):
@@ -214,9 +214,9 @@ def test_a_job_can_read_its_remaining_time(config):
     limits = TimeLimits(config)
     limits.stop()
     job = JobContext({"class": "Slow", "args": []}, "default")
-    limits.watch(job, JobLimits(100, 200), Injection(), lambda error, seconds: None)
+    limits.watch(job, JobLimits(100, 200), lambda error, seconds: None)
     assert 99 < job.time_left_seconds <= 100
-    limits.watch(job, JobLimits(None, 200), Injection(), lambda error, seconds: None)
+    limits.watch(job, JobLimits(None, 200), lambda error, seconds: None)
     assert 199 < job.time_left_seconds <= 200
 
 
@@ -229,10 +229,11 @@ def test_the_thread_begins_with_the_first_job_and_wakes_for_an_earlier_limit(con
     limits.start()
     assert "offsider-time-limits" not in names()
     job = JobContext({"class": "Slow", "args": []}, "default")
-    limits.watch(job, JobLimits(600, None), Injection(), lambda error, seconds: None)
+    limits.watch(job, JobLimits(600, None), lambda error, seconds: None)
     assert names().count("offsider-time-limits") == 1
     reach = Injection()
-    limits.watch(job, JobLimits(0.02, None), reach, lambda error, seconds: None)
+    job.reach = reach
+    limits.watch(job, JobLimits(0.02, None), lambda error, seconds: None)
     wait_for(lambda: reach.aimed)
     limits.stop()
     assert limits.join(10)
@@ -248,6 +249,7 @@ def test_the_thread_begins_with_the_first_job_and_wakes_for_an_earlier_limit(con
         ({}, {}, {"hard_timeout": 9}, JobLimits(None, 9)),
         ({"soft_timeout": 5}, {"soft_timeout": 6, "hard_timeout": 7}, {"hard_timeout": 9}, JobLimits(5, 7)),
         ({"soft_timeout": None}, {"soft_timeout": 6}, {}, JobLimits(6, None)),
+        ({"soft_timeout": None}, {}, {}, None),
         ({"hard_timeout": 5}, {"soft_timeout": 6}, {}, JobLimits(None, 5)),
         ({"soft_timeout": 0, "hard_timeout": -1}, {"soft_timeout": 6}, {}, None),
     ],
@@ -258,24 +260,10 @@ def test_limits_come_from_the_payload_the_declaration_and_the_configuration(
     config.jobs.update(defaults)
     job = JobContext({"class": "Slow", "args": [], **payload}, "default", declared=SimpleNamespace(options=declared))
     assert limits_of(job, config) == expected
-
-
-@pytest.mark.parametrize(
-    "payload, declared, defaults, limited",
-    [
-        ({}, {}, {}, False),
-        ({"hard_timeout": 5}, {}, {}, True),
-        ({}, {"soft_timeout": 5}, {}, True),
-        ({}, {}, {"soft_timeout": 5}, True),
-        ({"soft_timeout": None}, {}, {}, False),
-    ],
-)
-def test_most_jobs_have_none(payload, declared, defaults, limited, config):
-    config.jobs.update(defaults)
-    declared = SimpleNamespace(options=declared)
-    job = JobContext({"class": "Slow", "args": [], **payload}, "default", declared=declared)
-    assert TimeLimits(config).concerns(job) is limited
-
-
-def test_an_undeclared_job_may_have_limits_too(config):
-    assert limits_of(JobContext({"class": "X", "args": [], "soft_timeout": 5}, "default"), config) == JobLimits(5, None)
+    limits = TimeLimits(config)
+    end = limits.enforce(job, UnitOfWork("default", b""), lambda unit, run: None)
+    assert (end is None) is (expected is None)
+    if end is not None:
+        end()
+        limits.stop()
+        assert limits.join(10)

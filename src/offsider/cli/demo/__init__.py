@@ -9,8 +9,6 @@ from pathlib import Path
 
 import click
 
-from offsider.core.errors import OffsiderError
-
 __all__ = ["demo"]
 
 
@@ -21,8 +19,7 @@ __all__ = ["demo"]
     type=click.Path(path_type=Path, file_okay=False),
     help="A new folder that keeps server, ledger and logs.  [default: a temporary one]",
 )
-@click.pass_context
-def demo(context: click.Context, seconds: float | None, folder: Path | None) -> None:
+def demo(seconds: float | None, folder: Path | None) -> int:
     """Watch a small application at work, on its own server.
 
     Starts a Valkey server, two workers and the web UI, and pushes the orders of a small shop. Some jobs succeed,
@@ -37,8 +34,4 @@ def demo(context: click.Context, seconds: float | None, folder: Path | None) -> 
 
     if folder is not None and folder.exists():
         raise click.UsageError(f"{folder} exists; choose a new folder for --folder")
-    try:
-        account = run(folder, seconds=seconds)
-    except OffsiderError as error:
-        raise click.ClickException(str(error)) from error
-    context.exit(1 if account.lost else 0)
+    return 1 if run(folder, seconds=seconds).lost else 0

@@ -31,6 +31,8 @@ REPORT_SECONDS = 0.2
 def configure(config: Config) -> None:
     """Install the ledger middleware, and stop this process when the demo ends."""
     config.server_middleware.add(record_run)
+    # A job that the dead set deletes to make room would count as lost; in an hour, 10,000 jobs die.
+    config.worker.dead_max_jobs = 1_000_000
     threading.Thread(target=stop_with_the_demo, name="demo-parent", daemon=True).start()
 
 

@@ -5,6 +5,8 @@
 3. TERM, INT and HUP stop all workers, QUIT and a second INT at once, TSTP quiets them, TTIN makes them dump stacks.
    USR2 replaces them all by workers with new code: this process executes itself again and keeps its ID.
 4. When a worker dies, requeue its jobs. With ``-p``, start another one; without, exit with its code.
+5. With ``--reload``, replace all workers when a source file has changed; restart as after USR2 when a configuration
+   file has, because this process has read it too.
 
 The parent reaps every child, and every orphan of a job: it is the child subreaper of its workers, or PID 1.
 """
@@ -12,7 +14,6 @@ The parent reaps every child, and every orphan of a job: it is the child subreap
 from __future__ import annotations
 
 import gc
-import json
 import os
 import sys
 import time
@@ -20,26 +21,22 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
-from offsider import __version__
-from offsider.cli import systemd
 from offsider.cli.health import HealthServer
 from offsider.cli.options import EMBEDDED_FOLDER
 from offsider.cli.parent.children import Children
 from offsider.cli.parent.fork_server import ForkServer
-from offsider.cli.parent.reexec import Restart, inherited
-from offsider.cli.parent.starting import Starter
+from offsider.cli.parent.reexec import Inherited, Restart, inherited
+from offsider.cli.parent.starting import Child, Starter
+from offsider.cli.reload import SourceWatch
 from offsider.cli.signals import NAMES, STOPS, SignalQueue
-from offsider.cli.title import title_setter
-from offsider.core.wording import counted
+from offsider.cli.status import ParentStatus, notify
+from offsider.core.wording import counted, described
 from offsider.logs.setup import logger
-from offsider.worker.alive.parent_link import WorkerLink, report_of
+from offsider.worker.alive.parent_link import WorkerLink
 from offsider.worker.alive.rescue import Rescuer, preload
-from offsider.worker.memory_limits import LOOK_SECONDS
-from offsider.worker.resident_memory import resident_kilobytes
 
 if TYPE_CHECKING:
     from offsider.cli.options import WorkerOptions
-    from offsider.cli.parent.starting import Child
     from offsider.config.config import Config
 
 MAX_PAUSE_SECONDS = 60.0
@@ -66,26 +63,24 @@ class Parent:
 
     def __init__(self, options: WorkerOptions, config: Config) -> None:
         self._options = options
-        self._config = config
-        worker = config.worker
+        self._settings = worker = config.worker
         size = worker.processes or 1
         self._restarts = bool(worker.processes)
         self._signals = SignalQueue((*NAMES, "CHLD"), on_other=self._forward)
         self._rescuer = Rescuer(config)
         self._rescuer.health.expected = size
         self._health: HealthServer | None = None
-        self._server = ForkServer(self._exited) if size > 1 else None
-        self._starter = Starter(options, config, self._server, self._release)
-        self._workers = Children(self._starter, size, lambda: worker.timeout_seconds, restarts=self._restarts)
+        self._sources = SourceWatch(options) if worker.reload else None
+        self._server = ForkServer(self._exited)
+        self._starter = Starter(options, self._server if size > 1 and not worker.reload else None, self._release)
+        self._workers = Children(self._starter, worker)
         self._stop_by: float | None = None
         self._interrupts = 0
         self._quieted = False
         self._broken = False
         self._code = 0
-        self._memory_due = 0.0
         self._restart = Restart()
-        self._status = StatusReport(show=self._restarts)
-        self._watchdog = systemd.SystemdWatchdog()
+        self._status = ParentStatus(worker.tag, show=self._restarts)
 
     def run(self) -> int:
         """Run until the last worker has exited, and return the exit code.
@@ -94,11 +89,11 @@ class Parent:
             ConfigurationError: the address of the health endpoint is in use.
         """
         become_subreaper()
-        if self._config.worker.health:
-            self._health = HealthServer(self._config.worker.health, self._rescuer, shard=self._config.worker.shard)
+        if self._settings.health:
+            self._health = HealthServer(self._settings.health, self._rescuer.health)
         self._signals.install()
-        for left in inherited(os.environ):
-            self._adopt(left)
+        for worker in inherited(os.environ):
+            self._adopt(worker)
         with ExitStack() as resources:
             if self._options.embedded:
                 start_embedded_server(resources)
@@ -117,24 +112,21 @@ class Parent:
         code = os.waitstatus_to_exitcode(self._workers.status or 0)
         return KILLED - code if code < 0 else code
 
-    def _adopt(self, left: dict[str, object]) -> None:
+    def _adopt(self, worker: Inherited) -> None:
         """Continue with a worker of the previous program in this process."""
-        stop_seconds, report = left["stop_seconds"], str(left["report"])
-        link = WorkerLink.inherit(int(str(left["link"])), None if stop_seconds is None else float(str(stop_seconds)))
-        child = self._starter.adopt(int(str(left["slot"])), int(str(left["pid"])), link, float(str(left["born_at"])))
-        if report:
-            link.report = report
-            self._rescuer.heard(child.pid, report_of(json.loads(report)))
-        self._workers.adopt(child)
+        link = WorkerLink.inherit(worker.link)
+        if message := link.message_of(worker.report.encode()):
+            self._rescuer.heard(worker.pid, message)
+        self._workers.adopt(Child(worker.slot, worker.pid, link, worker.born_at))
 
     def _release(self) -> None:
         """In a forked process: close everything that only the parent uses."""
         self._signals.close()
         for child in self._workers.all():
             child.link.close()
-        for each in (self._server, self._health):
-            if each is not None:
-                each.close()
+        self._server.close()
+        if self._health is not None:
+            self._health.close()
 
     # ------------------------------------------------------------------------------------ the loop
     def _supervise(self) -> None:
@@ -142,15 +134,18 @@ class Parent:
             self._listen()
             self._reap()
             now = time.monotonic()
-            if self._stop_by is None and self._workers.may_start:
+            if self._workers.may_start:
                 self._starter.tend(now)
+                self._reload(now)
             self._workers.tend(now)
+            self._server.listen()  # a worker that has just started may have ended
             self._rescuer.tend(now)
             self._restart.cancel_overdue(now)
-            self._check_memory(now)
-            self._status.write(self._config, self._workers, stopping=self._stop_by is not None)
-            if self._status.ready:
-                self._watchdog.feed()
+            if reason := self._workers.check_memory(now):
+                logger.warning("stopping this process: %s", reason)
+                self._code = TOO_LARGE
+                self._stop()
+            self._status.write(self._workers.ready, len(self._workers.slots), stopping=self._stop_by is not None)
             self._check_server()
             if self._workers.hopeless and self._stop_by is None:
                 logger.error("no worker started, so the parent exits: see the errors above")
@@ -159,11 +154,19 @@ class Parent:
             if ends and not self._workers.all():
                 self._finish()
                 return
-            self._wait(self._pause_seconds())
+            self._wait(max(0.0, min(self._due()) - time.monotonic()))
+
+    def _reload(self, now: float) -> None:
+        if self._sources is not None and (names := self._sources.changes(now)):
+            logger.info("reloading: %s", ", ".join(names[:3]) + (", …" if len(names) > 3 else ""))  # a few
+            if all(name.endswith(".py") for name in names):
+                self._workers.replace()
+            else:
+                self._restart.check()
 
     def _wait(self, seconds: float) -> None:
         reading = [child.link.fileno() for child in self._workers.all() if not child.link.closed]
-        if self._server is not None and self._server.fileno() >= 0:
+        if self._server.fileno() >= 0:
             reading.append(self._server.fileno())
         writing: list[int] = []
         if self._health is not None:
@@ -174,28 +177,23 @@ class Parent:
         for name, error in self._signals.failures():
             logger.error("an earlier handler of %s failed", name, exc_info=error)
 
-    def _pause_seconds(self) -> float:
-        return max(0.0, min(self._due()) - time.monotonic())
-
     def _due(self) -> Iterator[float]:
         yield time.monotonic() + MAX_PAUSE_SECONDS
         yield from self._workers.due()
         yield self._rescuer.due()
-        if self._server is not None and self._stop_by is None and self._starter.server is not None:
+        if self._stop_by is None and self._starter.server is not None:
             yield self._server.start_at
-        if self._config.worker.memory_max_mb:
-            yield self._memory_due
         if self._health is not None:
             yield self._health.due()
+        if self._sources is not None and self._workers.may_start:
+            yield self._sources.due_at
         yield self._restart.due_at
-        if self._status.ready:
-            yield self._watchdog.due_at
+        yield self._status.due_at
 
     def _listen(self) -> None:
         for child in self._workers.all():
             self._hear(child)
-        if self._server is not None:
-            self._server.listen()
+        self._server.listen()
         if self._health is not None:
             self._health.tend()
 
@@ -211,10 +209,11 @@ class Parent:
                 return
             if pid == 0:
                 return
-            if self._server is not None and pid == self._server.pid:
+            if pid == self._server.pid:
                 self._server.ended(status, restart=self._stop_by is None)
             elif pid == self._restart.pid:
-                self._end_check(status)
+                if self._restart.passed(status) and self._stop_by is None and not self._quieted:
+                    self._execute()
             else:
                 self._exited(pid, status)
 
@@ -224,32 +223,16 @@ class Parent:
             if child.pid == pid:
                 self._hear(child)
         if self._workers.reaped(pid, status):
-            self._rescuer.died(pid)
+            self._rescuer.died(pid, described(status))
 
     def _check_server(self) -> None:
         """Stop, or continue with the old workers, if the application cannot be loaded."""
-        if self._server is None or not self._server.failed or not self._workers.may_start:
+        if not self._server.failed or not self._workers.may_start:
             return
         self._workers.may_start = False
         self._broken = True
         if self._workers.all():
             logger.error("the new workers cannot start, the old workers continue: see the errors above")
-
-    def _check_memory(self, now: float) -> None:
-        if now < self._memory_due or self._stop_by is not None or not self._workers.may_start:
-            return
-        self._memory_due = now + LOOK_SECONDS
-        for slot in self._workers.slots:
-            child = slot.child
-            if child is None or not child.ready:
-                continue
-            reason = child.memory.too_much(resident_kilobytes(child.pid), now)
-            if reason and self._restarts:
-                self._workers.replace(child, reason)
-            elif reason:
-                logger.warning("stopping this process: %s", reason)
-                self._code = TOO_LARGE
-                self._stop()
 
     # ------------------------------------------------------------------------------------- signals
     def _act_on(self, name: str) -> None:
@@ -265,26 +248,30 @@ class Parent:
             self._quiet()
         elif name == "TTIN":
             if self._restarts:
-                self._log_workers()
+                self._workers.log()
             self._workers.send("TTIN")
         elif name == "USR2":
-            self._restart_all()
+            if self._stop_by is not None or self._quieted:
+                logger.warning("ignoring USR2: the workers are quiet or stopping")
+            else:
+                self._restart.check()
 
     def _forward(self, number: int) -> None:
         """Pass on a signal that only the application may know."""
         for child in self._workers.all():
-            os.kill(child.pid, number)
+            with suppress(ProcessLookupError):
+                os.kill(child.pid, number)
 
     def _stop(self) -> None:
         if self._stop_by is None:
-            systemd.notify("STOPPING=1")
+            notify("STOPPING=1")
             self._restart.cancel()
             if self._restarts:
                 logger.info("stopping %s", counted(len(self._workers.all()), "worker"))
             self._stop_by = self._workers.stop()
             # A server that does not answer must not delay the exit by a whole step.
             self._rescuer.step_seconds = MIN_RESCUE_SECONDS
-            if self._server is not None and not self._server.loaded:
+            if not self._server.loaded:
                 self._server.stop()
 
     def _quiet(self) -> None:
@@ -294,53 +281,22 @@ class Parent:
             logger.info("quiet: workers claim no new jobs, and no worker is started")
         self._workers.send("TSTP")
 
-    def _restart_all(self) -> None:
-        if self._stop_by is not None or self._quieted:
-            logger.warning("ignoring USR2: the workers are quiet or stopping")
-            return
-        logger.info("restarting: checking the new code in %s", self._restart.folder)
-        try:
-            self._restart.check()
-        except OSError as error:
-            logger.error("restart failed, the workers continue: %s", error)
-
-    def _end_check(self, status: int) -> None:
-        failure = self._restart.failure(status)
-        if failure:
-            logger.error("restart failed, the workers continue: %s", failure)
-            return
-        if self._stop_by is not None or self._quieted:
-            return
+    def _execute(self) -> None:
+        """Replace this program by the new code."""
         logger.info("restarting: new workers take over one by one, old workers exit after their jobs")
-        self._rescue_until(time.monotonic() + RESCUE_SECONDS)
-        if self._server is not None:
-            self._server.stop()
-        try:
-            self._restart.exec(self._workers.all())
-        except OSError as error:
-            logger.error("restart failed, the workers continue: %s", error)
-
-    def _log_workers(self) -> None:
-        for child in self._workers.all():
-            state = "is exiting" if child.pid in self._workers.leaving else "runs" if child.ready else "starts"
-            age = time.monotonic() - child.born_at
-            logger.info("worker %d: process %d %s, %.0f s old", child.slot + 1, child.pid, state, age)
+        self._rescuer.finish(time.monotonic() + RESCUE_SECONDS)
+        self._server.stop()
+        self._restart.exec(self._workers.all())
 
     def _finish(self) -> None:
         """End the fork server, and requeue the jobs of killed workers, but no longer than the stop may take."""
-        if self._server is not None:
-            self._server.stop()
+        self._server.stop()
         now = time.monotonic()
-        killed_at = now if self._stop_by is None else self._stop_by
-        give_up_at = max(now + MIN_RESCUE_SECONDS, min(now + RESCUE_SECONDS, killed_at - RESCUE_SECONDS))
-        self._rescue_until(now + RESCUE_SECONDS if self._stop_by is None else min(give_up_at, killed_at + LAST_SECONDS))
-
-    def _rescue_until(self, give_up_at: float) -> None:
-        while self._rescuer.busy and time.monotonic() < give_up_at:
-            self._rescuer.hurry()
-            self._rescuer.tend(time.monotonic())
-            if self._rescuer.busy:
-                time.sleep(0.02)
+        give_up_at = now + RESCUE_SECONDS
+        if self._stop_by is not None:
+            give_up_at = min(give_up_at, max(now + MIN_RESCUE_SECONDS, self._stop_by - RESCUE_SECONDS))
+            give_up_at = min(give_up_at, self._stop_by + LAST_SECONDS)
+        self._rescuer.finish(give_up_at)
 
 
 def start_embedded_server(resources: ExitStack) -> None:
@@ -355,37 +311,6 @@ def start_embedded_server(resources: ExitStack) -> None:
     server = resources.enter_context(EmbeddedServer(EMBEDDED_FOLDER))
     logger.info("embedded server: %s", server.url)
     os.environ["OFFSIDER_REDIS_URL"] = server.url
-
-
-class StatusReport:
-    """Shows the number of running workers in the process title, and reports once that all run.
-
-    Args:
-        show: whether the log has that line.
-
-    Attributes:
-        ready: whether all workers have run at once.
-    """
-
-    def __init__(self, *, show: bool) -> None:
-        self._show = show
-        self._set_title = title_setter()
-        self._title = ""
-        self.ready = False
-
-    def write(self, config: Config, workers: Children, *, stopping: bool) -> None:
-        """Update the title; log and notify systemd when all workers run for the first time."""
-        ready, wanted = workers.ready, len(workers.slots)
-        words = ["offsider", __version__, config.worker.tag, f"parent [{ready} of {wanted} run]"]
-        title = " ".join(word for word in (*words, "stopping" if stopping else "") if word)
-        if title != self._title:
-            self._set_title(title)
-            self._title = title
-        if ready == wanted and not self.ready:
-            self.ready = True
-            if self._show:
-                logger.info("now running: %s", counted(wanted, "worker"))
-            systemd.notify("READY=1")
 
 
 def become_subreaper() -> None:

@@ -3,11 +3,12 @@
 1. Each slot has a worker. When it exits, start another one: at once the first time, then with a back-off. Without
    ``-p`` the parent ends with its worker.
 2. When a worker has to be replaced, start its successor first. Then drain the old worker (USR2), or stop it (TERM) if
-   it uses too much memory. Replace one slot at a time.
+   it uses too much memory. Replace one slot at a time. Without ``-p`` the parent stops instead.
 3. A job may have replaced a worker by another program (`os.execv`), or closed its descriptors: the link is closed, but
    the process has not ended. Kill it, and start a new worker.
 4. Kill an exiting worker at its deadline, if it has one.
-5. If every slot has failed to start and no worker has ever run, the parent is hopeless and gives up.
+5. If every slot has failed to start and no worker has ever run, the parent is hopeless and gives up. With
+   ``--reload``, a worker that fails to start is started again after the next change.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from offsider.cli.parent.backoff import Backoff, described
+from offsider.cli.parent.worker_process import Backoff
+from offsider.core.wording import described
 from offsider.logs.setup import logger
+from offsider.worker.memory import CHECK_SECONDS, resident_kilobytes
 
 if TYPE_CHECKING:
     from offsider.cli.parent.starting import Child, Starter
+    from offsider.config.settings import WorkerSection
 
 # By then the worker should have exited by itself; requeueing its jobs needs the rest of the promised timeout + 4 s.
 # The worker itself gives up 3.6 s after its timeout (`main_loop.LAST_SECONDS`); importing that module takes memory.
@@ -57,16 +61,15 @@ class Children:
 
     Args:
         starter: starts them.
-        size: number of workers.
-        restarts: whether a worker that exits is started again.
-        stop_seconds: returns the longest duration of a stop, for workers that have not sent theirs yet.
+        settings: their number, and the longest duration of a stop for workers that have not sent theirs yet.
     """
 
-    def __init__(self, starter: Starter, size: int, stop_seconds: Callable[[], float], *, restarts: bool) -> None:
+    def __init__(self, starter: Starter, settings: WorkerSection) -> None:
         self._starter = starter
-        self._restarts = restarts
-        self._stop_seconds = stop_seconds
-        self.slots = [Slot(number) for number in range(size)]
+        self._settings = settings
+        self._restarts = bool(settings.processes)
+        self._memory_due = 0.0
+        self.slots = [Slot(number) for number in range(settings.processes or 1)]
         self.leaving: dict[int, Child] = {}
         self.may_start = True
         #: Exit status of the only worker, if it is not restarted; else None.
@@ -80,8 +83,8 @@ class Children:
     # ------------------------------------------------------------------------------ current workers
     def all(self) -> list[Child]:
         """Return all processes, including successors and exiting workers."""
-        here = [child for slot in self.slots for child in (slot.child, slot.successor) if child is not None]
-        return [*here, *self.leaving.values()]
+        current = [child for slot in self.slots for child in (slot.child, slot.successor) if child is not None]
+        return [*current, *self.leaving.values()]
 
     @property
     def ready(self) -> int:
@@ -90,7 +93,8 @@ class Children:
 
     @property
     def hopeless(self) -> bool:
-        return self._restarts and not self._ever_ready and self._failed_boots >= len(self.slots)
+        may_recover = not self._restarts or self._settings.reload or self._ever_ready
+        return not may_recover and self._failed_boots >= len(self.slots)
 
     def adopt(self, child: Child) -> None:
         """Add a worker of the previous program: drain it when its successor runs, or now if it has no slot."""
@@ -126,6 +130,8 @@ class Children:
         if self.may_start and self._starter.can_start:
             yield from (slot.start_at for slot in self.slots if slot.child is None)
             yield from (slot.start_at for slot in self._to_be_replaced())
+        if self.may_start and self._settings.memory_max_mb:
+            yield self._memory_due
 
     def _open_slots(self, now: float) -> list[Slot]:
         empty = [slot for slot in self.slots if slot.child is None]
@@ -141,11 +147,11 @@ class Children:
     def _start(self, slot: Slot) -> None:
         child = self._starter.start(slot.number)
         if child is None:
+            slot.start_at = time.monotonic() + slot.backoff.pause_seconds(0.0)
             return
         logger.log(logging.INFO if self._restarts else logging.DEBUG, "worker %d is process %d", *_who(child))
         if slot.child is None:
             slot.child = child
-            slot.stop_signal = ""
         else:
             slot.successor = child
 
@@ -155,13 +161,34 @@ class Children:
         if old is not None:
             self._leave(old, signal)
 
-    # ------------------------------------------------------------------------------- stops
-    def replace(self, child: Child, reason: str) -> None:
-        """Stop a worker once its successor runs."""
+    def replace(self) -> None:
+        """Replace all workers by workers with the source of now."""
         for slot in self.slots:
-            if slot.child is child and slot.stop_signal != "TERM":
+            if slot.successor is not None:
+                self._leave(slot.successor, "TERM")
+                slot.successor = None
+            if slot.child is not None and not slot.child.ready:
+                self._leave(slot.child, "TERM")
+                slot.child = None
+            slot.start_at, slot.stop_signal = 0.0, "" if slot.child is None else "TERM"
+
+    # ------------------------------------------------------------------------------- stops
+    def check_memory(self, now: float) -> str:
+        """Replace workers that use too much memory; return the reason why the only one must stop, else empty."""
+        if not self.may_start or now < self._memory_due:
+            return ""
+        self._memory_due = now + CHECK_SECONDS
+        for slot in self.slots:
+            child = slot.child
+            if child is None or not child.ready:
+                continue
+            reason = child.memory.too_much(self._settings.memory_max_mb, resident_kilobytes(child.pid), now)
+            if reason and not self._restarts:
+                return reason
+            if reason and slot.stop_signal != "TERM":
                 logger.warning("replacing worker %d (process %d): %s", slot.number + 1, child.pid, reason)
                 slot.stop_signal = "TERM"
+        return ""
 
     def _kill_replaced(self, child: Child) -> None:
         """Kill a program that replaced a worker, or a worker without its descriptors."""
@@ -187,6 +214,13 @@ class Children:
         for child in self.all():
             child.send(name)
 
+    def log(self) -> None:
+        """Log a line for each worker."""
+        for child in self.all():
+            state = "is exiting" if child.pid in self.leaving else "runs" if child.ready else "starts"
+            age = time.monotonic() - child.born_at
+            logger.info("worker %d: process %d %s, %.0f s old", *_who(child), state, age)
+
     def _leave(self, child: Child, signal: str) -> None:
         self.leaving[child.pid] = child
         if signal == "TERM":
@@ -195,11 +229,11 @@ class Children:
 
     def _end_by(self, child: Child, now: float) -> None:
         sent_seconds = child.link.stop_seconds
-        stop_seconds = self._stop_seconds() if sent_seconds is None else sent_seconds
+        stop_seconds = self._settings.timeout_seconds if sent_seconds is None else sent_seconds
         child.kill_at = now + stop_seconds + KILL_SECONDS
 
     def _kill(self, child: Child) -> None:
-        logger.error("worker %d (process %d) did not exit in time, killing it", child.slot + 1, child.pid)
+        logger.error("worker %d (process %d) did not exit in time, killing it", *_who(child))
         self._sent_kill.add(child.pid)
         child.kill_at = None
         child.send("KILL")
@@ -207,7 +241,8 @@ class Children:
     # -------------------------------------------------------------------------------- exits
     def _free(self, slot: Slot, child: Child, now: float) -> float:
         """Remove an exited worker, and return the pause before its replacement."""
-        pause_seconds = slot.backoff.pause_seconds(now - child.born_at)
+        waits = self._settings.reload and not child.ready
+        pause_seconds = math.inf if waits else slot.backoff.pause_seconds(now - child.born_at)
         slot.start_at = now + pause_seconds
         if slot.successor is child:
             slot.successor = None
@@ -229,7 +264,9 @@ class Children:
             logger.info("old worker %d (process %d) %s", child.slot + 1, pid, how)
             return True
         slot = self.slots[child.slot]
-        last = not self._restarts and slot.successor is None
+        # With --reload, a worker that failed is started again; one that ended without an error was stopped.
+        starts_again = self._restarts or (self._settings.reload and status != 0)
+        last = slot.successor is None and not starts_again
         pause_seconds = self._free(slot, child, time.monotonic())
         if last:
             self.status, self.may_start = status, False
@@ -237,7 +274,8 @@ class Children:
                 logger.error("the worker (process %d) %s", pid, how)
             return True
         if self.may_start and not self.hopeless and (slot.child is None or slot.stop_signal):
-            how += f"; starting another one in {pause_seconds:g} s"
+            when = f"in {pause_seconds:g} s" if math.isfinite(pause_seconds) else "after the next change"
+            how += f"; starting another one {when}"
         logger.log(logging.WARNING if self.may_start else logging.INFO, "worker %d (process %d) %s", *_who(child), how)
         return True
 

@@ -19,22 +19,21 @@ import json
 import os
 import signal
 import socket
-import threading
 import time
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from offsider.cli.failure import flush_output, give_up
-from offsider.cli.parent.backoff import Backoff, described
-from offsider.cli.parent.worker_process import fork, live
+from offsider.cli.forks import fork, other_threads
+from offsider.cli.parent.worker_process import Backoff, live
 from offsider.cli.signals import NAMES, SignalQueue
-from offsider.cli.start_folder import leave_removed_folder
-from offsider.cli.title import title_setter
+from offsider.cli.start import leave_removed_folder
+from offsider.cli.status import title_setter
 from offsider.core.errors import OffsiderError
-from offsider.logs.setup import logger
+from offsider.core.wording import described
+from offsider.logs.setup import end_writers, logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 
 #: Maximum time for a fork. The parent handles no signals in the meantime.
 FORK_SECONDS = 1.0
-TASKS = Path("/proc/self/task")
 
 
 @dataclass
@@ -68,6 +66,7 @@ class ForkServer:
     threads: list[str] = field(default_factory=list[str])
     _link: socket.socket | None = None
     _rest: bytes = b""
+    _unhandled: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     _backoff: Backoff = field(default_factory=Backoff)
     _born_at: float = 0.0
     _start_at: float = 0.0
@@ -82,39 +81,47 @@ class ForkServer:
         """Time of the next start, by the monotonic clock; infinite while it runs."""
         return float("inf") if self.pid or self.failed else self._start_at
 
-    def due(self, now: float) -> bool:
-        """Whether it must be started."""
-        return now >= self.start_at
-
-    def started(self, pid: int, link: socket.socket) -> None:
-        """Note the new server and the connection to it."""
-        self.pid, self._link, self._rest = pid, link, b""
+    def started(self, pid: int | None, link: socket.socket) -> None:
+        """Note the new server and the connection to it; without a pid, it could not be forked, and is started later."""
         self._born_at = time.monotonic()
+        if pid is not None:
+            self.pid, self._link, self._rest = pid, link, b""
+        else:
+            link.close()
+            self._start_at = self._born_at + self._backoff.pause_seconds(0.0)
 
-    def start(self, end: socket.socket) -> int:
-        """Fork a worker, and return its pid; 0 if the server has died or does not answer."""
+    def start(self, end: socket.socket) -> int | None:
+        """Fork a worker, and return its pid; None if the server has died, cannot fork or does not answer.
+
+        The next `listen` handles the other messages, because the exit of this worker may already be among them.
+        """
         link = self._link
         if link is None:
-            return 0
+            return None
         try:
             link.setblocking(True)
             link.settimeout(FORK_SECONDS)
             socket.send_fds(link, [b'{"start": true}\n'], [end.fileno()])
             deadline = time.monotonic() + FORK_SECONDS
             while time.monotonic() < deadline:
-                for message in self._received():
+                self._unhandled += self._received()
+                for message in self._unhandled:
                     if "started" in message:
-                        return int(message["started"])
-                    self._handle(message)
+                        self._unhandled.remove(message)
+                        pid: int | None = message["started"]
+                        return pid
         except OSError:
             pass
         # The link of a worker that it may have forked closes, so that worker stops.
         logger.error("the fork server (process %d) forks no worker: killing it", self.pid)
         self._kill()
-        return 0
+        return None
 
     def listen(self) -> None:
         """Handle the messages that have arrived."""
+        unhandled, self._unhandled = self._unhandled, []
+        for message in unhandled:
+            self._handle(message)
         if self._link is not None:
             self._link.setblocking(False)
             with suppress(OSError):
@@ -175,18 +182,15 @@ class ForkServer:
 
 
 def serve(options: WorkerOptions, link: socket.socket) -> NoReturn:
-    """Run the fork server in this process, to its end; its workers end it too."""
-    work: Callable[[], NoReturn] | None = None
+    """Run the fork server in this process, to its end."""
     code = 0
     try:
-        work = _Server(options, link).run()
+        _Server(options, link).run()
     except OffsiderError as error:
         code = give_up(str(error), error, verbose=options.verbose)
     except BaseException:  # noqa: BLE001  # it must not reach the parent's code, which called this
         traceback.print_exc()
         code = 1
-    if work is not None:
-        work()
     flush_output()
     os._exit(code)
 
@@ -202,19 +206,20 @@ class _Server:
         self._rest = b""
         self._ends: list[int] = []
 
-    def run(self) -> Callable[[], NoReturn] | None:
-        """Serve until the parent closes the connection; in a forked worker, return the function that runs it."""
-        from offsider.cli.boot import load  # a parent would keep it in memory
+    def run(self) -> None:
+        """Serve until the parent closes the connection."""
+        from offsider.cli.run_worker import load  # a parent would keep it in memory
 
         leave_removed_folder()
         self._signals.install()
         title_setter()("offsider fork server")
         config = load(self._options)
         self._signals.install()  # again, because the application may have replaced the handlers
+        end_writers()
         threads = other_threads()
         self._tell({"loaded": threads})
         if threads:
-            return None
+            return
         # Workers share the memory pages that exist now until a write; freeze, so that the collector does not write.
         gc.collect()
         gc.freeze()
@@ -226,13 +231,13 @@ class _Server:
             except (BlockingIOError, InterruptedError):
                 continue
             if messages is None:
-                return None
+                return
             for message in messages:
                 if "reap" in message:
                     with suppress(ChildProcessError):
                         os.waitpid(message["reap"], 0)
-                elif work := self._fork(config, self._ends.pop(0)):
-                    return work
+                else:
+                    self._fork(config, socket.socket(fileno=self._ends.pop(0)))
 
     def _received(self) -> list[dict[str, Any]] | None:
         """Return the messages that have arrived; None if the parent has closed the connection."""
@@ -249,20 +254,16 @@ class _Server:
         *lines, self._rest = (self._rest + data).split(b"\n")
         return [json.loads(line) for line in lines]
 
-    def _fork(self, config: Config, descriptor: int) -> Callable[[], NoReturn] | None:
+    def _fork(self, config: Config, end: socket.socket) -> None:
         def release() -> None:
             self._signals.close()
             self._link.close()
 
-        flush_output()
-        pid = fork(release)
-        if pid == 0:
-            end = socket.socket(fileno=descriptor)
-            return lambda: live(self._options, end, config)
-        os.close(descriptor)
-        self._workers.add(pid)
+        with end:
+            pid = fork(release, lambda: live(self._options, end, config))
+        if pid is not None:
+            self._workers.add(pid)
         self._tell({"started": pid})
-        return None
 
     def _report_exits(self) -> None:
         for pid in sorted(self._workers):
@@ -275,19 +276,3 @@ class _Server:
     def _tell(self, message: dict[str, object]) -> None:
         with suppress(OSError):  # the parent has died: the next read ends the server
             self._link.sendall(json.dumps(message).encode() + b"\n")
-
-
-def other_threads() -> list[str]:
-    """Return the names of all other threads; threads that Python did not start have their system name."""
-    here = threading.get_native_id()
-    python = {thread.native_id: thread.name for thread in threading.enumerate()}
-    if not TASKS.is_dir():
-        return sorted(name for number, name in python.items() if number != here)
-    return sorted(python.get(number) or _called(number) for number in map(int, os.listdir(TASKS)) if number != here)  # noqa: PTH208  # names alone
-
-
-def _called(number: int) -> str:
-    try:
-        return f"{(TASKS / str(number) / 'comm').read_text().strip()} (not Python's)"
-    except OSError:
-        return f"thread {number}"

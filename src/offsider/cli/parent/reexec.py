@@ -5,7 +5,7 @@
 2. Block the handled signals, so that none is lost during the exec; the next program unblocks them.
 3. Write the workers, the file descriptors of their links and their last reports into a file without a name.
 4. Execute the same command line again. The process keeps its ID, and the workers are still its children.
-5. The next parent reads the file and adopts the workers.
+5. The next parent reads the file and adopts the workers. If it cannot, it closes their links, so that they stop.
 """
 
 from __future__ import annotations
@@ -18,17 +18,20 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterable, MutableMapping
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import IO, TYPE_CHECKING, Any
 
 from offsider.cli.command import MAX_LETTERS
 from offsider.cli.failure import flush_output
-from offsider.cli.parent.backoff import described
 from offsider.cli.parent.worker_process import command
 from offsider.cli.signals import NAMES, handled
-from offsider.cli.start_folder import start_folder
+from offsider.cli.start import start_folder
 from offsider.cli.text import plain
 from offsider.core.error_text import describe
+from offsider.core.wording import described
 from offsider.logs.setup import logger
+from offsider.worker.alive.parent_link import known_fields
 
 if TYPE_CHECKING:
     from offsider.cli.parent.starting import Child
@@ -37,6 +40,21 @@ VARIABLE = "OFFSIDER_SUCCESSION"
 # Maximum time for the check: code that hangs at import would hang the new workers too.
 CHECK_SECONDS = 60.0
 HELD = frozenset(handled((*NAMES, "CHLD")))
+
+
+@dataclass(frozen=True)
+class Inherited:
+    """A worker of the previous program in this process, perhaps of another version.
+
+    Attributes:
+        link: a file descriptor; all versions write it, because a parent that cannot adopt the worker closes it.
+    """
+
+    slot: int
+    pid: int
+    link: int
+    born_at: float = 0.0
+    report: str = ""
 
 
 class Restart:
@@ -55,23 +73,24 @@ class Restart:
         return 0 if self._checking is None else self._checking.pid
 
     def check(self) -> None:
-        """Start to check the new code; a check under way is cancelled.
-
-        Raises:
-            OSError: the folder or the program is missing.
-        """
+        """Start to check the new code; a check under way is cancelled."""
+        logger.info("restarting: checking the new code in %s", self.folder)
         self.cancel()
         if self.folder != os.environ.get("PWD"):
             logger.warning("$PWD does not name the current folder: USR2 follows no symbolic link from %s", self.folder)
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the check
-        self._checking = subprocess.Popen(  # noqa: S603  # this program itself
-            [*self._words, "--dry-run"],
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=self._errors,
-        )
-        self.due_at = time.monotonic() + CHECK_SECONDS
+        try:
+            self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the check
+            self._checking = subprocess.Popen(  # noqa: S603  # this program itself
+                [*self._words, "--dry-run"],
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+            )
+        except OSError as error:  # the folder or the program is missing
+            self._failed(str(error))
+        else:
+            self.due_at = time.monotonic() + CHECK_SECONDS
 
     def cancel(self) -> None:
         """Kill the process that checks the new code, if there is one; the parent reaps it."""
@@ -83,7 +102,10 @@ class Restart:
         """Cancel a check that takes too long."""
         if now >= self.due_at:
             self.cancel()
-            logger.error("restart failed, the workers continue: the check took more than %g s", CHECK_SECONDS)
+            self._failed(f"the check took more than {CHECK_SECONDS:g} s")
+
+    def _failed(self, reason: str) -> None:
+        logger.error("restart failed, the workers continue: %s", reason)
 
     def _end(self) -> str:
         text = ""
@@ -96,57 +118,53 @@ class Restart:
         self.due_at = math.inf
         return text
 
-    def failure(self, status: int) -> str:
-        """Return why the new code cannot run, by the status of the ended check; empty if it can."""
+    def passed(self, status: int) -> bool:
+        """Whether the new code can run, by the status of the ended check; else log the reason."""
         text = self._end()
-        if status == 0:
-            return ""
-        # A program that cannot even import offsider ends with a traceback, whose last line is the error.
-        reason = text.rpartition("offsider: ")[2] if "offsider: " in text else text.strip().rpartition("\n")[2]
-        return plain(" ".join(reason.split()) or described(status), MAX_LETTERS)
+        if status:
+            # A program that cannot even import offsider ends with a traceback, whose last line is the error.
+            reason = text.rpartition("offsider: ")[2] if "offsider: " in text else text.strip().rpartition("\n")[2]
+            self._failed(plain(" ".join(reason.split()) or described(status), MAX_LETTERS))
+        return status == 0
 
-    def exec(self, children: Iterable[Child]) -> NoReturn:
-        """Execute the program again; the next parent adopts ``children``.
-
-        Raises:
-            OSError: the program cannot be executed; the current parent can continue.
-        """
+    def exec(self, children: Iterable[Child]) -> None:
+        """Execute the program again; the next parent adopts ``children``. Returns if that fails."""
         left = [
-            {
-                "slot": child.slot,
-                "pid": child.pid,
-                "link": child.link.bequeath(),
-                "stop_seconds": child.link.stop_seconds,
-                "born_at": child.born_at,
-                "report": child.link.report,
-            }
+            Inherited(child.slot, child.pid, child.link.bequeath(), child.born_at, child.link.report)
             for child in children
         ]
-        file = tempfile.TemporaryFile("w+")  # noqa: SIM115  # the next program reads it
-        json.dump(left, file)
-        file.seek(0)
-        os.set_inheritable(file.fileno(), True)
-        os.chdir(self.folder)
-        os.environ[VARIABLE] = str(file.fileno())
         flush_output()
         signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
         try:
-            os.execv(self._words[0], self._words)  # noqa: S606  # this program itself
+            with tempfile.TemporaryFile("w+") as file:
+                json.dump([asdict(worker) for worker in left], file)
+                file.seek(0)
+                os.set_inheritable(file.fileno(), True)
+                os.environ[VARIABLE] = str(file.fileno())
+                os.chdir(self.folder)
+                os.execv(self._words[0], self._words)  # noqa: S606  # this program itself
+        except OSError as error:
+            self._failed(str(error))
+            for worker in left:
+                os.set_inheritable(worker.link, False)
         finally:
             os.environ.pop(VARIABLE, None)
-            file.close()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
 
 
-def inherited(environ: MutableMapping[str, str]) -> list[dict[str, Any]]:
+def inherited(environ: MutableMapping[str, str]) -> list[Inherited]:
     """Return the workers of the previous parent; empty if this is the first one."""
     descriptor = environ.pop(VARIABLE, "")
     if not descriptor:
         return []
+    workers: Any = ()
     try:
         with os.fdopen(int(descriptor)) as file:
-            left: list[dict[str, Any]] = json.load(file)
-            return left
-    except (ValueError, OSError) as error:
+            workers = json.load(file)
+        return [known_fields(Inherited, worker) for worker in workers]
+    except (ValueError, TypeError, OSError) as error:
         logger.error("cannot adopt the workers of the previous parent: %s", describe(error))
-        return []
+    with suppress(TypeError, KeyError, OSError):
+        for worker in workers:
+            os.close(worker["link"])  # so that it stops, and does not run beside the new ones
+    return []

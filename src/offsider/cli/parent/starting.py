@@ -1,7 +1,8 @@
 """Start a worker, and prepare its process: by a fork of the parent, by the fork server, or by exec.
 
 1. With several workers, the fork server forks them: they share the memory of the application, which it has loaded.
-2. A single worker is forked from the parent, which has one thread and no code of the application.
+2. A single worker is forked from the parent, which has one thread and no code of the application. If it is restarted,
+   its successor is executed as a new program.
 3. Workers are executed as new programs on macOS, whose libraries do not survive a fork, and if the application starts
    threads while it is imported: a fork copies their locks but not the threads.
 4. The worker reseeds its random numbers, and has its own identity and connections (`worker_process.py`).
@@ -15,19 +16,19 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
-from offsider.cli.failure import flush_output
+from offsider.cli.forks import fork
 from offsider.cli.parent.fork_server import ForkServer, serve
-from offsider.cli.parent.worker_process import VARIABLE, command, fork, live
+from offsider.cli.parent.worker_process import VARIABLE, command, live
 from offsider.logs.setup import logger
 from offsider.worker.alive.parent_link import WorkerLink, make_link
-from offsider.worker.memory_limits import MemoryWatch
+from offsider.worker.memory import MemoryWatch
 
 if TYPE_CHECKING:
     from offsider.cli.options import WorkerOptions
-    from offsider.config.config import Config
 
 
 @dataclass
@@ -48,7 +49,7 @@ class Child:
     pid: int
     link: WorkerLink
     born_at: float
-    memory: MemoryWatch
+    memory: MemoryWatch = field(default_factory=MemoryWatch)
     kill_at: float | None = None
     closed_at: float | None = None
 
@@ -58,7 +59,8 @@ class Child:
 
     def send(self, name: str) -> None:
         """Send a signal. The pid cannot belong to another process before we have reaped this one."""
-        os.kill(self.pid, getattr(signal, f"SIG{name}"))
+        with suppress(ProcessLookupError):  # without a subreaper, init may have reaped a worker of a dead fork server
+            os.kill(self.pid, getattr(signal, f"SIG{name}"))
 
 
 class Starter:
@@ -66,16 +68,12 @@ class Starter:
 
     Args:
         options: the command line.
-        config: the configuration before the application is imported.
         server: the fork server; None if the workers are started without one.
         release: closes, in a forked process, everything that only the parent uses.
     """
 
-    def __init__(
-        self, options: WorkerOptions, config: Config, server: ForkServer | None, release: Callable[[], None]
-    ) -> None:
+    def __init__(self, options: WorkerOptions, server: ForkServer | None, release: Callable[[], None]) -> None:
         self.options = options
-        self._config = config
         self.server = server
         self._release = release
         self._executes = sys.platform == "darwin"
@@ -91,7 +89,7 @@ class Starter:
         server = self.server
         if server is None:
             return
-        if server.due(now):
+        if now >= server.start_at:
             self._fork_server(server)
         server.listen()
         if server.threads:
@@ -104,7 +102,7 @@ class Starter:
         return self.server is None or self.server.loaded
 
     def start(self, slot: int) -> Child | None:
-        """Start a worker for a slot; None if the fork server has just died."""
+        """Start a worker for a slot; None if that failed, for a reason that is logged."""
         link, end = make_link()
         with end:
             if self.server is not None:
@@ -112,32 +110,34 @@ class Starter:
             elif self._executes:
                 pid = self._exec(end)
             else:
-                pid = self._fork(link.close, lambda: live(self.options, end))
-        if not pid:
+                pid = self._fork(link, lambda: live(self.options, end))
+                # A later worker must not mix the modules of this program with those of a newer release.
+                self._executes = True
+        if pid is None:
             link.close()
             return None
-        return self.adopt(slot, pid, link, time.monotonic())
-
-    def adopt(self, slot: int, pid: int, link: WorkerLink, born_at: float) -> Child:
-        """Return a running worker, of this program or of the previous program in this process."""
-        return Child(slot, pid, link, born_at, MemoryWatch(self._config.worker.memory_max_mb))
+        return Child(slot, pid, link, time.monotonic())
 
     def _fork_server(self, server: ForkServer) -> None:
         parents, servers = socket.socketpair()
         with servers:
-            pid = self._fork(parents.close, lambda: serve(self.options, servers))
+            pid = self._fork(parents, lambda: serve(self.options, servers))
         server.started(pid, parents)
 
-    def _fork(self, close: Callable[[], None], run: Callable[[], NoReturn]) -> int:
-        """Fork this process, and return the pid of the child, which calls ``close`` and ``run``."""
-        flush_output()
-        pid = fork(self._release)
-        if pid == 0:
-            close()
-            run()
-        return pid
+    def _fork(self, parents: socket.socket | WorkerLink, run: Callable[[], NoReturn]) -> int | None:
+        """Fork this process as `fork` does; the child closes the parent's end, and calls ``run``."""
 
-    def _exec(self, end: socket.socket) -> int:
+        def release() -> None:
+            parents.close()
+            self._release()
+
+        return fork(release, run)
+
+    def _exec(self, end: socket.socket) -> int | None:
         end.set_inheritable(True)
-        words = command()
-        return os.posix_spawnp(words[0], words, {**os.environ, VARIABLE: str(end.fileno())}, setsigmask=())
+        try:
+            words = command()
+            return os.posix_spawnp(words[0], words, {**os.environ, VARIABLE: str(end.fileno())}, setsigmask=())
+        except OSError as error:  # the program is missing, or there are too many processes
+            logger.error("cannot execute a worker, trying again: %s", error)
+            return None

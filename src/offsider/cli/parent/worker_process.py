@@ -1,19 +1,17 @@
-"""The process of a worker: its fork from the parent or the fork server, its program if it is executed, and its life."""
+"""The process of a worker: its program if it is executed, and its life; also pauses between the starts of processes."""
 
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from offsider.cli import boot_signals
 from offsider.cli.failure import flush_output, give_up
-from offsider.cli.start_folder import leave_removed_folder
+from offsider.cli.start import leave_removed_folder
 from offsider.core.errors import OffsiderError
 from offsider.worker.alive.parent_link import ParentLink
 
@@ -25,22 +23,10 @@ if TYPE_CHECKING:
 OF_THE_PARENT = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 #: The descriptor of the link of an executed worker.
 VARIABLE = "OFFSIDER_EXECUTED_WORKER"
-
-
-def fork(release: Callable[[], None]) -> int:
-    """Fork this process; in the child call ``release`` while signals are blocked, and end on TERM and INT from then on.
-
-    Without the block, Python's own handler of INT would raise in a hook of the fork.
-    """
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
-    try:
-        pid = os.fork()
-        if pid == 0:
-            release()
-            boot_signals.install()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    return pid
+FIRST_PAUSE_SECONDS = 1.0
+MAX_PAUSE_SECONDS = 30.0
+# A process that ran at least this long was healthy: its next restart is immediate again.
+HEALTHY_SECONDS = 60.0
 
 
 def live(options: WorkerOptions, end: socket.socket, preloaded: Config | None = None) -> NoReturn:
@@ -50,9 +36,9 @@ def live(options: WorkerOptions, end: socket.socket, preloaded: Config | None = 
         end: the socket of the worker's end of the link.
         preloaded: the configuration of the application that this process has inherited; None to load it.
     """
-    from offsider.cli.run_worker import run_worker  # the parent would keep it in memory
-
     try:
+        from offsider.cli.run_worker import run_worker  # the parent would keep it in memory
+
         leave_removed_folder()
         for name in (*OF_THE_PARENT, VARIABLE):
             os.environ.pop(name, None)
@@ -86,3 +72,18 @@ def command() -> list[str]:
     if script.name != words[0] and script.parent.is_dir() and os.path.samefile(script.parent, folder):  # noqa: PTH121
         return words  # a console script beside its interpreter, whose path is in the first line of the script
     return [program if os.sep in program and os.access(program, os.X_OK) else sys.executable, *words]
+
+
+@dataclass
+class Backoff:
+    """The pauses between the starts of one worker slot, or of the fork server."""
+
+    _next_seconds: float = 0.0
+
+    def pause_seconds(self, lived_seconds: float) -> float:
+        """Return the pause before the next start, after a run of `lived_seconds`."""
+        if lived_seconds >= HEALTHY_SECONDS:
+            self._next_seconds = 0.0
+        pause = self._next_seconds
+        self._next_seconds = min(MAX_PAUSE_SECONDS, max(FIRST_PAUSE_SECONDS, 2 * pause))
+        return pause

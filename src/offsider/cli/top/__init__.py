@@ -1,16 +1,13 @@
 """``offsider top``: a live view in the terminal, with a key for each action.
 
-Reading order: `tabs` (their data and actions), `table` (rows and selection), `background` (reads and actions in
-threads), `app` (keys, live refresh, dialogs).
+Reading order: `pages` (screens as tables of texts), `table` (rows and selection), `app` (keys, live refresh, dialogs).
 """
 
 from __future__ import annotations
 
 import click
 
-from offsider.cli.command import MAX_LETTERS, ONE_SERVER, RELEASES, SETTINGS, ConnectionOptions, connected, require
-from offsider.cli.text import plain, say
-from offsider.config.installation import Installation
+from offsider.cli.command import CONNECTION, RELEASES, ConnectionOptions, command, require, server
 from offsider.core.errors import ConfigurationError
 
 __all__ = ["top"]
@@ -18,21 +15,19 @@ __all__ = ["top"]
 MISSING = 'offsider top needs Textual: pip install "offsider[tui]"'
 
 
-@click.command(context_settings=SETTINGS)
-@connected(ONE_SERVER)
-@click.option(
-    "--interval",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0.2),
-    default=2.0,
-    show_default=True,
-    help="Refresh interval.",
-)
-@require(RELEASES)
+@command(
+    *CONNECTION,
+    server(),
+    click.option(
+        "--interval", metavar="SECONDS", type=click.FloatRange(min=0.2), default=2.0, show_default=True,
+        help="Refresh interval.",
+    ),
+    require(RELEASES),
+)  # fmt: skip
 def top(connection: ConnectionOptions, interval: float) -> None:
     """Show processes, queues and jobs live, and act on them.
 
-    The tabs are Home, Busy, Queues, Scheduled, Retries, Dead and Metrics; ? shows the keys.
+    The tabs are those of the web UI, the first one lists the findings; ? shows the keys.
     """
     try:
         from offsider.cli.top.app import Top  # imported here: Textual is an extra
@@ -40,8 +35,4 @@ def top(connection: ConnectionOptions, interval: float) -> None:
         if (error.name or "").partition(".")[0] != "textual":
             raise
         raise ConfigurationError(MISSING) from None
-    config, broken = connection.load_extensions()
-    here = Installation.of(config, connection.server or "")
-    if broken is not None:
-        say(plain(f"cannot load the application of worker.require: {broken}", MAX_LETTERS), err=True)
-    Top(here, interval).run()
+    Top(connection.installation_with_extensions(), interval).run()

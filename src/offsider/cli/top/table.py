@@ -10,7 +10,7 @@ from textual.coordinate import Coordinate
 from textual.message import Message
 from textual.widgets import DataTable
 
-from offsider.cli.top.tabs import Row, TabTable
+from offsider.cli.top.pages import Row, Sheet
 
 _SELECTED = "● "
 _NOT_SELECTED = "  "
@@ -36,18 +36,18 @@ class RowTable(DataTable[Text]):
 
     def __init__(self) -> None:
         super().__init__(cursor_type="row", zebra_stripes=True)
-        self.shown = TabTable((), (), 0)
+        self.shown = Sheet()
         self.selected: set[str] = set()
 
     def empty(self) -> None:
         """Remove all rows and columns, and the selection."""
-        self.shown = TabTable((), (), 0)
+        self.shown = Sheet()
         self.selected.clear()
         self.clear(columns=True)
 
-    def draw(self, data: TabTable) -> None:
+    def draw(self, data: Sheet) -> None:
         """Replace the rows; selected rows that are gone are no longer selected."""
-        cursor = self._row_of_cursor()
+        cursor = self.current()
         row_number = self.cursor_row
         keys = [row.key for row in data.rows]
         self.shown = data
@@ -58,25 +58,30 @@ class RowTable(DataTable[Text]):
             title = Text(f"{'' if number else _NOT_SELECTED}{column}")
             # Textual would measure new rows when it is idle, and can miss them: the columns are then too narrow.
             self.add_column(title, width=max([title.cell_len, *(cells[number].cell_len for cells in drawn)]))
-        for key, cells in zip(keys, drawn, strict=True):
-            self.add_row(*cells, key=key)
+        for cells in drawn:
+            self.add_row(*cells)
         self.move_cursor(row=keys.index(cursor.key) if cursor and cursor.key in keys else row_number)
+
+    def current(self) -> Row | None:
+        """Return the row of the cursor."""
+        number = self.cursor_row
+        return self.shown.rows[number] if 0 <= number < len(self.shown.rows) else None
 
     def targets(self) -> list[Row]:
         """Return the selected rows, or else the row of the cursor."""
         chosen = [row for row in self.shown.rows if row.key in self.selected]
-        cursor = self._row_of_cursor()
-        return chosen or ([cursor] if cursor is not None and cursor.subject is not None else [])
+        cursor = self.current()
+        return chosen or ([cursor] if cursor is not None else [])
 
     def action_select(self) -> None:
-        row = self._row_of_cursor()
-        if row is not None and row.subject is not None:
+        row = self.current()
+        if row is not None and _is_selectable(row):
             self.selected ^= {row.key}
             self._redraw_marks()
             self.action_cursor_down()
 
     def action_select_all(self) -> None:
-        every = {row.key for row in self.shown.rows if row.subject is not None}
+        every = {row.key for row in self.shown.rows if _is_selectable(row)}
         self.selected = set() if self.selected == every else every
         self._redraw_marks()
 
@@ -89,6 +94,6 @@ class RowTable(DataTable[Text]):
         mark = _SELECTED if row.key in self.selected else _NOT_SELECTED
         return [Text(mark + row.cells[0]), *map(Text, row.cells[1:])]
 
-    def _row_of_cursor(self) -> Row | None:
-        number = self.cursor_row
-        return self.shown.rows[number] if 0 <= number < len(self.shown.rows) else None
+
+def _is_selectable(row: Row) -> bool:
+    return row.selectable or bool(row.buttons)

@@ -2,7 +2,7 @@
 
 1. The pushes of a block are collected, and stored with their membership (`block`, `batch`).
 2. The script that writes the outcome of a member updates its batch, and pushes the callbacks (`runs`, `store`).
-3. Operators see batches on their pages (`status`, `batch_set`, `web`).
+3. Operators see batches on their pages (`status`, `web`).
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from offsider.core.clock import as_seconds
 from offsider.core.errors import ConfigurationError
 from offsider.ext.batches.batch import Batch, current_batch
-from offsider.ext.batches.batch_set import BatchSet
 from offsider.ext.batches.block import Block
-from offsider.ext.batches.doctor import check_batches, families
+from offsider.ext.batches.findings import find_batches
 from offsider.ext.batches.runs import BatchRuns
-from offsider.ext.batches.status import Callback, Status
+from offsider.ext.batches.status import BatchSet, Callback, Status, check_batches, families
 from offsider.ext.batches.steps import RESULT
-from offsider.ext.batches.store import Installed
+from offsider.ext.batches.store import Lives
 from offsider.ext.batches.web import make_tab
 from offsider.ext.batches.workflow import Chain, Group, Workflow, chain, chord, group
 
@@ -67,20 +67,15 @@ class Batches:
     name = "batches"
 
     def __init__(self, *, ttl: float | timedelta = timedelta(days=30), linger: float | timedelta = 86_400) -> None:
-        ttl_seconds = _seconds("ttl", ttl)
-        self._installed = Installed(ttl_seconds, max(MIN_LINGER_SECONDS, _seconds("linger", linger)))
+        ttl_seconds = as_seconds(ttl, "Batches(ttl=…)", at_least=1, error=ConfigurationError)
+        linger_seconds = as_seconds(linger, "Batches(linger=…)", at_least=1, error=ConfigurationError)
+        self._lives = Lives(int(ttl_seconds), max(MIN_LINGER_SECONDS, int(linger_seconds)))
 
     def install(self, config: Config) -> None:
         """Add the effects of pushes and outcomes, the web tab, metrics and the check of the doctor."""
-        config.shared.get(Installed, lambda: self._installed)
+        config.shared.get(Lives, lambda: self._lives)
         BatchRuns(config).install()
         config.add_web_tab(make_tab())
-        config.add_metrics(families)
-        config.add_doctor_check(check_batches)
-
-
-def _seconds(name: str, value: float | timedelta) -> int:
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if not 1 <= seconds < 1e9:
-        raise ConfigurationError(f"Batches({name}=…): expected at least 1 second, or a timedelta, got {value!r}")
-    return int(seconds)
+        config.metric_families.append(families)
+        config.findings.append(find_batches)
+        config.doctor_checks.append(check_batches)

@@ -4,30 +4,93 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast, get_args
 
+from offsider.client import Client
+from offsider.client.prepared import declared_of
 from offsider.client.via import chosen_server
 from offsider.config import test_mode
 from offsider.config.installation import Installation
-from offsider.core.errors import BatchFinished, InvalidOptions, UnknownBatch
+from offsider.core.errors import InvalidOptions, UnknownBatch
 from offsider.core.options import check_queue_name
-from offsider.core.payload import new_jid
+from offsider.core.payload import decode, encode
+from offsider.core.suggestions import suggest
 from offsider.ext.batches import store
-from offsider.ext.batches.block import Block, Opens, check_server
-from offsider.ext.batches.callbacks import Callbacks, Event
+from offsider.ext.batches.block import Block, StoredBatch, check_server
 from offsider.ext.batches.status import MAX_JIDS, Status, make_status
-from offsider.ext.batches.store import BID, CALLBACK_OF, Installed, lineages
+from offsider.ext.batches.store import BID, CALLBACK_OF, lineages
+from offsider.jobs import registry
 from offsider.runtime.context import current_job
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
 
+Event: TypeAlias = Literal["complete", "success", "death"]
+EVENTS: tuple[str, ...] = get_args(Event)
 POLL_SECONDS = 0.05
 MAX_POLL_SECONDS = 1.0
+
+
+class Callbacks:
+    """The callbacks of one batch, by event: jobs that are prepared when they are declared, and pushed by a script.
+
+    Args:
+        server: the server of the batch.
+        queue: queue of all callbacks; empty: the queue of each callback job.
+    """
+
+    def __init__(self, server: Installation, bid: str, queue: str) -> None:
+        self._server = server
+        self._bid = bid
+        self._queue = queue
+        self._prepared: dict[str, list[dict[str, Any]]] = {}
+
+    def add(self, event: Event, callback: object, options: Mapping[str, Any] | None) -> None:
+        """Add a callback; see `Batch.on`."""
+        if event not in EVENTS:
+            raise InvalidOptions(f"batches have no event {event!r}{suggest(event, EVENTS)}; use one of {EVENTS}")
+        if options is not None and not isinstance(cast("object", options), dict):
+            raise InvalidOptions(f"the options of a callback must be a dict, got {type(options).__name__}")
+        job = registry.find(callback) if isinstance(callback, str) else callback
+        if declared_of(job) is None:
+            raise InvalidOptions(f"a callback must be a declared job or the name of one, got {callback!r}")
+        self._prepared.setdefault(event, []).append(self._prepare(job, dict(options or {})))
+
+    def fields(self) -> dict[str, str]:
+        """Return the fields of the batch that describe its callbacks."""
+        queues = sorted({call["queue"] for each in self._prepared.values() for call in each})
+        return {"queues": json.dumps(queues)} | {
+            f"on_{event}": json.dumps(each) for event, each in self._prepared.items()
+        }
+
+    def jids(self, event: Event) -> list[str]:
+        """Return the jids of the callbacks of an event."""
+        return [call["jid"] for call in self._prepared.get(event, ())]
+
+    def _prepare(self, job: object, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Prepare a callback; a script adds ``enqueued_at`` when it pushes the job."""
+        client = Client.of(self._server)
+        item: dict[str, Any] = {"class": job, "args": [self._bid, options], CALLBACK_OF: self._bid}
+        if self._queue:
+            item["queue"] = self._queue
+        push = client.build(item)
+        check_server(self._server, self._bid, f"the callback {push.payload['class']}", push.server or self._server.name)
+        prepared = client.prepare(push)
+        if prepared is None:
+            raise InvalidOptions(f"client middleware canceled the push of the callback {push.payload['class']}")
+        payload = decode(prepared.raw)
+        payload.pop("enqueued_at", None)
+        return {
+            "name": payload["class"],
+            "jid": prepared.jid,
+            "queue": prepared.queue,
+            "wire": self._server.settings.wire_version,
+            "payload": encode(payload)[:-1].decode(),
+        }
 
 
 class Batch:
@@ -59,7 +122,8 @@ class Batch:
     Attributes:
         bid: its id.
         config: its configuration.
-        here: its server.
+        server: its server.
+        stored: for `Block` and the pages.
 
     Raises:
         ConfigurationError: the extension is not installed.
@@ -77,24 +141,23 @@ class Batch:
         data: Mapping[str, Any] | None = None,
         config: Config | Installation | None = None,
     ) -> None:
-        self.here = Installation.of(config, "" if isinstance(config, Installation) else chosen_server())
-        self.config = self.here.config
+        self.server = Installation.of(config, "" if isinstance(config, Installation) else chosen_server())
+        self.config = self.server.config
         _check_text("bid", bid)
         _check_text("description", description)
-        self.bid = bid or new_jid()
-        self._lives = Installed.of(self.config).lives(self.config)
-        self._exists = bool(bid)
-        self._parent = ""
+        self.stored = StoredBatch(self.server, bid)
+        self.bid = self.stored.bid
         self._blocks: list[Block] = []
         queue = callback_queue and check_queue_name(callback_queue, what="callback_queue")
-        self._callbacks = Callbacks(self.here, self.bid, queue)
+        self._callbacks = Callbacks(self.server, self.bid, queue)
         if type(autoflush) is not int or autoflush < 0:
             raise InvalidOptions(f"autoflush must be a whole number of 0 or more, got {autoflush!r}")
         self._autoflush = autoflush
         labels = cast("Sequence[object]", tags)
         if not isinstance(labels, list | tuple) or not all(isinstance(label, str) for label in labels):
             raise InvalidOptions(f"tags of a batch must be a list of texts, got {tags!r}")
-        self._fields = {"description": description, "tags": json.dumps(tags), "data": _json_object(data)}
+        about = {"description": description, "tags": json.dumps(tags), "data": _json_object(data)}
+        self.stored.fields = about | self._callbacks.fields()
 
     def on(self, event: Event, callback: object, options: Mapping[str, Any] | None = None) -> Self:
         """Add a callback: a job that is pushed once, when the event occurs. Returns the batch.
@@ -112,9 +175,11 @@ class Batch:
             UnknownJob: no job has this name.
             BatchSpansServers: the job is for another server.
         """
-        if self._exists:
+        if self.stored.exists:
             raise InvalidOptions(f"batch {self.bid} exists already; declare its callbacks before its first jobs")
         self._callbacks.add(event, callback, options)
+        self.stored.fields |= self._callbacks.fields()
+        self.stored.success_jids = self._callbacks.jids("success")
         return self
 
     def jobs(self) -> Block:
@@ -128,7 +193,7 @@ class Batch:
             BatchSpansServers: a job is for another server; raised by its push.
             RedisFailure: jobs could not be stored. Those that were run, and the batch stays open.
         """
-        return Block(self, self._autoflush)
+        return Block(self.stored, self._autoflush)
 
     def __enter__(self) -> Self:
         self._blocks.append(self.jobs().__enter__())
@@ -148,12 +213,14 @@ class Batch:
     def status(self) -> Status:
         """Read the status. Raises UnknownBatch if the batch does not exist or has expired."""
         if test_mode.current() is not None:
-            raise self._unknown()
-        redis = self.here.redis
+            raise self.stored.unknown()
+        redis = self.server.redis
         ((fields, sizes),) = store.sizes(redis, [self.bid])
         if not fields:
-            raise self._unknown()
-        failed, dead = ([*store.first_of(redis, self.bid, part, MAX_JIDS)] for part in ("-failed", "-died"))
+            raise self.stored.unknown()
+        failed, dead = (
+            [jid for jid, _ in islice(store.every(redis, self.bid, part), MAX_JIDS)] for part in ("-failed", "-died")
+        )
         return make_status(self.bid, fields, sizes, failed, dead)
 
     async def astatus(self) -> Status:
@@ -187,28 +254,28 @@ class Batch:
 
     def failed(self) -> Iterator[tuple[str, str]]:
         """Yield jid, and class and error, of the members that failed and will be retried."""
-        return store.every(self.here.redis, self.bid, "-failed")
+        return store.every(self.server.redis, self.bid, "-failed")
 
     def died(self) -> Iterator[tuple[str, str]]:
         """Yield jid, and class and error, of the members that died or were removed."""
-        return store.every(self.here.redis, self.bid, "-died")
+        return store.every(self.server.redis, self.bid, "-died")
 
     def parent(self) -> Batch | None:
         """Return the parent; None without one. Raises UnknownBatch if the batch does not exist or has expired."""
-        lineage = self._lineage()
-        return Batch(lineage[1].bid, config=self.here) if len(lineage) > 1 else None
+        lineage = self.stored.lineage()
+        return Batch(lineage[1].bid, config=self.server) if len(lineage) > 1 else None
 
     def children(self) -> list[Batch]:
         """Return up to 500 children."""
-        return [Batch(bid, config=self.here) for bid in store.kids(self.here.redis, self.bid)]
+        return [Batch(bid, config=self.server) for bid in store.kids(self.server.redis, self.bid)]
 
     def invalidate_all(self) -> None:
         """Mark the batch and its children as obsolete. Members check it with `valid`, and return early: a success.
 
         Raises UnknownBatch if the batch does not exist or has expired.
         """
-        if not store.invalidate(self.here.redis, self.bid):
-            raise self._unknown()
+        if not store.invalidate(self.server.redis, self.bid):
+            raise self.stored.unknown()
 
     async def ainvalidate_all(self) -> None:
         """As `invalidate_all`."""
@@ -219,7 +286,7 @@ class Batch:
 
         Also true if the batch does not exist or has expired: after `delete`, its members still run.
         """
-        return store.valid(self.here.redis, lineages(self.here).of(self.bid))
+        return store.valid(self.server.redis, lineages(self.server).of(self.bid))
 
     async def avalid(self) -> bool:
         """As `valid`."""
@@ -231,15 +298,11 @@ class Batch:
         For a batch that stays open because a process died in a block outside a job. No other process may be adding
         jobs. Raises UnknownBatch if the batch does not exist or has expired.
         """
-        self.close("")
+        self.stored.close("")
 
     def delete(self) -> bool:
         """Delete the batch; return whether it existed. Its jobs still run, without callbacks. Its parent goes on."""
-        lineage = lineages(self.here).of(self.bid)
-        existed = store.forget(self.here.redis, self.bid, lineage[1].bid if len(lineage) > 1 else "")
-        if len(lineage) > 1:
-            self._advance(lineage[1:], "closed", self.bid)
-        return existed
+        return self.stored.delete()
 
     async def adelete(self) -> bool:
         """As `delete`."""
@@ -247,53 +310,6 @@ class Batch:
 
     def __repr__(self) -> str:
         return f"Batch({self.bid!r})"
-
-    def set_parent(self, parent: Opens) -> None:
-        """For `Block`."""
-        if parent.bid == self.bid or self._exists:
-            return
-        check_server(parent.here, parent.bid, f"batch {self.bid}", self.here.name)
-        self._parent = parent.bid
-
-    def open(self, token: str, delay_seconds: float) -> bool:
-        """For `Block`."""
-        is_new = not self._exists
-        fields, calls, above = dict[str, str](), list[str](), list[str]()
-        if is_new:
-            fields = {**self._fields, **self._callbacks.fields()}
-            calls = self._callbacks.jids("success")
-            if self._parent:
-                fields["parent"] = self._parent
-        else:
-            above = [level.bid for level in self._lineage()[1:]]
-        life, redis = self._lives.batch + math.ceil(delay_seconds), self.here.redis
-        found = store.open_block(redis, self.bid, self._parent, token, life, fields=fields, calls=calls, above=above)
-        if found == store.MISSING:
-            raise self._unknown()
-        if found != store.OPENED:
-            late = f"batch {self.bid}" if found == store.FINISHED else f"the parent {self._parent} of batch {self.bid}"
-            raise BatchFinished(f"{late} has succeeded, so it accepts no more jobs; create another batch")
-        self._exists = True
-        return is_new
-
-    def close(self, token: str) -> None:
-        """For `Block`."""
-        self._advance(self._lineage(), "closed", token)
-
-    def withdraw(self) -> None:
-        """For `Block`."""
-        self.delete()
-        self._exists = False
-
-    def _advance(self, lineage: store.Lineage, event: str, token: str) -> None:
-        redis = self.here.redis
-        redis.run(*store.outcomes(redis.keys.prefix, lineage, self._lives).call(event, token))
-
-    def _lineage(self) -> store.Lineage:
-        lineage = lineages(self.here).of(self.bid)
-        if not lineage:
-            raise self._unknown()
-        return lineage
 
     def _pauses(self, timeout_seconds: float | None) -> Iterator[float]:
         give_up = None if timeout_seconds is None else time.monotonic() + timeout_seconds
@@ -304,14 +320,6 @@ class Batch:
 
     def _too_late(self, timeout_seconds: float | None) -> TimeoutError:
         return TimeoutError(f"batch {self.bid} is not complete after {timeout_seconds:g} s")
-
-    def _unknown(self) -> UnknownBatch:
-        if test_mode.current() is not None:
-            return UnknownBatch(
-                f"there is no batch {self.bid}: a test mode is on, in which no batch is stored and no callback runs. "
-                "Use `with testing.real():` or the fixture offsider_worker"
-            )
-        return UnknownBatch(f"there is no batch {self.bid} on server {self.here.name!r}, or it has expired")
 
 
 def current_batch(config: Config | Installation | None = None) -> Batch:

@@ -15,58 +15,123 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 from weakref import WeakValueDictionary
 
+from offsider.client import Client
 from offsider.client.alike import templates
-from offsider.client.asynchronous import call_hook
-from offsider.client.collecting import Collector, collecting, collector
+from offsider.client.client import call_hook
+from offsider.client.deferred import Collector, collecting, collector
 from offsider.config import test_mode
-from offsider.core.errors import BatchSpansServers, InvalidOptions, RedisFailure, UnknownBatch
+from offsider.core.errors import BatchFinished, BatchSpansServers, InvalidOptions, RedisFailure, UnknownBatch
 from offsider.core.payload import new_jid
-from offsider.ext.batches.store import BID
-from offsider.jobs.clients import Clients
+from offsider.ext.batches import store
+from offsider.ext.batches.store import BID, Lives, lineages
 from offsider.runtime.context import current_job_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from offsider.client.base import AfterCommit
     from offsider.client.deferred import DeferredCallback
-    from offsider.client.prepared import Prepared
-    from offsider.config.config import Config
+    from offsider.client.plan import AfterCommit
+    from offsider.config.hooks import Prepared
     from offsider.config.installation import Installation
 
 CHUNK = 1_000
 
 
-class Opens(Protocol):
-    """The part of a batch that blocks use."""
+class StoredBatch:
+    """A batch as its blocks use it.
 
-    bid: str
-    config: Config
-    here: Installation
+    Args:
+        server: its server.
+        bid: of an existing batch; empty for a new one.
 
-    def set_parent(self, parent: Opens) -> None:
+    Attributes:
+        server, config: as given.
+        bid: its id.
+        exists: whether it was created.
+        fields: of a new batch.
+        success_jids: of a new batch, the ids of its success callbacks.
+    """
+
+    def __init__(self, server: Installation, bid: str) -> None:
+        self.server = server
+        self.config = server.config
+        self.bid = bid or new_jid()
+        self.exists = bool(bid)
+        self.fields: dict[str, str] = {}
+        self.success_jids: list[str] = []
+        self._parent = ""
+        self._lives = Lives.of(self.config)
+
+    def set_parent(self, parent: StoredBatch) -> None:
         """Make a new batch a child."""
-        ...
+        if parent.bid == self.bid or self.exists:
+            return
+        check_server(parent.server, parent.bid, f"batch {self.bid}", self.server.name)
+        self._parent = parent.bid
 
     def open(self, token: str, delay_seconds: float) -> bool:
         """Create or reopen the batch for an opening, and keep it longer by the delay; return whether it is new."""
-        ...
+        is_new, above = not self.exists, list[str]()
+        fields = {**self.fields, **({"parent": self._parent} if self._parent else {})} if is_new else {}
+        if not is_new:
+            above = [level.bid for level in self.lineage()[1:]]
+        life_seconds, calls = self._lives.batch + math.ceil(delay_seconds), self.success_jids if is_new else []
+        found = store.open_block(
+            self.server.redis, self.bid, self._parent, token, life_seconds, fields=fields, calls=calls, above=above
+        )
+        if found == store.MISSING:
+            raise self.unknown()
+        if found != store.OPENED:
+            late = f"batch {self.bid}" if found == store.FINISHED else f"the parent {self._parent} of batch {self.bid}"
+            raise BatchFinished(f"{late} has succeeded, so it accepts no more jobs; create another batch")
+        self.exists = True
+        return is_new
 
     def close(self, token: str) -> None:
         """Close an opening, or all with an empty token."""
-        ...
+        self._note_closed(self.lineage(), token)
+
+    def delete(self) -> bool:
+        """See `Batch.delete`."""
+        lineage = lineages(self.server).of(self.bid)
+        existed = store.forget(self.server.redis, self.bid, lineage[1].bid if len(lineage) > 1 else "")
+        if len(lineage) > 1:
+            self._note_closed(lineage[1:], self.bid)
+        return existed
 
     def withdraw(self) -> None:
         """Delete a new batch whose block raised. It can be created again."""
-        ...
+        self.delete()
+        self.exists = False
+
+    def lineage(self) -> store.Lineage:
+        """Return the batch with its ancestors. Raises UnknownBatch."""
+        lineage = lineages(self.server).of(self.bid)
+        if not lineage:
+            raise self.unknown()
+        return lineage
+
+    def unknown(self) -> UnknownBatch:
+        """Return the error for a batch that does not exist."""
+        if test_mode.current() is not None:
+            return UnknownBatch(
+                f"there is no batch {self.bid}: a test mode is on, in which no batch is stored and no callback runs. "
+                "Use `with testing.real():` or the fixture offsider_worker"
+            )
+        return UnknownBatch(f"there is no batch {self.bid} on server {self.server.name!r}, or it has expired")
+
+    def _note_closed(self, lineage: store.Lineage, token: str) -> None:
+        redis = self.server.redis
+        redis.run(*store.outcomes(redis.keys.prefix, lineage, self._lives).call("closed", token))
 
 
 class Opening:
@@ -89,7 +154,7 @@ class Opening:
         self._is_new = False
         self._lock = threading.Lock()  # held during the requests: a batch that is being closed is not open
 
-    def open(self, batch: Opens, delay_seconds: float) -> None:
+    def open(self, batch: StoredBatch, delay_seconds: float) -> None:
         """Open the batch, unless it is open. Its keys outlive a job that is due after the delay."""
         with self._lock:
             if not self._token:
@@ -136,7 +201,7 @@ class _Openings:
 class Block(Collector):
     """The pushes of one ``with batch.jobs():`` or ``async with batch.jobs():``."""
 
-    def __init__(self, batch: Opens, autoflush: int) -> None:
+    def __init__(self, batch: StoredBatch, autoflush: int) -> None:
         self.batch = batch
         self._autoflush = autoflush
         self._outer: Block | None = None
@@ -146,7 +211,7 @@ class Block(Collector):
         self._raised = False
         self._lock = threading.Lock()
         self._collecting: AbstractContextManager[None] | None = None
-        job, openings = current_job_or_none(), batch.here.shared.get(_Openings, _Openings)
+        job, openings = current_job_or_none(), batch.server.shared.get(_Openings, _Openings)
         self._opening = openings.of(batch.bid, "" if job is None else job.jid)
 
     def __enter__(self) -> Self:
@@ -187,7 +252,7 @@ class Block(Collector):
             )
         for push in templates(pushes.pushes):
             push.server = push.server or pushes.installation.name
-            check_server(self.batch.here, self.batch.bid, push.payload["class"], push.server)
+            check_server(self.batch.server, self.batch.bid, push.payload["class"], push.server)
             payload = cast("dict[str, Any]", push.payload)
             payload[BID] = self.batch.bid
             if payload.get("retry") is False:  # its failed run would be deleted, and nothing could continue the batch
@@ -271,7 +336,7 @@ class Block(Collector):
 
     def _check(self, jobs: Sequence[Prepared]) -> None:
         for server, job in {job.server: job for job in jobs}.items():
-            check_server(self.batch.here, self.batch.bid, job.payload["class"], server)
+            check_server(self.batch.server, self.batch.bid, job.payload["class"], server)
 
     def _delay_seconds(self, jobs: Sequence[Prepared]) -> float:
         """Return the time until the last of the jobs is due."""
@@ -279,7 +344,7 @@ class Block(Collector):
         return max(0.0, last - self.batch.config.clock.now())
 
     def _send(self, jobs: Sequence[Prepared], replicas: int) -> None:
-        client = Clients.of(self.batch.here).blocking
+        client = Client.of(self.batch.server)
         for start in range(0, len(jobs), CHUNK):
             client.store_prepared(jobs[start : start + CHUNK], replicas)
 
@@ -290,10 +355,10 @@ def check_member(payload: Mapping[str, Any]) -> None:
         raise InvalidOptions(f"{payload['class']}: a job of a batch cannot have retry=False; use retry=0")
 
 
-def check_server(here: Installation, bid: str, name: str, server: str) -> None:
+def check_server(server: Installation, bid: str, name: str, other: str) -> None:
     """Raise BatchSpansServers if a job is for another server than its batch."""
-    if server != here.name:
+    if other != server.name:
         raise BatchSpansServers(
-            f"{name} is for server {server!r}, but batch {bid} is on {here.name!r}; a batch lives on one server: "
-            f"create it inside of via({server!r}), or route {name} to {here.name!r}"
+            f"{name} is for server {other!r}, but batch {bid} is on {server.name!r}; a batch lives on one server: "
+            f"create it inside of via({other!r}), or route {name} to {server.name!r}"
         )

@@ -12,32 +12,29 @@ rescheduled, interrupted, stranded, deferred  none
 
 A member that is removed without a run (deleted, killed, quarantined, dropped by a control, a poison pill, stranded for
 too long) counts as died, in the script that removes it. It may still succeed later, for example after an operator
-retried it. A debounced member that another push replaces is no member any more; a script of its own notes that.
+retried it. A debounced member that another push replaces is no member any more.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.config.installation import Installation
 from offsider.core.error_text import MAX_CLASS_CHARACTERS, message_of
-from offsider.core.errors import MalformedPayload, RedisFailure, RedisUnavailable, Shutdown
+from offsider.core.errors import RedisFailure
 from offsider.core.outcome import Failed, Rescheduled
-from offsider.core.payload import decode
+from offsider.core.payload import decode_or_none
 from offsider.ext.batches import steps, store
 from offsider.ext.batches.block import check_member
-from offsider.ext.batches.store import BID, CALLBACK_OF, Installed, lineages
-from offsider.logs.structured import about_here
-from offsider.storage.effects import run_alone
+from offsider.ext.batches.store import BID, CALLBACK_OF, Lives, lineages
+from offsider.logs.structured import about_running
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.core.outcome import Destination, Outcome
-    from offsider.ext.batches.store import Lives
     from offsider.runtime.context import JobContext
     from offsider.runtime.events import JobRemoved
     from offsider.runtime.middleware import Middleware, Push
@@ -45,26 +42,30 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("offsider")
 
-OUTAGE_SECONDS = 1.0
 REFUSED_SECONDS = 10.0
 _SUCCESSES = frozenset({"succeeded", "skipped", "expired"})
 _KEYS_BYTES = tuple(f'"{key}"'.encode() for key in (BID, CALLBACK_OF))
 
 
-class Joins:
-    """The effects of pushes: members join their batch."""
+class BatchRuns:
+    """The effects of pushes, the admission of members and callbacks, and the effects of removals without a run."""
 
     def __init__(self, config: Config) -> None:
-        @lru_cache(1_000)
-        def joining(server: str, bid: str) -> Sequence[Effect]:
-            return (store.joining(Installation.of(config, server).redis.keys, bid),)
+        self._config = config
+        # Settings are final when the first job runs.
+        self._outcomes = lru_cache(1_000)(self._read_outcomes)
+        self._joining = lru_cache(1_000)(self._read_joining)
 
-        self._joining = joining
+    def install(self) -> None:
+        self._config.push_effects.append(self)
+        self._config.removal_effects.append(self._removing)
+        self._config.admissions.prepend(self.admit)  # an outcome of another admission must not go unnoticed
 
     def concerns(self, push: Push) -> bool:
         return BID in push.payload
 
     def effects(self, push: Push, at: float | None) -> Sequence[Effect]:
+        """Add members to their batch."""
         del at
         payload = cast("Mapping[str, Any]", push.payload)
         bid = payload[BID]
@@ -72,21 +73,6 @@ class Joins:
             return ()
         check_member(payload)
         return self._joining(push.server, bid)
-
-
-class BatchRuns:
-    """The admission of members and callbacks, and the effects of jobs that are removed without a run."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        # Settings are final when the first job runs.
-        self._outcomes = lru_cache(1_000)(self._read_outcomes)
-
-    def install(self) -> None:
-        self._config.push_effects.append(Joins(self._config))
-        self._config.removal_effects.append(self._removing)
-        self._config.admissions.prepend(self.admit)  # an outcome of another admission must not go unnoticed
-        self._config.on("job_removed", self._replaced)
 
     def admit(self, job: JobContext) -> Middleware:
         """Add the effect of the outcome."""
@@ -96,10 +82,10 @@ class BatchRuns:
             yield
             return None
         try:
-            outcomes = self._outcomes_of(bid, job)
+            outcomes = self._outcomes(bid)
             if outcomes is not None and ("interrupted_count" in payload or "retry_count" in payload):
                 self._abandon(outcomes.lineage, job)
-            step = steps.step_of(self._here, job, bid, self._lives()) if steps.FOLLOWED in payload else None
+            follow = steps.following(self._server, job, bid) if steps.FOLLOWED in payload else None
         except RedisFailure as error:
             self._config.handle_error(error, {"context": "reading the batch of a job", "job": job.payload})
             return Rescheduled(REFUSED_SECONDS, "cannot read its batch")
@@ -115,48 +101,33 @@ class BatchRuns:
                     about = f"{job.name}: cancelled"
                 return None if event is None else (outcomes.other(event, job.jid, about),)
 
-            job.effects += (outcomes.effect(chosen),)
-            if step is not None:
-                job.effects += (step.effect(),)
+            job.effects += (outcomes.effect(chosen), *([follow] if follow is not None else []))
         yield
         return None
 
     def _abandon(self, lineage: store.Lineage, job: JobContext) -> None:
         """Delete the children that an earlier run of the job left half filled: nothing would ever close them."""
-        for child in store.abandon(self._here.redis, lineage, job.jid):
+        for child in store.abandon(self._server.redis, lineage, job.jid):
             logger.warning(
                 "%s JID-%s: deleted batch %s, which an interrupted run left incomplete; its jobs run without a batch",
                 job.name,
                 job.jid,
                 child,
-                extra={"fields": about_here(job)},
+                extra={"fields": about_running(job)},
             )
 
-    def _outcomes_of(self, bid: str, job: JobContext) -> store.Outcomes | None:
-        """Return the calls for the members of a batch, waiting for an unavailable server; None if it does not exist."""
-        reported = False
-        while True:
-            try:
-                return self._outcomes(bid)
-            except RedisUnavailable as error:
-                if not reported:
-                    self._config.handle_error(error, {"context": "reading the batch of a job", "job": job.payload})
-                reported = True
-                if job.stopping:
-                    raise Shutdown from None
-                time.sleep(OUTAGE_SECONDS)
-
     def _read_outcomes(self, bid: str, server: str = "") -> store.Outcomes | None:
-        here = Installation.of(self._config, server)
-        lineage = lineages(here).of(bid)
-        return store.outcomes(here.redis.keys.prefix, lineage, self._lives()) if lineage else None
+        """Return the calls for the members of a batch; None if it does not exist. Raises RedisFailure."""
+        installation = Installation.of(self._config, server)
+        lineage = lineages(installation).of(bid)
+        return store.outcomes(installation.redis.keys.prefix, lineage, Lives.of(self._config)) if lineage else None
+
+    def _read_joining(self, server: str, bid: str) -> Sequence[Effect]:
+        return (store.joining(Installation.of(self._config, server).redis.keys, bid),)
 
     @property
-    def _here(self) -> Installation:
+    def _server(self) -> Installation:
         return Installation.of(self._config)
-
-    def _lives(self) -> Lives:
-        return Installed.of(self._config).lives(self._config)
 
     def _removing(self, news: JobRemoved) -> Sequence[Effect]:
         """Note the removal of a member, and of the steps that wait for it, in the script that removes it.
@@ -178,16 +149,6 @@ class BatchRuns:
             effects += steps.stopping(Installation.of(self._config, news.server), bid, jid)
         return effects
 
-    def _replaced(self, news: JobRemoved) -> None:
-        """Note that another push has replaced a debounced member, whose jid is not known before."""
-        if news.how != "debounce":
-            return
-        try:
-            run_alone(Installation.of(self._config, news.server).redis, self._removing(news))
-        except RedisFailure as error:
-            context = {"context": "noting a replaced member of a batch", "jobstr": news.raw}
-            self._config.handle_error(error, context)
-
 
 def _kind(error: BaseException) -> str:
     return type(error).__name__[:MAX_CLASS_CHARACTERS]
@@ -195,12 +156,8 @@ def _kind(error: BaseException) -> str:
 
 def _decoded(news: JobRemoved) -> Mapping[str, Any]:
     """Return the payload of a removed job; empty if it cannot be of a batch."""
-    if not any(key in news.raw for key in _KEYS_BYTES):  # most jobs
-        return {}
-    try:
-        return cast("Mapping[str, Any]", decode(news.raw))
-    except MalformedPayload:
-        return {}
+    payload = decode_or_none(news.raw) if any(key in news.raw for key in _KEYS_BYTES) else None  # most jobs
+    return {} if payload is None else cast("Mapping[str, Any]", payload)
 
 
 def _batch_of(payload: Mapping[str, Any]) -> tuple[str, bool]:

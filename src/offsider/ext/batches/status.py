@@ -1,15 +1,30 @@
-"""The status of a batch, from its stored fields."""
+"""The status of one batch and of all batches of a server, for metrics and the doctor too."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any, cast
 
+from offsider.config.config import Config
+from offsider.config.installation import Installation
+from offsider.core.wording import counted, listed
+from offsider.ext.batches import store
+from offsider.inspector.finding import Finding, warn
+from offsider.inspector.scan import Chunk, scan
+from offsider.prometheus import Family
+from offsider.storage import clocks
 from offsider.storage.hashes import json_object, json_value, whole
 
 #: Jids that a status lists at most; `Batch.failed` and `Batch.died` return all.
 MAX_JIDS = 1_000
+#: A block that stores jobs for longer was probably left open by a process that died.
+OLD_SECONDS = 3_600.0
+#: The doctor warns of more batches.
+MANY = 100_000
+#: The pages that the doctor examines; the first have batches with dead jobs, and unfinished ones.
+PAGES = 20
 
 
 @dataclass(frozen=True)
@@ -146,3 +161,112 @@ def _callbacks(fields: Mapping[str, str], unreadable: list[str]) -> list[Callbac
                 continue
             found.append(Callback(event, name, jid, queue, whole(fields.get(f"pushed:{jid}"))))
     return found
+
+
+class BatchSet:
+    """The batches of a server: first those with dead jobs, then unfinished, then finished ones.
+
+    ::
+
+        for status in BatchSet():
+            print(status.bid, status.description, status.pending)
+        for status in BatchSet().tagged("nightly"):
+            print(status.bid, status.tags)
+
+    In each group, the batch that expires last is the first. The statuses have no ``failed_jids`` and ``dead_jids``;
+    `Batch.status` has them.
+
+    Args:
+        config: selects the server; default: the configuration of this process.
+
+    Every method raises RedisFailure if the server is unreachable.
+    """
+
+    def __init__(self, config: Config | Installation | None = None) -> None:
+        self._redis = Installation.of(config).redis
+
+    def __len__(self) -> int:
+        """Return the number of batches that have not expired."""
+        return store.count(self._redis)
+
+    def __iter__(self) -> Iterator[Status]:
+        """Yield the status of each batch, and read them in pages."""
+        for bids in store.pages(self._redis):
+            yield from self.read(bids)
+
+    def page(self, start: int = 0, count: int = 100) -> list[Status]:
+        """Return the statuses of up to ``count`` batches, without the first ``start`` ones."""
+        return self.read(store.page(self._redis, start, count))
+
+    def read(self, bids: Sequence[str]) -> list[Status]:
+        """Return the statuses of batches, without those that do not exist or have expired."""
+        found = zip(bids, store.sizes(self._redis, bids), strict=True) if bids else ()
+        return [make_status(bid, fields, sizes) for bid, (fields, sizes) in found if fields]
+
+    def tagged(self, tag: str) -> Iterator[Status]:
+        """Yield all batches with a tag, in no order.
+
+        This scans all batches, about 30,000 per second. Use `scan` for a time limit.
+        """
+        seen: set[str] = set()
+        cursor = ""
+        while True:
+            chunk = self.scan(tag, cursor)
+            for status in chunk.entries:
+                if status.bid not in seen:
+                    seen.add(status.bid)
+                    yield status
+            if chunk.complete:
+                return
+            cursor = chunk.cursor
+
+    def scan(self, tag: str, cursor: str = "", budget_ms: float = 100, most: int | None = None) -> Chunk[Status]:
+        """Scan for batches with a tag within a time budget, in no order; a batch may be returned twice.
+
+        Args:
+            tag: one of the tags of a batch, compared literally.
+            cursor: cursor of the previous chunk; empty or unknown: start from the beginning.
+            budget_ms: approximate time limit in milliseconds.
+            most: approximate maximum number of matches.
+        """
+
+        def read(position: str, step: int) -> tuple[str, int, Iterable[Status]]:
+            position, found = store.scan_tags(self._redis, position, step)
+            return position, max(step, len(found)), self.read([bid for bid, tags in found if tag in stored_tags(tags)])
+
+        return scan(read, len(self), cursor, budget_ms, most)
+
+
+def families(server: Installation) -> list[Family]:
+    """Return the number of batches."""
+    return [Family.of("offsider_batches", "gauge", "Batches that have not expired.", store.count(server.redis))]
+
+
+def check_batches(server: Installation) -> Iterator[Finding]:
+    """Report growth without bound, and batches whose block was left open."""
+    count = store.count(server.redis)
+    if count > MANY:
+        yield warn(
+            "batches",
+            f"{counted(count, 'batch')} are stored",
+            cause="each uses memory for a day after it succeeds, otherwise for 30 days by default",
+            actions=("put more jobs into one batch, or set a shorter ttl and linger: Batches(ttl=..., linger=...)",),
+            numbers={"batches": count},
+        )
+    before_ms = (clocks.look(server.redis)[0] - OLD_SECONDS) * 1000
+    left = {
+        bid: whole(fields.get("opened_at")) or 0
+        for bids in islice(store.pages(server.redis), PAGES)
+        for bid, (fields, (_, _, _, blocks, _, _)) in zip(bids, store.sizes(server.redis, bids), strict=True)
+        if blocks and fields and (whole(fields.get("opened_at")) or 0) < before_ms
+    }
+    if left:
+        yield warn(
+            "batches",
+            f"{counted(len(left), 'batch')} opened more than an hour ago by a block that has not ended: {listed(left)}",
+            cause="a process died in a block outside of jobs: the callbacks of the batch are never pushed",
+            actions=("push the missing jobs, then call Batch(bid).close_blocks(); or delete the batch",),
+            subject=next(iter(left)),
+            numbers={"batches": len(left)},
+            since=min(left.values()) / 1000 or None,
+        )

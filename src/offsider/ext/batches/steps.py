@@ -17,13 +17,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from offsider.client.base import take_replicas
+from offsider.client import Client
 from offsider.client.deferred import DeferredCallback
-from offsider.client.prepared import Prepared
+from offsider.client.plan import take_replicas
 from offsider.config import test_mode
+from offsider.config.hooks import Prepared
 from offsider.core.arguments import MAX_ARGUMENT_NESTING, StepResult, encode_result
 from offsider.core.errors import InvalidArguments, InvalidOptions
 from offsider.core.job_id import JobId
@@ -32,7 +33,6 @@ from offsider.core.payload import check_nesting, decode, encode, encode_text
 from offsider.ext.batches import store
 from offsider.ext.batches.block import Block
 from offsider.inspector import removal
-from offsider.jobs.clients import Clients
 from offsider.jobs.enqueuer import Enqueuer
 from offsider.runtime.events import JobRemoved
 from offsider.storage.effects import Effect, EffectCalls
@@ -41,9 +41,8 @@ from offsider.storage.scripts import Argument, Command
 if TYPE_CHECKING:
     from offsider.config.installation import Installation
     from offsider.core.outcome import Destination, Outcome
-    from offsider.ext.batches.block import Opens
-    from offsider.ext.batches.store import Lives
-    from offsider.jobs.call import Call
+    from offsider.ext.batches.block import StoredBatch
+    from offsider.jobs.enqueuer import Call
     from offsider.runtime.context import JobContext
 
 RESULT: Any = StepResult("RESULT")
@@ -72,6 +71,7 @@ class Plan:
         followed: others wait for it.
         takes: its arguments contain `RESULT`.
         followers: jids of those that wait for it.
+        is_encrypted: its last argument is encrypted.
     """
 
     name: str
@@ -80,6 +80,7 @@ class Plan:
     followed: bool
     takes: bool = False
     followers: list[str] = field(default_factory=list[str])
+    is_encrypted: bool = False
 
 
 class WaitingSteps(Block):
@@ -89,7 +90,7 @@ class WaitingSteps(Block):
         life_seconds: how long steps may wait.
     """
 
-    def __init__(self, batch: Opens, life_seconds: int) -> None:
+    def __init__(self, batch: StoredBatch, life_seconds: int) -> None:
         super().__init__(batch, autoflush=0)
         self._life_seconds = life_seconds
         self._plans: dict[str, Plan] = {}
@@ -102,8 +103,8 @@ class WaitingSteps(Block):
             InvalidArguments: the arguments do not match.
             BatchSpansServers: it is for another server.
         """
-        here = self.batch.here
-        client = Clients.of(here).blocking
+        server = self.batch.server
+        client = Client.of(server)
         item = Enqueuer[..., Any](call.declared, call.options).item(client, call.args, call.kwargs)
         stored, replicas = take_replicas(item, 0)
         push = client.build({name: value for name, value in stored.items() if name != "after_commit"})
@@ -113,6 +114,12 @@ class WaitingSteps(Block):
             raise InvalidOptions(
                 f"step {plan.name!r} uses RESULT, but waits for no other step: name the step in after=[...]"
             )
+        plan.is_encrypted = bool(payload.get("encrypt"))
+        if plan.takes and (plan.is_encrypted or any(self._plans[before].is_encrypted for before in plan.after)):
+            raise InvalidOptions(
+                f"step {plan.name!r} uses RESULT, which the server puts in and cannot encrypt: read it with "
+                "JobId.result() instead, or do without encrypt"
+            )
         if plan.followed:
             payload[FOLLOWED] = True
         jid = payload["jid"]
@@ -120,7 +127,7 @@ class WaitingSteps(Block):
         for before in plan.after:
             self._plans[before].followers.append(jid)
         self.add(DeferredCallback(client, [push], replicas))
-        return JobId.at(here, jid)
+        return JobId.at(server, jid)
 
     def _check(self, jobs: Sequence[Prepared]) -> None:
         super()._check(jobs)
@@ -143,7 +150,7 @@ class WaitingSteps(Block):
 
     def _keep_in_memory(self, jobs: Sequence[Prepared]) -> None:
         """Let the test mode push waiting steps as ``follow.lua`` does."""
-        here, waits, results = self.batch.here, {job.jid: job for job in jobs}, dict[str, str]()
+        server, waits, results = self.batch.server, {job.jid: job for job in jobs}, dict[str, str]()
 
         def follow(run: JobContext, result: Any) -> list[Prepared]:
             followers = [self._plans[jid] for jid in self._plans[run.jid].followers]
@@ -151,7 +158,7 @@ class WaitingSteps(Block):
             try:
                 results[run.jid] = text_of(run, _levels(followers))
             except InvalidArguments as error:
-                here.config.handle_error(error, {"context": CONTINUING, "job": run.payload})
+                server.config.handle_error(error, {"context": CONTINUING, "job": run.payload})
                 return []
             due = [jid for jid in self._plans[run.jid].followers if all(map(results.get, self._plans[jid].after))]
             return [_following(waits[jid], self._plans[jid], results) for jid in due]
@@ -159,22 +166,22 @@ class WaitingSteps(Block):
         test_mode.followers.update((job.jid, follow) for job in jobs if self._plans[job.jid].followers)
 
     def _keep(self, jobs: Sequence[Prepared], queues: Mapping[str, str], life_seconds: int) -> None:
-        here, fields, waits = self.batch.here, list[Argument](), list[Prepared]()
+        server, fields, waits = self.batch.server, list[Argument](), list[Prepared]()
         for job in jobs:
             plan = self._plans[job.jid]
             if plan.followers:
                 levels = _levels(self._plans[jid] for jid in plan.followers)
                 fields += (f"next:{job.jid}", json.dumps([levels, [[jid, queues[jid]] for jid in plan.followers]]))
             if plan.after:
-                step = _kept(job, plan, here.settings.wire_version)
+                step = _kept(job, plan, server.settings.wire_version)
                 fields += (f"step:{job.jid}", step, f"left:{job.jid}", len(plan.after))
                 waits.append(job)
         if fields:
-            key = store.batch_key(here.redis.keys, self.batch.bid, store.STEPS)
+            key = store.batch_key(server.redis.keys, self.batch.bid, store.STEPS)
             ends: list[Command] = [("HINCRBY", key, "waiting", len(waits)), ("EXPIRE", key, life_seconds)]
             calls = EffectCalls([job.effects for job in waits], [job.jid for job in waits]).calls
             alone = [script.by_text(names, arguments) for script, names, arguments in (call.alone() for call in calls)]
-            here.redis.pipeline([("HSET", key, *fields), *ends, *alone])
+            server.redis.pipeline([("HSET", key, *fields), *ends, *alone])
 
 
 def _mark(payload: dict[str, Any]) -> bool:
@@ -199,7 +206,7 @@ def _following(job: Prepared, plan: Plan, results: Mapping[str, str]) -> Prepare
     found = [results[before] for before in plan.after]
     given = f"[{','.join(found)}]" if plan.many else found[0]
     raw = encode(job.payload).replace(encode_text(_MARK).encode(), given.encode())
-    return job._replace(payload=decode(raw), raw=raw)
+    return replace(job, payload=decode(raw), raw=raw)
 
 
 def _levels(followers: Iterable[Plan]) -> int:
@@ -219,68 +226,50 @@ def text_of(job: JobContext, levels: int) -> str:
     return raw.decode()
 
 
-@dataclass(slots=True)
-class Step:
-    """A running step that others wait for.
-
-    Attributes:
-        here: the worker's server.
-        followers: jid and queue of each waiting step.
-        levels: how they take its result, see `_levels`.
-    """
-
-    here: Installation
-    job: JobContext
-    bid: str
-    lives: Lives
-    followers: Sequence[tuple[str, str]]
-    levels: int
-
-    def effect(self) -> Effect:
-        keys = self.here.redis.keys
-        names = [store.batch_key(keys, self.bid, store.STEPS), keys.queues]
-        names += [keys.queue(queue) for _, queue in self.followers]
-        return Effect(store.FOLLOW, names, self._arguments)
-
-    def _arguments(self, outcome: Outcome, goes: Destination) -> Sequence[Argument] | Sequence[Effect] | None:
-        if goes not in ("gone", "dead", "quarantine"):
-            return None
-        if goes != "gone" or not isinstance(outcome, Succeeded):
-            return stopping(self.here, self.bid, self.job.jid)
-        try:
-            text = text_of(self.job, self.levels)
-        except InvalidArguments as error:
-            self.here.config.handle_error(error, {"context": CONTINUING, "job": self.job.payload})
-            return stopping(self.here, self.bid, self.job.jid, error)
-        head: list[Argument] = [self.job.jid, text, self.lives.success]
-        return [*head, *(part for follower in self.followers for part in follower)]
-
-
-def step_of(here: Installation, job: JobContext, bid: str, lives: Lives) -> Step | None:
-    """Return a step whose workflow exists. Raises RedisFailure."""
-    found = here.redis.call("HGET", store.batch_key(here.redis.keys, bid, store.STEPS), f"next:{job.jid}")
+def following(server: Installation, job: JobContext, bid: str) -> Effect | None:
+    """Return the effect of a step that others wait for; None if its workflow does not exist. Raises RedisFailure."""
+    keys, steps = server.redis.keys, store.batch_key(server.redis.keys, bid, store.STEPS)
+    found = server.redis.call("HGET", steps, f"next:{job.jid}")
     if found is None:
         return None
     levels, followers = json.loads(found)
-    return Step(here, job, bid, lives, followers, int(levels))
+
+    def arguments(outcome: Outcome, goes: Destination) -> Sequence[Argument] | Sequence[Effect] | None:
+        if goes not in ("gone", "dead", "quarantine"):
+            return None
+        if goes != "gone" or not isinstance(outcome, Succeeded):
+            return stopping(server, bid, job.jid)
+        try:
+            text = text_of(job, int(levels))
+        except InvalidArguments as error:
+            server.config.handle_error(error, {"context": CONTINUING, "job": job.payload})
+            return stopping(server, bid, job.jid, error)
+        return [
+            job.jid,
+            text,
+            store.Lives.of(server.config).success,
+            *(part for follower in followers for part in follower),
+        ]
+
+    return Effect(store.FOLLOW, [steps, keys.queues, *(keys.queue(queue) for _, queue in followers)], arguments)
 
 
-def stopping(here: Installation, bid: str, jid: str, error: InvalidArguments | None = None) -> list[Effect]:
+def stopping(server: Installation, bid: str, jid: str, error: InvalidArguments | None = None) -> list[Effect]:
     """Return the effects for the steps after this one, which cannot run because of ``error``. Raises RedisFailure."""
-    return [effect for news in _after(here, bid, jid, error) for effect in removal.effects_of(here, news)]
+    return [effect for news in _after(server, bid, jid, error) for effect in removal.effects_of(server, news)]
 
 
-def _after(here: Installation, bid: str, jid: str, error: InvalidArguments | None) -> Iterator[JobRemoved]:
+def _after(server: Installation, bid: str, jid: str, error: InvalidArguments | None) -> Iterator[JobRemoved]:
     """Yield the waiting steps after this one, at any distance."""
-    key, seen, found = store.batch_key(here.redis.keys, bid, store.STEPS), {jid}, [jid]
+    key, seen, found = store.batch_key(server.redis.keys, bid, store.STEPS), {jid}, [jid]
     while True:
-        followed = here.redis.call("HMGET", key, *(f"next:{one}" for one in found))
+        followed = server.redis.call("HMGET", key, *(f"next:{one}" for one in found))
         behind = [one for raw in followed if raw for one, _ in json.loads(raw)[1]]
         found = [one for one in dict.fromkeys(behind) if one not in seen]
         seen.update(found)
         if not found:
             return
-        for raw in here.redis.call("HMGET", key, *(f"step:{one}" for one in found)):
+        for raw in server.redis.call("HMGET", key, *(f"step:{one}" for one in found)):
             if raw is not None:
                 text = "null".join(json.loads(raw)["parts"]) + "}"
-                yield JobRemoved(encode(decode(text.encode())), WAITING, "kill", here.name, error)
+                yield JobRemoved(encode(decode(text.encode())), WAITING, "kill", server.name, error)

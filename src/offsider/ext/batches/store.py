@@ -29,19 +29,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from offsider.core.errors import ConfigurationError
-from offsider.storage import clocks, job_sets
+from offsider.storage import clocks, hashes, job_sets
 from offsider.storage.effects import ArgumentsOf, Effect
 from offsider.storage.hashes import texts, whole
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Argument, Call, Script
+from offsider.storage.scripts import Argument, Call, Script, run_together
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -51,7 +49,6 @@ _LUA = files("offsider.ext.batches") / "lua"
 OPEN = Script("open", _LUA)
 JOIN = Script("join", _LUA)
 ADVANCE = Script("advance", _LUA)
-FORGET = Script("forget", _LUA)
 INVALIDATE = Script("invalidate", _LUA)
 FOLLOW = Script("follow", _LUA)
 
@@ -83,27 +80,15 @@ class Lives(NamedTuple):
 
     batch: int
     success: int
-    dead: int
-
-
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """The settings of the installed extension; see `Batches`."""
-
-    ttl_seconds: int
-    linger_seconds: int
+    dead: int = 0
 
     @classmethod
-    def of(cls, config: Config) -> Installed:
-        """Return the settings. Raises ConfigurationError if the extension is not installed."""
+    def of(cls, config: Config) -> Lives:
+        """Return those of the installed extension. Raises ConfigurationError if it is not installed."""
         found = config.shared.peek(cls)
         if found is None:
             raise ConfigurationError("the extension Batches is not installed; call config.use(Batches())")
-        return found
-
-    def lives(self, config: Config) -> Lives:
-        dead_seconds = max(self.ttl_seconds, int(config.worker.dead_timeout_seconds))
-        return Lives(self.ttl_seconds, self.linger_seconds, dead_seconds)
+        return found._replace(dead=max(found.batch, int(config.worker.dead_timeout_seconds)))
 
 
 def batches_key(keys: Keys) -> str:
@@ -129,9 +114,9 @@ class Lineages:
         return (Level(bid, tuple(json.loads(queues))), *(self.of(parent.decode()) if parent else ()))
 
 
-def lineages(here: Installation) -> Lineages:
+def lineages(server: Installation) -> Lineages:
     """Return the cache that the process shares for this server."""
-    return here.shared.get(Lineages, lambda: Lineages(here.redis))
+    return server.shared.get(Lineages, lambda: Lineages(server.redis))
 
 
 def joining(keys: Keys, bid: str) -> Effect:
@@ -211,11 +196,16 @@ def open_block(
 
 
 def forget(redis: Redis, bid: str, parent: str) -> bool:
-    """Delete a batch; return whether it existed."""
+    """Delete a batch; return whether it existed. Its jobs still run; its parent no longer waits for it."""
     keys = redis.keys
-    above = [batch_key(keys, parent or bid, part) for part in ("-kids", "-pkids")]
-    names = [batches_key(keys), *above, *(batch_key(keys, bid, part) for part in (*_PARTS, "-kids", STEPS))]
-    return bool(redis.run(FORGET, names, [bid]))
+    existed, *_ = run_together(
+        redis,
+        ("EXISTS", batch_key(keys, bid)),
+        *(("SREM", batch_key(keys, parent or bid, part), bid) for part in ("-kids", "-pkids")),
+        ("ZREM", batches_key(keys), bid),
+        *(("DEL", batch_key(keys, bid, part)) for part in (*_PARTS, "-kids", STEPS)),
+    )
+    return bool(existed)
 
 
 def abandon(redis: Redis, lineage: Lineage, token: str) -> list[str]:
@@ -223,18 +213,14 @@ def abandon(redis: Redis, lineage: Lineage, token: str) -> list[str]:
 
     Returns their bids. They are from a run of the job that was killed: the next run creates others.
     """
-    keys, abandoned = redis.keys, list[str]()
+    abandoned: list[str] = []
     for level in lineage:
-        cursor = b"0"
-        while True:
-            cursor, found = redis.call("SSCAN", batch_key(keys, level.bid, "-pkids"), cursor, "COUNT", PAGE)
+        for found in hashes.scanned(redis, "SSCAN", batch_key(redis.keys, level.bid, "-pkids")):
             bids = [bid.decode() for bid in found]
-            open_here = redis.pipeline([("SISMEMBER", batch_key(keys, bid, "-open"), token) for bid in bids])
-            for bid in (bid for bid, is_open in zip(bids, open_here, strict=True) if is_open):
+            opened = redis.pipeline([("SISMEMBER", batch_key(redis.keys, bid, "-open"), token) for bid in bids])
+            for bid in (bid for bid, is_open in zip(bids, opened, strict=True) if is_open):
                 forget(redis, bid, level.bid)
                 abandoned.append(bid)
-            if cursor == b"0":
-                break
     return abandoned
 
 
@@ -285,12 +271,6 @@ def sizes(redis: Redis, bids: Sequence[str]) -> list[tuple[dict[str, str], list[
     ]
 
 
-def first_of(redis: Redis, bid: str, part: str, count: int) -> dict[str, str]:
-    """Return some members in ``-failed`` or ``-died``, each with its class and error."""
-    _, found = redis.call("HSCAN", batch_key(redis.keys, bid, part), 0, "COUNT", count)
-    return dict(islice(texts(found), count))
-
-
 def kids(redis: Redis, bid: str) -> list[str]:
     """Return the bids of the children, at most `PAGE`."""
     _, found = redis.call("SSCAN", batch_key(redis.keys, bid, "-kids"), 0, "COUNT", PAGE)
@@ -299,12 +279,8 @@ def kids(redis: Redis, bid: str) -> list[str]:
 
 def every(redis: Redis, bid: str, part: str) -> Iterator[tuple[str, str]]:
     """Yield all members in ``-failed`` or ``-died``; one that leaves meanwhile may be missing."""
-    cursor = b"0"
-    while True:
-        cursor, found = redis.call("HSCAN", batch_key(redis.keys, bid, part), cursor, "COUNT", PAGE)
+    for found in hashes.scanned(redis, "HSCAN", batch_key(redis.keys, bid, part)):
         yield from texts(found)
-        if cursor == b"0":
-            return
 
 
 def invalidate(redis: Redis, bid: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -28,8 +29,7 @@ from offsider.config.web_tab import (
 from offsider.core.errors import UnknownBatch
 from offsider.ext.batches import store
 from offsider.ext.batches.batch import Batch
-from offsider.ext.batches.batch_set import BatchSet
-from offsider.ext.batches.status import Status
+from offsider.ext.batches.status import BatchSet, Status
 from offsider.ext.batches.store import BID, CALLBACK_OF
 from offsider.inspector.scan import PAGE_BUDGET_MS, PAGE_MATCHES
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from offsider.config.web_tab import Block, WebRequest
 
 PATH = "/batches"
-MOST = 100
+MAX_ROWS = 100
 #: Tags of a batch in the list, and the longest text of a filter.
 _MAX_TAGS = 20
-_LONGEST_TAG = 100
+_MAX_TAG_CHARACTERS = 100
 _MEMBER_COLUMNS = ("JID", "Job and error")
 _COLUMNS = ("Batch", "Description", "Tags", "State", "Progress", "Pending", "Failures", "Created")
 
@@ -50,15 +50,20 @@ def make_tab() -> WebTab:
         "batches",
         "Batches",
         PATH,
+        within="/jobs",
         routes={"": show_all, "/{bid}": show_one},
-        actions={"/{bid}/invalidate": invalidate, "/{bid}/close": close, "/{bid}/delete": delete},
+        actions={
+            "/{bid}/invalidate": partial(_act, Batch.invalidate_all, "Invalidated"),
+            "/{bid}/close": partial(_act, Batch.close_blocks, "Closed all blocks"),
+            "/{bid}/delete": partial(_act, Batch.delete, "Deleted"),
+        },
         job_facts=job_facts,
         json={"/batch_status/{bid}.json": as_json},
     )
 
 
 def show_all(request: WebRequest) -> WebPage:
-    batches, tag, rows = BatchSet(request.installation), request.text("tag", most=_LONGEST_TAG), request.rows()
+    batches, tag, rows = BatchSet(request.installation), request.text("tag", most=_MAX_TAG_CHARACTERS), request.rows()
     if tag:
         chunk = batches.scan(tag, request.text("cursor"), PAGE_BUDGET_MS, PAGE_MATCHES)
         found = sorted(chunk.entries, key=lambda status: status.created_at, reverse=True)
@@ -103,30 +108,15 @@ def as_json(request: WebRequest) -> Mapping[str, Any] | None:
     return status.as_dict() | texts
 
 
-def invalidate(request: WebRequest) -> str:
-    return _acted(request, "Invalidated", Batch.invalidate_all)
-
-
-def close(request: WebRequest) -> str:
-    return _acted(request, "Closed all blocks", Batch.close_blocks)
-
-
-def delete(request: WebRequest) -> str:
-    return _acted(request, "Deleted", Batch.delete)
-
-
 def job_facts(payload: Mapping[str, Any]) -> Mapping[str, Cell]:
     """Show the batch of a job on the job's page."""
     facts = {"Batch": payload.get(BID), "Callback of batch": payload.get(CALLBACK_OF)}
     return {name: WebLink(bid, f"{PATH}/{quote(bid, safe='')}") for name, bid in facts.items() if isinstance(bid, str)}
 
 
-def _acted(request: WebRequest, what: str, act: Callable[[Batch], object]) -> str:
+def _act(act: Callable[[Batch], object], what: str, request: WebRequest) -> str:
     batch = Batch(request.path("bid"), config=request.installation)
-    try:
-        act(batch)
-    except UnknownBatch:
-        return f"There is no batch {batch.bid}"
+    act(batch)
     return f"{what}: {batch.bid}"
 
 
@@ -191,7 +181,7 @@ def _tag(request: WebRequest, tag: str) -> WebLink | str:
     """Return a link to the batches with this tag; a plain text if no filter finds it."""
     if request.unquoted(tag) != tag:
         return request.unquoted(tag)
-    is_findable = 0 < len(tag) <= _LONGEST_TAG and tag == tag.strip() and tag.isprintable()
+    is_findable = 0 < len(tag) <= _MAX_TAG_CHARACTERS and tag == tag.strip() and tag.isprintable()
     return WebLink(tag, f"{PATH}?{urlencode({'tag': tag})}") if is_findable else tag
 
 
@@ -203,7 +193,7 @@ def _duration(status: Status) -> str | None:
 
 
 def _children(batch: Batch) -> list[Status]:
-    return BatchSet(batch.here).read(store.kids(batch.here.redis, batch.bid)[: MOST + 1])
+    return BatchSet(batch.server).read(store.kids(batch.server.redis, batch.bid)[: MAX_ROWS + 1])
 
 
 def _member(member: tuple[str, str]) -> list[Cell]:
@@ -213,10 +203,10 @@ def _member(member: tuple[str, str]) -> list[Cell]:
 
 def _first(title: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[Block]:
     """Yield a table of the first rows, and a note if there are more."""
-    first = list(islice(rows, MOST + 1))
-    yield WebTable(title, columns, first[:MOST], empty=f"No {title.lower()}.")
-    if len(first) > MOST:
-        yield WebNote(f"{title}: only {MOST} are shown.")
+    first = list(islice(rows, MAX_ROWS + 1))
+    yield WebTable(title, columns, first[:MAX_ROWS], empty=f"No {title.lower()}.")
+    if len(first) > MAX_ROWS:
+        yield WebNote(f"{title}: only {MAX_ROWS} are shown.")
 
 
 def _buttons(status: Status) -> list[WebButton]:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeAlias, Typ
 
 from offsider.core.errors import InvalidOptions
 from offsider.core.suggestions import suggest
-from offsider.ext.batches.batch import Batch
-from offsider.ext.batches.callbacks import Event
+from offsider.ext.batches.batch import Batch, Event
 from offsider.ext.batches.steps import Plan, WaitingSteps
-from offsider.ext.batches.store import Installed
-from offsider.jobs.call import Call
+from offsider.ext.batches.store import Lives
+from offsider.jobs.enqueuer import Call
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -74,7 +73,7 @@ class _Flow:
         batch = self.batch = Batch(description=self._description, config=self._config)
         for callback in self._callbacks:
             batch.on(*callback)
-        return WaitingSteps(batch, Installed.of(batch.config).lives(batch.config).dead)
+        return WaitingSteps(batch.stored, Lives.of(batch.config).dead)
 
     def _pushed(self, names: Sequence[str], block: WaitingSteps) -> dict[str, JobId[Any]]:
         followed = {before for node in self._nodes.values() for before in node.after}

@@ -55,7 +55,7 @@ class ConcurrencyLimits:
 
     def install(self, config: Config) -> None:
         """Add the job options and the limits in code."""
-        config.add_job_option(rules.OPTION, rules.check_option)
+        config.add_job_option(rules.OPTION, rules.number)
         config.add_job_option(rules.RATE_LIMIT, rules.check_rate)
         config.add_job_option(rules.FAIR_SHARE, rules.check_share)
         config.add_job_option(key.OPTION, key.check_key)

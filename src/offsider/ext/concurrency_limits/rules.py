@@ -18,8 +18,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
+from offsider.core.characteristics import EVERY_JOB, Query
 from offsider.core.errors import ConfigurationError, InvalidOptions, InvalidQuery
-from offsider.core.routing_grammar import EVERY_JOB, Query
 from offsider.storage.slots import ANY_RATE, Rate
 
 if TYPE_CHECKING:
@@ -39,11 +39,6 @@ SHARES = {"high": 0.35, "low": 0.25, "throttled": 0.15}
 
 Given: TypeAlias = int | Callable[[], int | None] | None
 """Maximum of concurrent runs; 0 or None: no limit; negative: nothing runs. Or a function that returns it."""
-
-
-def check_option(value: object) -> None:
-    """Raise InvalidOptions, a ValueError, unless the value is a limit."""
-    number(value)
 
 
 def number(value: object) -> int:

@@ -1,8 +1,8 @@
 """Limiters: limit the use of a resource across all processes, for example calls of another company's API.
 
 1. A `Limiter` is used in jobs, web requests and scripts (`limiter`, `use`). Each check is one script (`store`).
-2. In a job, server middleware turns `OverLimit` into a reschedule, which is not a failure (`Reschedules`).
-3. Operators see and reset limiters (`limiter_set`, `web`, `doctor`).
+2. In a job, server middleware turns `OverLimit` into a reschedule, which is not a failure.
+3. Operators see and reset limiters (`limiter_set`, `web`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, cast
 
 from offsider.config.routing import MAIN
+from offsider.core.clock import as_seconds
 from offsider.core.error_text import message_of
 from offsider.core.errors import ConfigurationError, OverLimit, Reschedule
-from offsider.ext.limiters.doctor import check_limiters, families
 from offsider.ext.limiters.limiter import (
     DAY_SECONDS,
     EXTENSION,
@@ -28,7 +28,7 @@ from offsider.ext.limiters.limiter import (
     default_backoff,
     sidekiq_backoff,
 )
-from offsider.ext.limiters.limiter_set import LimiterSet, LimiterState
+from offsider.ext.limiters.limiter_set import LimiterSet, LimiterState, check_limiters, families
 from offsider.ext.limiters.use import Use
 from offsider.ext.limiters.web import make_tab
 
@@ -97,9 +97,7 @@ class Limiters:
         errors: tuple[type[Exception], ...] = (),
         ttl: float | timedelta = 90 * DAY_SECONDS,
     ) -> None:
-        ttl_seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
-        if not DAY_SECONDS <= ttl_seconds <= 1e9:
-            raise ConfigurationError(f"Limiters(ttl=…) must be at least a day ({DAY_SECONDS:g} seconds), got {ttl!r}")
+        ttl_seconds = as_seconds(ttl, "Limiters(ttl=…)", at_least=DAY_SECONDS, error=ConfigurationError)
         if type(reschedule) is not int or reschedule < 0:
             raise ConfigurationError(f"Limiters(reschedule=…) must be a whole number of at least 0, got {reschedule!r}")
         if not callable(backoff):
@@ -108,35 +106,17 @@ class Limiters:
             if not (isinstance(error, type) and issubclass(error, Exception)):
                 raise ConfigurationError(f"Limiters(errors=…) must be classes of exceptions, got {error!r}")
         self.settings = LimiterSettings(server, reschedule, backoff, ttl_seconds)
-        self._reschedules = Reschedules(self.settings, (OverLimit, *errors))
+        self._errors: tuple[type[Exception], ...] = (OverLimit, *errors)
 
     def install(self, config: Config) -> None:
         """Add the middleware, the web tab, metrics and the doctor check."""
-        config.server_middleware.add(self._reschedules)
+        config.server_middleware.add(self._run)
         config.add_web_tab(make_tab())
-        config.add_metrics(families)
-        config.add_doctor_check(check_limiters)
+        config.metric_families.append(families)
+        config.doctor_checks.append(check_limiters)
 
-
-class Overrated(Reschedule):
-    """Reschedules a job over a limit; counted apart from the reschedules of the job itself."""
-
-    counter = "overrated"
-
-
-class Reschedules:
-    """The middleware.
-
-    Args:
-        settings: of the extension; a limiter can override them.
-        errors: exceptions that reschedule a job.
-    """
-
-    def __init__(self, settings: LimiterSettings, errors: tuple[type[Exception], ...]) -> None:
-        self._settings = settings
-        self._errors = errors
-
-    def __call__(self, job: JobContext) -> Middleware:
+    def _run(self, job: JobContext) -> Middleware:
+        """Middleware: reschedule a job over a limit."""
         try:
             yield
         except self._errors as error:
@@ -148,8 +128,14 @@ class Reschedules:
         limiter: Limiter | None = error.limiter if isinstance(error, OverLimit) else None
         most = None if limiter is None else limiter.reschedule
         count = max(0, job.payload.get("overrated", 0))
-        if count >= (self._settings.reschedule if most is None else most):
+        if count >= (self.settings.reschedule if most is None else most):
             return
         job.payload["overrated"] = count + 1
-        backoff = (limiter and limiter.backoff) or self._settings.backoff
+        backoff = (limiter and limiter.backoff) or self.settings.backoff
         raise Overrated(backoff(limiter, job, error), reason=message_of(error), limit=None) from error
+
+
+class Overrated(Reschedule):
+    """Reschedules a job over a limit; counted apart from the reschedules of the job itself."""
+
+    counter = "overrated"

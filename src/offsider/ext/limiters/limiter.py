@@ -11,19 +11,20 @@ import random
 import re
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, cast
 
 from offsider.config.default import default_config
 from offsider.config.installation import Installation
 from offsider.config.routing import MAIN
+from offsider.core.clock import MAX_SECONDS, as_seconds
 from offsider.core.errors import ConfigurationError, OverLimit
 from offsider.core.suggestions import suggest
 from offsider.ext.limiters import store
 from offsider.ext.limiters.store import Definition
-from offsider.ext.limiters.use import Steps, Use
+from offsider.ext.limiters.use import Use
 from offsider.logs.setup import logger
 
 if TYPE_CHECKING:
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
 
     from offsider.config.config import Config
     from offsider.runtime.context import JobContext
-    from offsider.storage.scripts import Call
 
 EXTENSION = "limiters"
 DAY_SECONDS = 86_400.0
+#: Minimum number of points that return in a second.
+MIN_REFILL = 1e-6
 Unit: TypeAlias = Literal["second", "minute", "hour", "day"]
 UNITS: dict[str, float] = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": DAY_SECONDS}
 Backoff: TypeAlias = Callable[["Limiter | None", "JobContext", Exception], float]
@@ -45,6 +47,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _REGISTER_SECONDS = 3600.0
 _MAX_REGISTERED = 10_000
 _LONGEST_PAUSE_SECONDS = 0.025
+_IN_ANY_CASE = -1.0
 
 
 def default_backoff(limiter: Limiter | None, job: JobContext, error: Exception) -> float:
@@ -223,7 +226,9 @@ class Limiter:
         """
         definition = Definition("points", name, limit)
         _check(definition, None)
-        refill = _seconds(definition, "refill_per_second", refill_per_second, 1e-6)
+        refill = cast("object", refill_per_second)
+        if isinstance(refill, bool) or not isinstance(refill, int | float) or not MIN_REFILL <= refill <= MAX_SECONDS:
+            raise _invalid(definition, f"refill_per_second must be a number of at least {MIN_REFILL:g}, got {refill!r}")
         return PointsLimiter(_every(definition, limit / refill), **options)
 
     @staticmethod
@@ -246,7 +251,7 @@ class Limiter:
 
     def used(self) -> int:
         """Return the slots in use, or the amount that counts toward the limit now, rounded up."""
-        return store.used(self._here().redis, self._complete())
+        return store.used(self._server().redis, self._complete())
 
     def remaining(self) -> int:
         """Return what is left of the limit now; 0 at the limit."""
@@ -254,7 +259,7 @@ class Limiter:
 
     def reset(self) -> bool:
         """Forget all uses and statistics. Return False if there are none."""
-        return store.reset(self._here().redis, self.definition.member)
+        return store.reset(self._server().redis, self.definition.member)
 
     def __str__(self) -> str:
         return f"{self.kind} limiter {self.name!r}"
@@ -264,7 +269,7 @@ class Limiter:
 
     # ------------------------------------------------------------------------------------ for subclasses
 
-    def _here(self) -> Installation:
+    def _server(self) -> Installation:
         config = self._config or default_config()
         return Installation.of(config, settings_of(config, str(self)).server)
 
@@ -275,20 +280,21 @@ class Limiter:
         settings = settings_of(self._config or default_config(), str(self))
         return replace(self.definition, ttl_seconds=max(settings.ttl_seconds, self.definition.interval_seconds))
 
-    def _wait(self, attempt: Callable[[Definition, float, float], Call]) -> Steps:
-        """Repeat a call until it is allowed; OverLimit if that would take longer than ``wait_timeout``.
+    def _take(self, amount: float, holder: str = "") -> Iterator[float]:
+        """Take an amount, or a slot; yield the pauses before that.
 
-        Args:
-            attempt: takes the definition, the seconds for which the caller can wait, and those it has waited.
+        Raises OverLimit if it would take longer than ``wait_timeout``.
         """
-        here, definition = self._here(), self._complete()
-        clock, registered = here.config.clock, here.shared.get(_Registered, _Registered)
+        server, definition = self._server(), self._complete()
+        redis, clock, registered = server.redis, server.config.clock, server.shared.get(_Registered, _Registered)
         if registered.is_due(definition, clock.monotonic()):
-            yield store.register(here.redis.keys, definition, clock.now())
+            redis.pipeline(store.register(redis.keys, definition, clock.now()))
         started, waited, pause_seconds = clock.monotonic(), 0.0, 0.002
         while True:
             patience = max(0.0, definition.wait_timeout_seconds - waited)
-            reply, used, wait_us = yield attempt(definition, patience, waited)
+            reply, used, wait_us = store.take(
+                redis, definition, amount, patience_seconds=patience, waited_seconds=waited, holder=holder
+            )
             if reply == store.TAKEN:
                 return
             wait_seconds = max(0, wait_us) / 1_000_000
@@ -301,10 +307,6 @@ class Limiter:
             pause_seconds = min(_LONGEST_PAUSE_SECONDS, pause_seconds * 2)
             waited = clock.monotonic() - started
 
-    def _take(self, amount: float) -> Steps:
-        keys = self._here().redis.keys
-        return self._wait(lambda definition, patience, waited: store.take(keys, definition, amount, patience, waited))
-
 
 class ConcurrentLimiter(Limiter):
     """See `Limiter.concurrent`."""
@@ -316,15 +318,10 @@ class ConcurrentLimiter(Limiter):
             OverLimit: when the block is entered, and no slot became free in time.
         """
         holder = secrets.token_hex(8)
-        return Use(self._here(), str(self), self._wait(self._attempt(holder)), lambda _: self._release(holder))
+        return Use(self._server(), str(self), self._take(1, holder), lambda _: self._release(holder))
 
-    def _attempt(self, holder: str) -> Callable[[Definition, float, float], Call]:
-        keys = self._here().redis.keys
-        return lambda definition, patience, waited: store.acquire(keys, definition, holder, patience, waited)
-
-    def _release(self, holder: str) -> Steps:
-        kept = yield store.release(self._here().redis.keys, self.definition, holder)
-        if not kept:
+    def _release(self, holder: str) -> None:
+        if not store.release(self._server().redis, self.definition, holder):
             logger.warning(
                 "%s: a block ran longer than lock_timeout (%g s): its slot was reclaimed, so more blocks than the "
                 "limit may have run; raise lock_timeout",
@@ -347,7 +344,7 @@ class RateLimiter(Limiter):
             OverLimit: when the block is entered, and the limit would be exceeded for longer than ``wait_timeout``.
         """
         _check_amount(self.definition, "used", used, int)
-        return Use(self._here(), str(self), self._take(used))
+        return Use(self._server(), str(self), self._take(used))
 
 
 class PointsLimiter(Limiter):
@@ -370,11 +367,12 @@ class PointsLimiter(Limiter):
             OverLimit: when the block is entered, and too few points are left.
         """
         _check_amount(self.definition, "estimate", estimate, int, float)
-        return Use(self._here(), str(self), self._take(estimate), lambda points: self._correct(points, estimate))
+        return Use(self._server(), str(self), self._take(estimate), lambda points: self._correct(points, estimate))
 
-    def _correct(self, points: float | None, estimate: float) -> Steps:
+    def _correct(self, points: float | None, estimate: float) -> None:
         if points is not None and points != estimate:
-            yield store.correct(self._here().redis.keys, self._complete(), points - estimate)
+            redis = self._server().redis
+            store.take(redis, self._complete(), points - estimate, patience_seconds=_IN_ANY_CASE)
 
 
 class UnlimitedLimiter(Limiter):
@@ -432,12 +430,9 @@ def _waiting(definition: Definition, wait_timeout: float) -> Definition:
     return replace(definition, wait_timeout_seconds=_seconds(definition, "wait_timeout", wait_timeout, 0.0))
 
 
-def _seconds(definition: Definition, what: str, value: object, least: float) -> float:
-    """Return a number, or a timedelta in seconds, that is finite and at least ``least``."""
-    number = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(number, bool) or not isinstance(number, int | float) or not least <= number <= 1e9:
-        raise _invalid(definition, f"{what} must be a number of at least {least:g}, got {value!r}")
-    return float(number)
+def _seconds(definition: Definition, what: str, value: object, at_least: float) -> float:
+    name = f"{definition.kind} limiter {definition.name!r}: {what}"
+    return as_seconds(value, name, at_least=at_least, error=ConfigurationError)
 
 
 def _check(definition: Definition, reschedule: object) -> None:

@@ -15,25 +15,23 @@ A member of the first key is ``<kind>:<name>``. A list has at most 1,001 element
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from typing import Any
 
-from offsider.storage import clocks, job_sets
-from offsider.storage.hashes import json_object, texts
+from offsider.storage.hashes import json_object
 from offsider.storage.keys import Keys
 from offsider.storage.redis import Redis
-from offsider.storage.scripts import Call, Command, Script
+from offsider.storage.scripts import Command, Script
 
 _LUA = files("offsider.ext.limiters") / "lua"
-TAKE_AMOUNT = Script("take_amount", _LUA)
-TAKE_SLOT = Script("take_slot", _LUA)
+TAKE = Script("take", _LUA)
 FREE_SLOT = Script("free_slot", _LUA)
 RESET = Script("reset", _LUA)
 
 _KINDS = frozenset({"concurrent", "bucket", "window", "leaky", "points", "unlimited"})
-_MOST = 1e15  # above it, scripts cannot compute
+_MAX_NUMBER = 1e15  # above it, scripts cannot compute
 
 TAKEN = 1
 REFUSED = -1
@@ -63,6 +61,7 @@ class Definition:
 
     @property
     def member(self) -> str:
+        """Its name among limiters of all kinds: ``<kind>:<name>``."""
         return f"{self.kind}:{self.name}"
 
 
@@ -88,54 +87,34 @@ def register(keys: Keys, definition: Definition, now: float) -> list[Command]:
     ]
 
 
-def take(keys: Keys, definition: Definition, amount: float, patience_seconds: float, waited_seconds: float) -> Call:
-    """Return the call that takes an amount from a limiter of any kind but concurrent; see ``take_amount.lua``."""
-    times = _us(definition.interval_seconds), _us(patience_seconds), _us(waited_seconds)
-    arguments = (definition.kind, amount, definition.limit, *times, _ttl_ms(definition))
-    return TAKE_AMOUNT, keys_of(keys, definition.member), arguments
+def take(
+    redis: Redis,
+    definition: Definition,
+    amount: float,
+    *,
+    patience_seconds: float = 0.0,
+    waited_seconds: float = 0.0,
+    holder: str = "",
+) -> tuple[int, int, int]:
+    """Take an amount from a limiter; see ``take.lua`` for the reply.
+
+    Args:
+        amount: 1 for a slot; 0 only reads.
+        patience_seconds: how long the caller can wait; negative to take in any case, also a negative amount.
+        waited_seconds: how long it has waited.
+        holder: of a slot.
+    """
+    interval = definition.lock_timeout_seconds if definition.kind == "concurrent" else definition.interval_seconds
+    times = _us(interval), _us(patience_seconds), _us(waited_seconds)
+    arguments = (definition.kind, amount, definition.limit, *times, _ttl_ms(definition), holder)
+    taken, used, wait_us = redis.run(TAKE, keys_of(redis.keys, definition.member), arguments)
+    return taken, used, wait_us
 
 
-def correct(keys: Keys, definition: Definition, amount: float) -> Call:
-    """Return the call that adds an amount whatever the limit is; a negative one gives points back."""
-    arguments = (definition.kind, amount, definition.limit, _us(definition.interval_seconds), -1, 0)
-    return TAKE_AMOUNT, keys_of(keys, definition.member), (*arguments, _ttl_ms(definition))
-
-
-def acquire(keys: Keys, definition: Definition, holder: str, patience_seconds: float, waited_seconds: float) -> Call:
-    """Return the call that takes a slot of a concurrent limiter; see ``take_slot.lua``."""
-    times = _us(definition.lock_timeout_seconds), _us(patience_seconds), _us(waited_seconds)
-    return TAKE_SLOT, keys_of(keys, definition.member), (holder, definition.limit, *times, _ttl_ms(definition))
-
-
-def release(keys: Keys, definition: Definition, holder: str) -> Call:
-    """Return the call that frees a slot of a concurrent limiter. It returns 0 if the slot was reclaimed."""
-    return FREE_SLOT, keys_of(keys, definition.member), (holder, _us(definition.lock_timeout_seconds))
-
-
-def members(redis: Redis, start: int, count: int) -> list[str]:
-    """Return up to ``count`` limiters, the one that expires last first, without the first ``start`` ones."""
-    if count < 1:
-        return []
-    found = redis.call("ZRANGE", index_key(redis.keys), start, start + count - 1, "REV")
-    return [member.decode(errors="replace") for member in found]
-
-
-def scan_members(redis: Redis, text: str, cursor: str, step: int) -> tuple[str, list[str]]:
-    """Scan about ``step`` limiters for a text, in no order. Return the next cursor, empty at the end, and matches."""
-    cursor, found = job_sets.scan_on(redis, index_key(redis.keys), text, cursor, step)
-    return cursor, [member.decode(errors="replace") for member, _ in found]
-
-
-def count(redis: Redis) -> int:
-    """Return the number of limiters, including some that expired lately."""
-    return int(redis.call("ZCARD", index_key(redis.keys)))
-
-
-def fields(redis: Redis, members: Sequence[str]) -> list[Mapping[str, str]]:
-    """Return the stored fields of limiters; an empty mapping for a limiter that does not exist."""
-    commands = [("HGETALL", keys_of(redis.keys, member)[0]) for member in members]
-    replies = redis.pipeline(commands, raise_errors=False) if commands else []
-    return [dict(texts(reply)) for reply in replies]
+def release(redis: Redis, definition: Definition, holder: str) -> bool:
+    """Free a slot of a concurrent limiter. False if it was reclaimed."""
+    arguments = (holder, _us(definition.lock_timeout_seconds))
+    return bool(redis.run(FREE_SLOT, keys_of(redis.keys, definition.member), arguments))
 
 
 def definition(fields: Mapping[str, str]) -> Definition | None:
@@ -144,28 +123,19 @@ def definition(fields: Mapping[str, str]) -> Definition | None:
         found: Any = Definition(**json_object(fields.get("definition", "").encode()))
     except TypeError:
         return None
-    numbers = (found.limit, found.interval_seconds, found.wait_timeout_seconds, found.lock_timeout_seconds)
-    readable = all(isinstance(number, int | float) and 0 <= number < _MOST for number in (*numbers, found.ttl_seconds))
+    seconds = (found.interval_seconds, found.wait_timeout_seconds, found.lock_timeout_seconds, found.ttl_seconds)
+    readable = all(isinstance(number, int | float) and 0 <= number < _MAX_NUMBER for number in (found.limit, *seconds))
     return found if readable and isinstance(found.name, str) and str(found.kind) in _KINDS else None
 
 
 def used(redis: Redis, definition: Definition) -> int:
     """Return the slots in use, or the amount that counts toward the limit now, rounded up."""
-    if definition.kind == "concurrent":
-        _, slots = keys_of(redis.keys, definition.member)
-        return int(redis.call("ZCOUNT", slots, f"({_us(clocks.look(redis)[0])}", "+inf"))
-    return int(redis.run(*take(redis.keys, definition, 0, 0.0, 0.0))[1])
+    return take(redis, definition, 0)[1]
 
 
 def reset(redis: Redis, member: str) -> bool:
     """Delete the state and the statistics of a limiter. Return False if it does not exist."""
     return bool(redis.run(RESET, keys_of(redis.keys, member)))
-
-
-def delete(redis: Redis, member: str) -> bool:
-    """Delete a limiter; its next use creates it again. Return False if it does not exist."""
-    deleted, _ = redis.pipeline([("DEL", *keys_of(redis.keys, member)), ("ZREM", index_key(redis.keys), member)])
-    return bool(deleted)
 
 
 def _us(seconds: float) -> int:

@@ -1,28 +1,23 @@
 """One use of a limiter: a context manager for ``with`` and ``async with``.
 
-A limiter describes its commands as a generator of steps, which yields a script call, a list of commands or a pause in
-seconds, and receives the replies. So the synchronous and the asynchronous form have the same logic.
+A limiter enters a block by an iterator of the pauses between its attempts. ``async with`` runs the attempts in a
+thread, and waits on the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Self
 
-from offsider.core.errors import ConfigurationError, OffsiderError, RedisFailure, RedisRefused
+from offsider.core.errors import ConfigurationError, RedisFailure
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from offsider.config.installation import Installation
-    from offsider.storage.async_redis import AsyncRedis
-    from offsider.storage.redis import Redis
-    from offsider.storage.scripts import Call, Command
-
-Step: TypeAlias = "Call | list[Command] | float"
-Steps: TypeAlias = Generator[Step, Any, None]
 
 
 class Use:
@@ -31,20 +26,20 @@ class Use:
     If the server fails while the block is left, the error is reported and not raised: the block has done its work.
 
     Args:
-        here: the server of the limiter; None without one.
+        server: the server of the limiter; None without one.
         what: the limiter, for messages.
-        enter: the steps before the block.
-        leave: returns the steps after the block, given the points of `points_used`.
+        enter: yields the seconds until the next attempt, until the block may run.
+        leave: called after the block with the points of `points_used`.
     """
 
     def __init__(
         self,
-        here: Installation | None,
+        server: Installation | None,
         what: str,
-        enter: Steps | None = None,
-        leave: Callable[[float | None], Steps] | None = None,
+        enter: Iterator[float] | None = None,
+        leave: Callable[[float | None], None] | None = None,
     ) -> None:
-        self._here = here
+        self._server = server
         self._what = what
         self._enter = enter
         self._leave = leave
@@ -63,78 +58,39 @@ class Use:
         self._points = points
 
     def __enter__(self) -> Self:
-        if self._here is not None:
-            _run(self._begin(), self._here.redis)
+        if self._server is not None:
+            for pause_seconds in self._begin():
+                time.sleep(pause_seconds)
         return self
 
     def __exit__(self, _kind: type[BaseException] | None, _e: BaseException | None, _at: TracebackType | None) -> None:
-        if self._here is not None and self._leave is not None:
-            try:
-                _run(self._leave(self._points), self._here.redis)
-            except RedisFailure as error:
-                self._report(self._here, error)
+        if self._server is not None and self._leave is not None:
+            self._end(self._server, self._leave)
 
     async def __aenter__(self) -> Self:
-        if self._here is not None:
-            await _run_async(self._begin(), self._here.async_redis)
+        if self._server is not None:
+            attempt = partial(next, self._begin(), None)
+            # Other processes give no signal.
+            while (pause_seconds := await self._server.loop_threads.run(attempt)) is not None:  # noqa: ASYNC110
+                await asyncio.sleep(pause_seconds)
         return self
 
     async def __aexit__(
         self, _kind: type[BaseException] | None, _e: BaseException | None, _at: TracebackType | None
     ) -> None:
-        if self._here is not None and self._leave is not None:
-            try:
-                await _run_async(self._leave(self._points), self._here.async_redis)
-            except RedisFailure as error:
-                self._report(self._here, error)
+        if self._server is not None and self._leave is not None:
+            await self._server.loop_threads.run(partial(self._end, self._server, self._leave))
 
-    def _begin(self) -> Steps:
-        steps, self._enter = self._enter, None
-        if steps is None:  # the limit would not be checked
+    def _begin(self) -> Iterator[float]:
+        pauses, self._enter = self._enter, None
+        if pauses is None:  # the limit would not be checked
             raise ConfigurationError(
                 f"{self._what}: this within_limit() was used before: call within_limit() again for each block"
             )
-        return steps
+        return pauses
 
-    def _report(self, here: Installation, error: RedisFailure) -> None:
-        here.config.handle_error(error, {"context": f"ending a block of the {self._what}"})
-
-
-def _run(steps: Steps, redis: Redis) -> None:
-    reply: Any = None
-    while True:
+    def _end(self, server: Installation, leave: Callable[[float | None], None]) -> None:
         try:
-            step = steps.send(reply)
-        except StopIteration:
-            return
-        if isinstance(step, tuple):
-            reply = redis.run(*step)
-        elif isinstance(step, list):
-            reply = redis.pipeline(step)
-        else:
-            time.sleep(step)
-
-
-async def _run_async(steps: Steps, redis: AsyncRedis) -> None:
-    reply: Any = None
-    while True:
-        try:
-            step = steps.send(reply)
-        except StopIteration:
-            return
-        if isinstance(step, tuple):
-            reply = await _run_script(step, redis)
-        elif isinstance(step, list):
-            reply = await redis.pipeline(step)
-        else:
-            await asyncio.sleep(step)
-
-
-async def _run_script(call: Call, redis: AsyncRedis) -> Any:
-    script, keys, arguments = call
-    (reply,) = await redis.pipeline([script.by_hash(keys, arguments)], raise_errors=False)
-    if isinstance(reply, RedisRefused) and reply.code == "NOSCRIPT":
-        reply = await redis.call(*script.by_text(keys, arguments))
-    if isinstance(reply, OffsiderError):
-        raise reply
-    return reply
+            leave(self._points)
+        except RedisFailure as error:
+            server.config.handle_error(error, {"context": f"ending a block of the {self._what}"})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from offsider.config.web_tab import (
@@ -18,6 +20,7 @@ from offsider.config.web_tab import (
     WebTab,
     WebTable,
 )
+from offsider.core.errors import UnknownSubject
 from offsider.ext.limiters.limiter_set import LimiterSet
 from offsider.inspector.scan import PAGE_BUDGET_MS, PAGE_MATCHES
 
@@ -35,8 +38,12 @@ def make_tab() -> WebTab:
         "limiters",
         "Rate limits",
         PATH,
+        within="/fleet",
         routes={"": show_all, "/{kind}/{name}": show_one},
-        actions={"/{kind}/{name}/reset": reset, "/{kind}/{name}/delete": delete},
+        actions={
+            "/{kind}/{name}/reset": partial(_act, LimiterSet.reset, "Reset"),
+            "/{kind}/{name}/delete": partial(_act, LimiterSet.delete, "Deleted"),
+        },
     )
 
 
@@ -78,24 +85,19 @@ def show_one(request: WebRequest) -> WebPage | None:
     buttons = [
         WebButton(
             "Reset",
-            _path(state, "reset"),
+            limiter_path(state, "reset"),
             confirm=f"Reset {state.kind} {state.name}? Its uses and statistics are deleted.",
         ),
-        WebButton("Delete", _path(state, "delete"), confirm=f"Delete {state.kind} {state.name}?", danger=True),
+        WebButton("Delete", limiter_path(state, "delete"), confirm=f"Delete {state.kind} {state.name}?", danger=True),
     ]
     return WebPage("Limiter", [WebFacts("Use", facts), WebButtons(buttons)], subject=state.name)
 
 
-def reset(request: WebRequest) -> str:
+def _act(act: Callable[[LimiterSet, str, str], bool], done: str, request: WebRequest) -> str:
     kind, name = request.path("kind"), request.path("name")
-    LimiterSet(request.installation).reset(kind, name)
-    return f"Reset: {name}"
-
-
-def delete(request: WebRequest) -> str:
-    kind, name = request.path("kind"), request.path("name")
-    LimiterSet(request.installation).delete(kind, name)
-    return f"Deleted: {name}"
+    if not act(LimiterSet(request.installation), kind, name):
+        raise UnknownSubject(f"there is no {kind} limiter {name!r}: see offsider limiters")
+    return f"{done}: {kind} {name}"
 
 
 def limit_of(state: LimiterState) -> str:
@@ -110,7 +112,7 @@ def limit_of(state: LimiterState) -> str:
 
 def _row(state: LimiterState) -> list[Cell]:
     return [
-        WebLink(state.name, _path(state)),
+        WebLink(state.name, limiter_path(state)),
         WebBadge("unreadable fields", "bad") if state.unreadable else state.kind,
         limit_of(state),
         state.used,
@@ -120,6 +122,7 @@ def _row(state: LimiterState) -> list[Cell]:
     ]
 
 
-def _path(state: LimiterState, action: str = "") -> str:
+def limiter_path(state: LimiterState, action: str = "") -> str:
+    """Return the address of a limiter, or of an action on it."""
     path = f"{PATH}/{state.kind}/{state.name}"
     return f"{path}/{action}" if action else path

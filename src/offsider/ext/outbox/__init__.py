@@ -9,22 +9,25 @@ A source connects it with a database: `offsider.django`, or `offsider.integratio
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
 from offsider.core.errors import ConfigurationError
-from offsider.ext.outbox.doctor import check_outbox
+from offsider.core.wording import counted
 from offsider.ext.outbox.relay import Relay
 from offsider.ext.outbox.source import Source, StoredPush
+from offsider.inspector.finding import Finding, error, warn
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.config.hooks import PendingPushes
     from offsider.config.installation import Installation
-    from offsider.inspector.finding import Finding
 
 __all__ = ["Outbox", "Source", "StoredPush"]
+
+OLD_SECONDS = 60.0
 
 
 class Outbox:
@@ -46,16 +49,35 @@ class Outbox:
         if config.outbox is not None:
             raise ConfigurationError(f"config.outbox is already set to {config.outbox!r}; only one can be set")
         config.outbox = self
-        config.add_service(partial(Relay, source=self.source))
-        config.add_doctor_check(self.check_outbox)
+        config.services.append(partial(Relay, source=self.source))
+        config.doctor_checks.append(self.check_outbox)
 
     def hook(self) -> Callable[[PendingPushes], None] | None:
         """See `offsider.config.hooks.Outbox`."""
         return self._add if self.source.is_open() else None
 
     def check_outbox(self, server: Installation) -> Iterator[Finding]:
-        """Check for old rows, in ``offsider doctor``."""
-        return check_outbox(server, self.source)
+        """Report old rows for this server, and a database that cannot be read, in ``offsider doctor``."""
+        try:
+            count, oldest = self.source.waiting().get(server.name, (0, 0.0))
+        except Exception as failure:  # noqa: BLE001  # of any database driver
+            yield error(
+                "outbox",
+                f"the outbox cannot be read: {type(failure).__name__}: {failure}",
+                cause="no worker can move its rows to Redis",
+                actions=("start the database; create the table with a migration",),
+            )
+            return
+        age = time.time() - oldest
+        if count and age > OLD_SECONDS:
+            yield warn(
+                "outbox",
+                f"{counted(count, 'row')} of the outbox, the oldest for {age:.0f} seconds",
+                cause="these jobs are not in Redis yet",
+                actions=("run a worker with this outbox, and look for its errors in the log",),
+                numbers={"rows": count},
+                since=oldest,
+            )
 
     def _add(self, pushes: PendingPushes) -> None:
         rows = [StoredPush.of(job) for job in pushes.prepare()]

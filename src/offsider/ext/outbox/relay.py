@@ -15,23 +15,21 @@ and keep the order.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from offsider.client.delivery import read_reply, storing_call
-from offsider.client.prepared import Prepared
+from offsider.config.hooks import Prepared, effects_of
 from offsider.config.installation import Installation
-from offsider.config.push_effects import effects_of
 from offsider.core.compression import decode_plain
 from offsider.core.errors import ConfigurationError, QueueFull, RedisFailure, RedisRefused
 from offsider.core.payload import new_jid
 from offsider.core.wording import counted
 from offsider.ext.outbox.source import QUEUE
 from offsider.runtime.middleware import Push
-from offsider.runtime.service import LoopService
-from offsider.storage.leases import hold_lease
+from offsider.runtime.service import Loop
+from offsider.storage.leases import hold_lease, release
 from offsider.storage.redis_errors import REROUTE
 from offsider.storage.store_once import PUSH_ONCE, Transfer, run_once, store_once
 
@@ -53,7 +51,7 @@ IDLE_SECONDS = 2.0
 REPORT_SECONDS = 60.0
 
 
-class Relay(LoopService):
+class Relay(Loop):
     """The relay of one worker.
 
     Args:
@@ -62,31 +60,18 @@ class Relay(LoopService):
     """
 
     def __init__(self, config: Config, source: Source) -> None:
-        super().__init__("offsider-outbox", self.tick, config.handle_error)
+        super().__init__("offsider-outbox", self.tick, config.handle_error, finish=self.finish)
         self._config = config
         self._source = source
         self._lease = f"outbox:{source.identity}"
         self._holder = new_jid()
-        self._ending = threading.Event()
         self._report_at: dict[str, float] = {}
 
-    def stop(self) -> None:
-        self._ending.set()
-        if self._loop.alive:  # its thread closes the connection
-            self._loop.wake()
-        else:
-            self._loop.stop()
-
-    def tick(self) -> float | None:
+    def tick(self) -> float:
         """Move all rows of all servers; return the seconds until the next tick."""
-        servers = [Installation.of(self._config, name) for name in self._config.servers]
-        if self._ending.is_set():
-            self._finish(servers)
-            return None
-        turns = [self._relay(server) for server in servers]
-        if not any(turns):
-            with suppress(Exception):  # it may be broken
-                self._source.close()  # notifications would gather in it
+        leases = [self._relay(server) for server in self._servers()]
+        if not any(leases):
+            self._close()  # notifications would gather in it
             return IDLE_SECONDS
         try:
             self._report_unknown()
@@ -107,7 +92,7 @@ class Relay(LoopService):
 
     def _sweep(self, server: Installation) -> bool:
         last, blocked, began = 0, set[str](), time.time()
-        while not self._ending.is_set():
+        while not self.stopping:
             if not hold_lease(server.redis, self._lease, self._holder, LEASE_SECONDS):
                 return False
             self._report_at.pop(f"server {server.name}", None)
@@ -210,8 +195,7 @@ class Relay(LoopService):
     def _failed(self, what: str, error: Exception) -> None:
         self._report(what, error)
         if not isinstance(error, RedisFailure):
-            with suppress(Exception):  # it may be broken
-                self._source.close()
+            self._close()
 
     def _report(self, what: str, error: Exception) -> None:
         """Report the first of consecutive failures, then one per minute."""
@@ -220,12 +204,17 @@ class Relay(LoopService):
             self._report_at[what] = now + REPORT_SECONDS
             self._config.handle_error(error, {"context": f"relaying the outbox: {what}"})
 
-    def _finish(self, servers: Sequence[Installation]) -> None:
-        """Free the lease, so that another worker continues at once, and close the connection."""
-        for server in servers:
+    def finish(self) -> None:
+        """Release the lease, so that another worker continues at once, and close the connection."""
+        for server in self._servers():
             with suppress(RedisFailure):
-                if hold_lease(server.redis, self._lease, self._holder, LEASE_SECONDS):
-                    hold_lease(server.redis, self._lease, self._holder, 0.001)
+                release(server.redis, server.redis.keys.lease(self._lease), self._holder)
+        self._close()
+
+    def _servers(self) -> list[Installation]:
+        return [Installation.of(self._config, name) for name in self._config.servers]
+
+    def _close(self) -> None:
         with suppress(Exception):  # it may be broken
             self._source.close()
 

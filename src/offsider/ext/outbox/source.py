@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from offsider.client.prepared import Prepared
+from offsider.config.hooks import Prepared
 
 QUEUE = "queue:"
 SCHEDULE = "schedule"

@@ -21,6 +21,7 @@ from itertools import count
 from typing import TYPE_CHECKING, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+from offsider.core.clock import as_seconds
 from offsider.core.errors import ConfigurationError
 from offsider.core.suggestions import suggest
 from offsider.core.wording import counted
@@ -54,6 +55,7 @@ class Cron:
 
     Attributes:
         interval_seconds: of ``@every``; 0 for other expressions.
+        words: the expression in words, in English.
 
     Raises:
         ConfigurationError: the expression is invalid or has no ticks, the time zone is unknown, or the extra
@@ -64,19 +66,26 @@ class Cron:
         self.expression = expression
         self.tz = tz
         self._zone = zone_of(tz)
+        self._next: tuple[float, int | None] | None = None
         self.interval_seconds = _interval_of(expression)
         if self.interval_seconds:
-            self._words = f"Every {counted(self.interval_seconds, 'second')}"
+            self.words = f"Every {counted(self.interval_seconds, 'second')}"
         else:
             self._fields = _fields_of(expression)
-            self._words = _explained(expression, self._fields)
+            self.words = _explained(expression, self._fields)
 
     def __repr__(self) -> str:
         return f"Cron({self.expression!r}, {self.tz!r})"
 
     def next_after(self, moment: float) -> int | None:
-        """Return the first tick after ``moment`` in epoch seconds; None if there is none within 50 years."""
-        return next(self.ticks_after(moment), None)
+        """Return the first tick after ``moment`` in epoch seconds; None if there is none within 50 years.
+
+        The last answer is remembered: a service asks for it every few seconds.
+        """
+        known = self._next
+        if known is None or known[0] != moment:
+            known = self._next = (moment, next(self.ticks_after(moment), None))
+        return known[1]
 
     def ticks_after(self, moment: float) -> Iterator[int]:
         """Yield the ticks after ``moment`` in epoch seconds, in order."""
@@ -125,21 +134,9 @@ class Cron:
                 return start + bisect_left(range(start, end), True, key=lambda at: self._offset(at) != offset)
         return 0
 
-    def ticks_within(self, after: float, until: float) -> Iterator[int]:
-        """Yield the ticks after ``after``, up to and including ``until``."""
-        for tick in self.ticks_after(after):
-            if tick > until:
-                return
-            yield tick
-
     def local(self, tick: float) -> datetime:
         """Return a tick as local time of the zone."""
         return datetime.fromtimestamp(tick, self._zone)
-
-    @property
-    def words(self) -> str:
-        """The expression in words, in English."""
-        return self._words
 
 
 def zone_of(name: str) -> tzinfo:
@@ -167,10 +164,10 @@ def schedule_of(cron: object, every: object) -> str:
         return cast("str", cron)  # `Cron` checks it
     if cron is not None or every is None:
         raise ConfigurationError('it needs either cron="0 3 * * *" or every=10, as in register(job=ping, every=10)')
-    seconds = every.total_seconds() if isinstance(every, timedelta) else every
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 1 <= seconds < 1e9 or seconds % 1:
-        raise ConfigurationError(f"every expects whole seconds, at least 1, or a timedelta, got {every!r}")
-    return f"@every {int(seconds)}s"
+    interval_seconds = as_seconds(every, "every", at_least=1, error=ConfigurationError)
+    if interval_seconds % 1:
+        raise ConfigurationError(f"every must be whole seconds, got {every!r}")
+    return f"@every {int(interval_seconds)}s"
 
 
 def _interval_of(expression: object) -> int:

@@ -1,4 +1,4 @@
-"""One periodic job: its schedule and its payload."""
+"""Periodic jobs: the schedule and payload of each, those registered in this process, and errors in them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakSet
 
 from offsider.client.prepared import declared_of
 from offsider.config.routing import MAIN, route
@@ -16,17 +18,21 @@ from offsider.core.arguments import check_json
 from offsider.core.errors import ConfigurationError, OffsiderError, UnknownJob
 from offsider.core.options import FUNCTIONS, INSTALLED_BY, JobOptions, check_known, check_options, wire_options
 from offsider.core.suggestions import suggest
-from offsider.ext.periodic.cron import Cron, schedule_of
+from offsider.ext.periodic.cron import Cron, schedule_of, zone_of
 from offsider.jobs import registry
+from offsider.jobs.declared import check_all_options
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
+    from offsider.config.installation import Installation
 
+#: Name of the extension, and of its field in the info of a process.
+EXTENSION = "periodic"
 GRACE_SECONDS = 60.0
 #: Sources of entries.
 CODE, FILE, REDIS = "code", "file", "redis"
-#: Keys of ``[periodic.NAME]``, besides the options of a push.
-KEYS = ("cron", "every", "job", "tz", "args", "kwargs", "description", "grace_seconds", "enabled")
+#: Options that are attributes of an entry.
+_OWN = ("args", "kwargs", "tz", "grace_seconds", "description", "server")
 #: Options about the transaction and the replicas of a push: the claim of a tick has none.
 _NOT_FOR_TICKS = ("after_commit", "wait_replicas")
 
@@ -143,21 +149,39 @@ class Entry:
             raise ConfigurationError(f"periodic job {name!r}: the stored entry is invalid") from error
 
 
+class EntryOptions(JobOptions, total=False):
+    """Options of a periodic job: those of its pushes, such as ``queue="low"``, and its own.
+
+    Attributes:
+        every: whole seconds or a timedelta between ticks, instead of a cron expression. Ticks are the multiples since
+            the epoch: ``every=10`` runs at :00, :10, :20 of each minute.
+        args, kwargs: the arguments of its job.
+        tz: a time zone such as ``"Europe/Berlin"``.
+        grace_seconds: maximum delay of a tick of this job.
+        description: shown in the web UI and the command line.
+    """
+
+    every: float | timedelta | None
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    tz: str | None
+    grace_seconds: float | None
+    description: str
+
+
 def make(
     name: str | None,
     cron: str | None,
     job: object,
-    *,
-    every: object = None,
     options: Mapping[str, Any] | None = None,
-    tz: str | None = None,
-    grace_seconds: float | None = None,
+    *,
     defaults: tuple[str, float] = ("UTC", GRACE_SECONDS),
-    **more: Any,  # further attributes of the entry
+    source: str = CODE,
 ) -> Entry:
     """Build the entry of a job, or of a job's name, with ``cron`` or ``every``. Its name defaults to the job's name.
 
     Args:
+        options: see `EntryOptions`.
         defaults: time zone and maximum delay of an entry without them.
 
     Raises:
@@ -166,20 +190,20 @@ def make(
     declared = declared_of(job)
     called: Any = job if declared is None else declared.name
     name = called if name is None else name
-    stored = dict(options or {})
-    more |= {"server": stored.pop("server")} if "server" in stored else {}
+    pushed = dict(options or {})
+    every = pushed.pop("every", None)
+    own: dict[str, Any] = {"tz": defaults[0], "grace_seconds": defaults[1]}
+    own |= {key: value for key in _OWN if (value := pushed.pop(key, None)) is not None}
     try:
         # Values of extensions are checked when the configuration is known.
-        own = {key: value for key, value in stored.items() if key != "extra"}
-        check_options(own, job_name=str(called), known_extra=INSTALLED_BY.keys() - FUNCTIONS)
+        checked = {key: value for key, value in pushed.items() if key != "extra"}
+        check_options(checked, job_name=str(called), known_extra=INSTALLED_BY.keys() - FUNCTIONS)
         for key in _NOT_FOR_TICKS:
-            _expect(key not in stored, f"{key} is not supported for periodic jobs")
+            _expect(key not in pushed, f"{key} is not supported for periodic jobs")
         expression = schedule_of(cron, every)
     except OffsiderError as error:
         raise ConfigurationError(f"periodic job {name!r}: {error}") from None
-    more["tz"] = defaults[0] if tz is None else tz
-    more["grace_seconds"] = defaults[1] if grace_seconds is None else grace_seconds
-    return Entry(cast("str", name), expression, called, options=wire_options(stored), **more)
+    return Entry(cast("str", name), expression, called, options=wire_options(pushed), source=source, **own)
 
 
 def from_table(name: str, table: Mapping[str, Any], defaults: tuple[str, float]) -> Entry | None:
@@ -188,7 +212,7 @@ def from_table(name: str, table: Mapping[str, Any], defaults: tuple[str, float])
     Raises:
         ConfigurationError: a key is missing or unknown, or a value is invalid.
     """
-    known = (*KEYS, *JobOptions.__annotations__)
+    known = ("cron", "job", "enabled", *EntryOptions.__annotations__)
     for key in table:
         if key not in known:
             raise ConfigurationError(f"periodic job {name!r}: unknown key {key}{suggest(key, known)}")
@@ -199,9 +223,102 @@ def from_table(name: str, table: Mapping[str, Any], defaults: tuple[str, float])
         return None
     if "job" not in table:
         raise ConfigurationError(f'periodic job {name!r}: job is missing, as in job = "shop.jobs.clean_up"')
-    more = {key: table[key] for key in KEYS if key in table and key not in ("cron", "job", "enabled")}
-    options = {key: table[key] for key in table if key not in KEYS}
-    return make(name, table.get("cron"), table["job"], options=options, source=FILE, defaults=defaults, **more)
+    options = {key: value for key, value in table.items() if key not in ("cron", "job", "enabled")}
+    return make(name, table.get("cron"), table["job"], options, source=FILE, defaults=defaults)
+
+
+class PeriodicRegistry:
+    """Periodic jobs by name.
+
+    Args:
+        tz: default time zone of entries.
+        grace_seconds: default maximum delay of a tick.
+
+    Attributes:
+        defaults: ``tz`` and ``grace_seconds``.
+    """
+
+    def __init__(self, tz: str = "UTC", grace_seconds: float = GRACE_SECONDS) -> None:
+        zone_of(tz)
+        self.defaults = tz, grace_seconds
+        self._entries: dict[str, Entry] = {}
+        self._configs: WeakSet[Config] = WeakSet()
+
+    @property
+    def entries(self) -> Mapping[str, Entry]:
+        return dict(self._entries)
+
+    def add(self, entry: Entry) -> Entry:
+        """Register a job, and return it. Raises ConfigurationError if its name is taken, or a worker runs."""
+        if any(config.frozen for config in self._configs):
+            raise ConfigurationError("the worker already runs: add periodic jobs with PeriodicJobs().add(…)")
+        if entry.name in self._entries:
+            raise _duplicate(entry.name)
+        self._entries[entry.name] = entry
+        return entry
+
+    def read(self, config: Config) -> None:
+        """Register the periodic jobs of the configuration file; again, for another configuration of the process."""
+        for name, table in config.periodic.items():
+            entry = from_table(name, table, self.defaults)
+            known = self._entries.get(name)
+            if entry is not None and (known is None or known.source == FILE):
+                self._entries[name] = entry
+            elif entry is not None:
+                raise _duplicate(name)
+        self._configs.add(config)
+
+
+def _duplicate(name: str) -> ConfigurationError:
+    return ConfigurationError(f"duplicate periodic job {name!r}: give one of them another name=")
+
+
+def registry_of(config: Config) -> PeriodicRegistry:
+    """Return the registry of the installed extension; an empty one without it."""
+    extension: Any = config.extensions.get(EXTENSION)
+    return PeriodicRegistry() if extension is None else cast("PeriodicRegistry", extension.registry)
+
+
+def registered_in(server: Installation) -> Mapping[str, Entry]:
+    """Return the entries registered in this process whose jobs go to this server."""
+    return {
+        name: entry
+        for name, entry in registry_of(server.config).entries.items()
+        if entry.server_of(server.config) == server.name
+    }
+
+
+def examine(config: Config, *, foreign: bool = False) -> Sequence[tuple[Entry, str]]:
+    """Return the entries registered in this process, for any server, each with its error or an empty string.
+
+    Args:
+        config: the configuration with the registry and the extensions, which define job options.
+        foreign: accept names of jobs that are not declared here.
+    """
+    return [(entry, _problem(entry, config, foreign=foreign)) for entry in registry_of(config).entries.values()]
+
+
+def refuse_problem(entry: Entry, config: Config) -> None:
+    """Raise ConfigurationError if an entry cannot work. Jobs may be declared in other programs."""
+    problem = _problem(entry, config, foreign=True)
+    if problem:
+        raise ConfigurationError(f"periodic job {entry.name!r}: {problem}")
+
+
+def _problem(entry: Entry, config: Config, *, foreign: bool) -> str:
+    try:
+        config.server_settings(entry.server_of(config))
+        check_all_options(entry.options, config, job_name=entry.job)
+        declared = registry.find(entry.job)
+        declared.check(config)
+        declared.bind(entry.args, entry.kwargs)
+    except UnknownJob:
+        if not foreign:
+            return f"job {entry.job} is not declared here{suggest(entry.job, registry.names())}"
+        return "a job that is not declared here takes no keyword arguments" if entry.kwargs else ""
+    except OffsiderError as error:
+        return str(error)
+    return ""
 
 
 def _expect(condition: object, message: str) -> None:

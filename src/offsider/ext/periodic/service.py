@@ -17,27 +17,27 @@ is lost.
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 from offsider.client import Client
 from offsider.client.delivery import read_reply, storing_call
 from offsider.config.installation import Installation
-from offsider.core.errors import ConfigurationError, RedisFailure, RedisUnavailable, UnknownJob
+from offsider.core.errors import ConfigurationError, RedisUnavailable, UnknownJob
 from offsider.core.options import merge_options
 from offsider.core.wording import counted
 from offsider.ext.periodic.entry import Entry
 from offsider.ext.periodic.store import LEASE_SECONDS, Claimed, HistoryLine, Looked, PeriodicStore, Servers, claimer_id
 from offsider.jobs import registry
 from offsider.logs.structured import about_payload
-from offsider.runtime.service import LoopService
+from offsider.runtime.outage import Outage
+from offsider.runtime.service import Loop
 
 if TYPE_CHECKING:
-    from offsider.client.prepared import Prepared
     from offsider.config.config import Config
+    from offsider.config.hooks import Prepared
 
 logger = logging.getLogger("offsider")
 
@@ -45,8 +45,6 @@ logger = logging.getLogger("offsider")
 MAX_SLEEP_SECONDS = 5.0
 #: Delay after a failure of the server.
 OUTAGE_SECONDS = 1.0
-#: How long ``main`` is not asked after a failure: it may hang, and other ticks are due.
-SERVERS_AWAY_SECONDS = 30.0
 #: How often a process publishes its entries.
 PUBLISH_SECONDS = 60.0
 #: Delay of a tick that logs a warning.
@@ -55,7 +53,7 @@ LATE_SECONDS = 10.0
 MAX_SKIPPED = 1000
 
 
-class PeriodicService(LoopService):
+class PeriodicService(Loop):
     """The service of one worker process.
 
     Args:
@@ -72,34 +70,20 @@ class PeriodicService(LoopService):
         self._registered = {entry.name: entry for entry in entries}
         self._added: dict[str, tuple[bytes, Entry | None]] = {}
         self._remembered = dict.fromkeys(self._registered, 0)
-        self._due: dict[str, tuple[int, int | None]] = {}
         self._reported: dict[str, int] = {}
         self._store = PeriodicStore(redis)
         self._servers = servers
-        #: The last ticks that other servers handled; None: not read yet.
-        self._handled_by_others: dict[str, int] | None = None if servers is not None else {}
-        #: Ticks that were claimed without asking ``main``.
-        self._unasked: dict[str, int] = {}
-        self._ask_servers_at = 0.0
         self._keys = redis.keys
         self._me = claimer_id()
         self._publish_at = self._since = 0.0
-        self._is_away = False
+        self._outage = Outage("periodic jobs", config)
         super().__init__("offsider-periodic", self.tick, config.handle_error)
 
     def tick(self) -> float:
         """Push due jobs; return the seconds until the next one."""
-        try:
-            pause_seconds = self._work()
-        except RedisFailure as error:
-            if not self._is_away:
-                self._config.handle_error(error, {"context": "pushing periodic jobs"})
-            self._is_away = True
-            return OUTAGE_SECONDS
-        if self._is_away:
-            logger.info("periodic jobs: Redis is online")
-        self._is_away = False
-        return pause_seconds
+        with self._outage:
+            return self._work()
+        return OUTAGE_SECONDS
 
     def _work(self) -> float:
         elsewhere = self._handled_elsewhere()
@@ -113,56 +97,16 @@ class PeriodicService(LoopService):
         ]
         return max(0.0, min([*pauses, MAX_SLEEP_SECONDS]))
 
-    def _handled_elsewhere(self) -> dict[str, int]:
-        servers = self._servers_to_ask()
-        if servers is not None:
-            try:
-                for name, tick in list(self._unasked.items()):
-                    servers.is_assigned(name, tick)
-                    del self._unasked[name]
-                if self._handled_by_others is None:
-                    self._handled_by_others = servers.handled_by_others()
-            except RedisFailure as error:
-                self._do_without_servers(error)
-        return self._handled_by_others or {}
-
-    def _is_assigned(self, name: str, tick: int) -> bool:
-        """Whether this server handles a tick. If ``main`` is down, yes: waiting could lose the tick."""
-        if self._servers is None:
-            return True
-        servers = self._servers_to_ask()
-        if servers is None:
-            self._unasked[name] = tick
-            return True
-        try:
-            assigned = servers.is_assigned(name, tick)
-        except RedisFailure as error:
-            self._do_without_servers(error)
-            self._unasked[name] = tick
-            return True
-        if not assigned:
-            self._handled_by_others = {**(self._handled_by_others or {}), name: tick}
-        return assigned
-
-    def _servers_to_ask(self) -> Servers | None:
-        return self._servers if time.monotonic() >= self._ask_servers_at else None
-
-    def _do_without_servers(self, error: RedisFailure) -> None:
-        self._ask_servers_at = time.monotonic() + SERVERS_AWAY_SECONDS
-        logger.warning(
-            "periodic jobs: cannot check which server handles a tick, next attempt in %g s; until then a tick may run "
-            "twice if a deploy moves its job to another server: %s",
-            SERVERS_AWAY_SECONDS,
-            error,
-        )
+    def _handled_elsewhere(self) -> Mapping[str, int]:
+        return {} if self._servers is None else self._servers.handled_by_others()
 
     # ------------------------------------------------------------------------------- one entry
     def _serve(self, entry: Entry, looked: Looked) -> float:
         """Push or skip the due tick of an entry; return the seconds until it is due again."""
-        if self._loop.stopping:
+        if self.stopping:
             return 0.0
-        last = max(looked.ticks[entry.name], (self._handled_by_others or {}).get(entry.name, 0))
-        tick = self._next_after(entry, last)
+        last = max(looked.ticks[entry.name], self._handled_elsewhere().get(entry.name, 0))
+        tick = entry.ticks.next_after(last)
         if tick is None:
             return MAX_SLEEP_SECONDS
         now = looked.now()
@@ -173,19 +117,14 @@ class PeriodicService(LoopService):
             return 0.0
         return self._fire(entry, tick, looked)
 
-    def _next_after(self, entry: Entry, last: int) -> int | None:
-        known = self._due.get(entry.name)
-        if known is None or known[0] != last:
-            known = self._due[entry.name] = (last, entry.ticks.next_after(last))
-        return known[1]
-
     def _skip(self, entry: Entry, last: int, now: float) -> None:
         """Skip ticks that are too old, and log it, once across all processes."""
         oldest = now - entry.grace_seconds
-        missed = list(islice(entry.ticks.ticks_within(last, oldest), MAX_SKIPPED))
+        missed = list(islice(takewhile(lambda tick: tick <= oldest, entry.ticks.ticks_after(last)), MAX_SKIPPED))
         until = missed[-1] if len(missed) < MAX_SKIPPED else int(oldest)
         line = HistoryLine("skipped", until, now, count=len(missed), by=self._me)
-        if self._store.claim(entry.name, line) is Claimed.DONE:
+        if self._store.claim(entry.name, line)[0] is Claimed.DONE:
+            self._store.missed(entry.name, len(missed))
             logger.warning(
                 "periodic job %s: skipped %s%s, the first at %s: no worker was running within %g s",
                 entry.name,
@@ -196,7 +135,7 @@ class PeriodicService(LoopService):
             )
 
     def _fire(self, entry: Entry, tick: int, looked: Looked) -> float:
-        if not self._is_assigned(entry.name, tick):
+        if self._servers is not None and not self._servers.is_assigned(entry.name, tick):
             return 0.0
         wait_seconds = self._store.take_lease(entry.name, self._me)
         if wait_seconds:
@@ -234,11 +173,9 @@ class PeriodicService(LoopService):
         """Claim the tick and push its job; return the result, and the jid if a job was pushed."""
         stopped = replace(line, how="stopped")
         if job is None:
-            return self._store.claim(entry.name, stopped), ""
+            return self._store.claim(entry.name, stopped)[0], ""
         pushed, guard = replace(line, jid=job.jid), self._config.push_guard
-        if not job.by_script:
-            return self._store.claim(entry.name, pushed, job), job.jid
-        claimed, reply = self._store.claim_by_script(entry.name, pushed, storing_call(self._keys, [job], guard))
+        claimed, reply = self._store.claim(entry.name, pushed, storing_call(self._keys, [job], guard))
         if claimed is Claimed.DONE and read_reply([job], reply, guard):
             self._store.replace_line(entry.name, pushed, stopped)
             return claimed, ""
@@ -258,17 +195,14 @@ class PeriodicService(LoopService):
     def _read(self, looked: Looked) -> list[Entry]:
         """Return the entries added at run time, except names that are registered in code."""
         before, self._added = self._added, {}
-        for name in before.keys() - looked.added.keys() - self._registered.keys():
-            self._due.pop(name, None)
+        for name in before.keys() - looked.added.keys():
             self._reported.pop(name, None)
         for name, raw in looked.added.items():
             known = before.get(name)
             self._added[name] = known if known is not None and known[0] == raw else (raw, self._parse(name, raw))
-        found = (entry for _, entry in self._added.values() if entry is not None)
-        return [entry for entry in found if entry.name not in self._registered]
+        return [entry for _, entry in self._added.values() if entry is not None]
 
     def _parse(self, name: str, raw: bytes) -> Entry | None:
-        self._due.pop(name, None)
         if name in self._registered:
             logger.warning("periodic job %s was added at run time, but the one registered in code is used", name)
             return None
@@ -279,12 +213,14 @@ class PeriodicService(LoopService):
             return None
 
     def _publish(self, looked: Looked) -> None:
-        if not self._registered or looked.seen_at < self._publish_at:
+        if looked.seen_at < self._publish_at:
             return
         self._since = self._since or looked.at
         self._publish_at = looked.seen_at + PUBLISH_SECONDS
         registered = [with_options(entry, self._config) for entry in self._registered.values()]
-        self._store.publish(registered, self._since, looked.at)
+        if registered:
+            self._store.publish(registered, self._since, looked.at)
+        self._store.report_orphans(looked.at)
 
 
 def with_options(entry: Entry, config: Config) -> Entry:

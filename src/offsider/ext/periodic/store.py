@@ -5,51 +5,61 @@ key                                        type    written by                   
 =========================================  ======  ========================================  ==================
 ``offsider:periodic:ticks``                hash    each script (name -> last handled tick)   never
 ``offsider:periodic:entries``              hash    add, remove (entries added at run time)   never
-``offsider:periodic:paused``               set     pause, resume                             never
+``offsider:periodic:paused``               hash    pause, resume (name -> who, when, why)    never
+``offsider:periodic:seen``                 hash    processes (name -> when, and its entry)   7 days each
+``offsider:periodic:orphaned``             hash    processes (name -> when it was reported)  with ``seen``
 ``offsider:periodic:history:<name>``       list    claim, run (the last ten)                 400 days
-``offsider:periodic:turn:<name>``          string  lease of a process that prepares a job    5 s
-``offsider:periodic:registers``            zset    processes (registry -> last seen)         3 minutes
-``offsider:periodic:register:<digest>``    string  processes (entries registered in code)    3 minutes
-``offsider:periodic:homes``                hash    assign (only with several servers)        never
+``offsider:periodic:lease:<name>``         string  the process that prepares a job           5 s
+``offsider:periodic:programs``             zset    processes (digest -> last seen)           3 minutes
+``offsider:periodic:program:<digest>``     string  processes (entries registered in code)    3 minutes
+``offsider:periodic:servers``              hash    assign (only with several servers)        never
 =========================================  ======  ========================================  ==================
 
-``key_prefix`` is prepended to each key. The keys ``registers`` and ``register`` keep their names from version 0.1.
+``key_prefix`` is prepended to each key.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import secrets
 import socket
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import IntEnum
+from functools import cache
 from importlib.resources import files
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
-from offsider.client.prepared import Prepared
 from offsider.config.installation import Installation
 from offsider.config.routing import MAIN
 from offsider.core.clock import END_OF_TIME
-from offsider.core.errors import ConfigurationError, OffsiderError, RedisRefused
-from offsider.ext.periodic.entry import Entry
-from offsider.storage import hashes, processes
-from offsider.storage.redis import Redis, Wire
-from offsider.storage.scripts import Argument, Call, Script
+from offsider.core.errors import ConfigurationError, RedisFailure
+from offsider.ext.periodic.entry import EXTENSION, Entry
+from offsider.storage import clocks, events, hashes, leases, processes
+from offsider.storage.hashes import text
+from offsider.storage.redis import Redis
+from offsider.storage.scripts import Argument, Call, Command, Script
 
-#: Name of the extension, and of its field in the info of a process.
-EXTENSION = "periodic"
+logger = logging.getLogger("offsider")
+
+T = TypeVar("T")
+
 HISTORY = 10
 HISTORY_SECONDS = 400 * 86_400
 LEASE_SECONDS = 5.0
-REGISTER_SECONDS = 180
+PROGRAM_SECONDS = 180
+#: An entry that no live process has is shown for this time.
+SEEN_SECONDS = 7 * 86_400
+#: How long ``main`` is not asked after a failure: it may hang, and other ticks are due.
+MAIN_AWAY_SECONDS = 30.0
 
 _FOLDER = files("offsider.ext.periodic") / "lua"
 LOOK = Script("look", _FOLDER)
-LEASE = Script("lease", _FOLDER)
 CLAIM = Script("claim", _FOLDER)
 RESUME = Script("resume", _FOLDER)
 ADD = Script("add", _FOLDER)
@@ -88,6 +98,34 @@ class HistoryLine:
 
 
 @dataclass(frozen=True)
+class Pause:
+    """A pause of a periodic job.
+
+    Attributes:
+        at: epoch seconds.
+        by: who paused it; empty if unknown.
+        reason: why.
+    """
+
+    at: float
+    by: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An entry as a live process last registered it.
+
+    Attributes:
+        at: epoch seconds.
+        entry: the entry.
+    """
+
+    at: float
+    entry: Entry
+
+
+@dataclass(frozen=True)
 class Looked:
     """A snapshot of the state.
 
@@ -123,16 +161,18 @@ class PeriodicStore:
         self._ticks = f"{self._start}ticks"
         self._entries = f"{self._start}entries"
         self._paused = f"{self._start}paused"
-        self._registers = f"{self._start}registers"
+        self._programs = f"{self._start}programs"
+        self._seen = f"{self._start}seen"
+        self._orphaned = f"{self._start}orphaned"
 
     def _history(self, name: str) -> str:
         return f"{self._start}history:{name}"
 
     def _lease(self, name: str) -> str:
-        return f"{self._start}turn:{name}"
+        return f"{self._start}lease:{name}"
 
-    def _register(self, digest: str) -> str:
-        return f"{self._start}register:{digest}"
+    def _program(self, digest: str) -> str:
+        return f"{self._start}program:{digest}"
 
     # ------------------------------------------------------------------------------------- ticks
     def look(self, remembered: Mapping[str, int]) -> Looked:
@@ -151,80 +191,52 @@ class PeriodicStore:
         return Looked(
             int(seconds) + int(microseconds) / 1_000_000,
             seen_at,
-            {_text(name): int(tick) for name, tick in hashes.pairs(ticks)},
-            {_text(name): entry for name, entry in hashes.pairs(added)},
-            frozenset(map(_text, cast("list[bytes]", paused))),
+            {text(name): int(tick) for name, tick in hashes.pairs(ticks)},
+            {text(name): entry for name, entry in hashes.pairs(added)},
+            frozenset(map(text, cast("list[bytes]", paused))),
         )
 
     def take_lease(self, name: str, holder: str) -> float:
-        """Take the lease to prepare the next job of ``name``. Return 0, or the seconds until the current lease ends."""
-        left: int = self._redis.run(LEASE, [self._lease(name)], [holder, int(LEASE_SECONDS * 1000)])
-        return left / 1000
+        """Take the lease to prepare the next job of ``name``. Return 0, or the seconds until the current lease ends.
 
-    def claim(self, name: str, line: HistoryLine, job: Prepared | None = None) -> Claimed:
-        """Claim the tick of ``line`` and push its job atomically. If ``job`` is None, only mark the tick as handled.
+        It only saves work, because client middleware may take locks; the claim decides.
+        """
+        return leases.acquire(self._redis, self._lease(name), holder, LEASE_SECONDS)
+
+    def claim(self, name: str, line: HistoryLine, push: Call | None = None) -> tuple[Claimed, Any]:
+        """Claim the tick of ``line`` and push its job atomically. Without ``push``, only mark the tick as handled.
+
+        Args:
+            push: the script that pushes the job.
+
+        Returns:
+            The result, and the reply of that script if the tick was claimed.
 
         Raises:
             RedisRefused: the server rejects the push; nothing is claimed.
             RedisUnavailable: the tick may have been claimed; the next `look` returns the truth.
         """
-        result: int = self._redis.run(CLAIM, *self._claim_call(name, line, job))
-        return Claimed(result)
-
-    def claim_by_script(self, name: str, line: HistoryLine, storing: Call) -> tuple[Claimed, Any]:
-        """Claim a tick and run the script ``storing``, which pushes the job, in one transaction.
-
-        Args:
-            storing: script, keys and arguments of the push.
-
-        Returns:
-            The result, and the reply of the script if the tick was claimed.
-        """
-        with self._redis.wire() as wire:
-            while True:
-                claimed = self._watch(wire, name, line)
-                if claimed is not Claimed.DONE:
-                    wire.exchange([("UNWATCH",)])
-                    return claimed, None
-                script, keys, arguments = storing
-                claim = self._claim_call(name, line, None)
-                commands = [script.by_text(keys, arguments), CLAIM.by_text(*claim)]
-                replies = wire.exchange([("MULTI",), *commands, ("EXEC",)])
-                done = replies[-1]
-                if isinstance(done, OffsiderError):
-                    raise next(reply for reply in replies if isinstance(reply, OffsiderError))
-                if done is not None:  # None: another process claimed a tick, of this or another job; try again
-                    return claimed, _stored_reply(done[0])
-
-    def _watch(self, wire: Wire, name: str, line: HistoryLine) -> Claimed:
-        """Check whether the tick can be claimed, and watch the keys so that a change aborts the transaction."""
-        reads = [("TIME",), ("HGET", self._ticks, name), ("SISMEMBER", self._paused, name)]
-        replies = wire.exchange([("WATCH", self._ticks, self._paused), *reads])
-        for reply in replies:
-            if isinstance(reply, OffsiderError):
-                wire.disconnect()  # a WATCH left on the connection would abort later transactions
-                raise reply
-        _, moment, last, paused = replies
-        if int(moment[0]) < line.tick:
-            return Claimed.EARLY
-        if paused:
-            return Claimed.PAUSED
-        return Claimed.GONE if (hashes.whole(last) or 0) >= line.tick else Claimed.DONE
-
-    def _claim_call(self, name: str, line: HistoryLine, job: Prepared | None) -> tuple[list[str], list[Argument]]:
-        keys, queue = self._redis.keys, "" if job is None else job.queue
-        names = [self._ticks, self._paused, self._history(name), self._lease(name), keys.queues, keys.queue(queue)]
-        raw = b"" if job is None else job.raw
-        return names, [name, int(line.tick), queue, raw, _stored(line), HISTORY, HISTORY_SECONDS]
+        script, keys, arguments = push or (None, (), ())
+        names = [self._ticks, self._paused, self._history(name), self._lease(name), *keys]
+        own: list[Argument] = [name, int(line.tick), _stored(line), HISTORY, HISTORY_SECONDS]
+        result, reply = self._redis.run(_claiming(script), names, [*own, *arguments])
+        return Claimed(result), reply
 
     # ---------------------------------------------------------------------------- manual changes
-    def pause(self, name: str) -> bool:
+    def pause(self, name: str, *, by: str = "", reason: str = "") -> bool:
         """Pause a job. Return False if it was paused already."""
-        return bool(self._redis.call("SADD", self._paused, name))
+        pause = Pause(clocks.look(self._redis)[0], by, reason)
+        if not self._redis.call("HSETNX", self._paused, name, json.dumps(asdict(pause))):
+            return False
+        events.note(self._redis, events.PERIODIC_PAUSED, name, by, reason=reason)
+        return True
 
-    def resume(self, name: str) -> bool:
+    def resume(self, name: str, *, by: str = "") -> bool:
         """Resume a job, starting with its next tick. Return False if it was not paused."""
-        return bool(self._redis.run(RESUME, [self._ticks, self._paused], [name]))
+        if not self._redis.run(RESUME, [self._ticks, self._paused], [name]):
+            return False
+        events.note(self._redis, events.PERIODIC_RESUMED, name, by)
+        return True
 
     def add(self, entry: Entry) -> bool:
         """Add or change an entry. Return True if it is new."""
@@ -232,9 +244,18 @@ class PeriodicStore:
 
     def remove(self, name: str) -> bool:
         """Remove an entry that was added at run time, with its history. Return False if it does not exist."""
-        rest = [("HDEL", self._ticks, name), ("SREM", self._paused, name), ("DEL", self._history(name))]
-        *_, replies = self._redis.pipeline([("MULTI",), ("HDEL", self._entries, name), *rest, ("EXEC",)])
-        return bool(replies[0])
+        return self._remove(self._entries, name)
+
+    def forget(self, name: str) -> bool:
+        """Remove an entry that no live process registers any more. Return False if it does not exist."""
+        return self._remove(self._seen, name)
+
+    def _remove(self, key: str, name: str) -> bool:
+        if not self._redis.call("HDEL", key, name):
+            return False
+        state = (self._ticks, self._paused, self._seen, self._orphaned)
+        self._redis.pipeline([("DEL", self._history(name)), *(("HDEL", each, name) for each in state)])
+        return True
 
     def note(self, name: str, line: HistoryLine) -> None:
         """Add a line to the history."""
@@ -268,20 +289,42 @@ class PeriodicStore:
             now: the server's time.
         """
         digest, registered = digest_of(entries), {entry.name: entry.as_json() for entry in entries}
-        key, stored = self._register(digest), json.dumps({"since": since, "entries": registered})
+        key, stored = self._program(digest), json.dumps({"since": since, "entries": registered})
         self._redis.pipeline(
             [
-                ("SET", key, stored, "EX", REGISTER_SECONDS),
-                ("ZADD", self._registers, now, digest),
-                ("ZREMRANGEBYSCORE", self._registers, "-inf", now - REGISTER_SECONDS),
-                ("EXPIRE", self._registers, REGISTER_SECONDS),
+                ("SET", key, stored, "EX", PROGRAM_SECONDS),
+                ("ZADD", self._programs, now, digest),
+                ("ZREMRANGEBYSCORE", self._programs, "-inf", now - PROGRAM_SECONDS),
+                ("EXPIRE", self._programs, PROGRAM_SECONDS),
+                *_seen(self._seen, self._orphaned, registered, now),
             ]
         )
 
+    def report_orphans(self, now: float) -> None:
+        """Report each entry that no live process has registered lately, once; forget it after a week."""
+        for name, seen in self.seen().items():
+            if seen.at < now - SEEN_SECONDS:
+                self._redis.pipeline([("HDEL", self._seen, name), ("HDEL", self._orphaned, name)])
+            elif seen.at < now - PROGRAM_SECONDS and self._redis.call("HSETNX", self._orphaned, name, repr(now)):
+                events.note(self._redis, events.PERIODIC_ORPHANED, name, seen=seen.at)
+
+    def seen(self) -> dict[str, Seen]:
+        """Return the entries that processes have registered within a week, with the last time."""
+        found: dict[str, Seen] = {}
+        for name, stored in hashes.texts(self._redis.call("HGETALL", self._seen)):
+            at, _, entry = stored.partition(" ")
+            with suppress(ConfigurationError):  # written by another version
+                found[name] = Seen(hashes.number(at) or 0.0, Entry.from_json(name, entry))
+        return found
+
+    def missed(self, name: str, count: int) -> None:
+        """Report that ticks were skipped."""
+        events.note(self._redis, events.PERIODIC_MISSED, name, count=count)
+
     def live(self) -> frozenset[str]:
         """Return the digests that live processes report in their info; empty for one that registers no entries."""
-        infos = processes.infos(self._redis, processes.identities(self._redis)).values()
-        reports = (hashes.json_object(info).get(EXTENSION) for info in infos)
+        found = processes.hashes(self._redis, processes.identities(self._redis)).values()
+        reports = (hashes.json_object(fields.get("info", b"")).get(EXTENSION) for fields in found)
         return frozenset(digest for digest in reports if isinstance(digest, str))
 
     def published(self, live: Collection[str] | None = None) -> dict[str, list[Entry]]:
@@ -290,9 +333,9 @@ class PeriodicStore:
         Args:
             live: only registrations with these digests.
         """
-        members = [_text(digest) for digest in self._redis.call("ZRANGE", self._registers, 0, -1)]
+        members = [text(digest) for digest in self._redis.call("ZRANGE", self._programs, 0, -1)]
         digests = [digest for digest in members if live is None or digest in live]
-        found: list[Any] = self._redis.call("MGET", *map(self._register, digests)) if digests else []
+        found: list[Any] = self._redis.call("MGET", *map(self._program, digests)) if digests else []
         versions: dict[str, list[Entry]] = {}
         for registry in sorted((hashes.json_object(raw) for raw in found if raw), key=_since, reverse=True):
             entries = registry.get("entries")
@@ -305,11 +348,20 @@ class PeriodicStore:
     def added(self) -> list[Entry]:
         """Return the entries added at run time."""
         stored = hashes.pairs(self._redis.call("HGETALL", self._entries))
-        return list(_entries((_text(name), raw) for name, raw in stored))
+        return list(_entries((text(name), raw) for name, raw in stored))
 
-    def paused(self) -> frozenset[str]:
-        """Return the names of paused jobs."""
-        return frozenset(map(_text, self._redis.call("SMEMBERS", self._paused)))
+    def paused(self) -> dict[str, Pause]:
+        """Return the pause of each paused job."""
+        stored = hashes.pairs(self._redis.call("HGETALL", self._paused))
+        return {text(name): _pause(hashes.json_object(raw)) for name, raw in stored}
+
+
+@cache
+def _claiming(push: Script | None) -> Script:
+    """Return ``claim.lua`` with the script that pushes the job."""
+    flags, _, claim = CLAIM.source.partition("\n")
+    pushing = "" if push is None else push.source.partition("\n")[2]
+    return Script(CLAIM.name, source=f"{flags}\nlocal function push(KEYS, ARGV)\n{pushing}\nend\n{claim}")
 
 
 def digest_of(entries: Iterable[Entry]) -> str:
@@ -326,15 +378,20 @@ def _entries(stored: Any) -> Iterator[Entry]:
             continue  # written by another version; its own processes report the error
 
 
+def _seen(seen: str, orphaned: str, registered: Mapping[str, str], now: float) -> Iterator[Command]:
+    """Yield the commands that record that a live process has these entries."""
+    if registered:
+        yield ("HSET", seen, *(part for name, entry in registered.items() for part in (name, f"{now!r} {entry}")))
+        yield ("HDEL", orphaned, *registered)
+
+
+def _pause(fields: Mapping[str, Any]) -> Pause:
+    by, reason = (hashes.text_field(fields.get(name)) for name in ("by", "reason"))
+    return Pause(hashes.number_field(fields.get("at")), by, reason)
+
+
 def _stored(line: HistoryLine) -> str:
     return json.dumps(asdict(line), separators=(",", ":"))
-
-
-def _stored_reply(reply: Any) -> Any:
-    """Return the reply of a script in a transaction, or raise its error: the tick is claimed, so its job is lost."""
-    if isinstance(reply, Exception):
-        raise reply if isinstance(reply, OffsiderError) else RedisRefused(str(reply))
-    return reply
 
 
 def _lines(raws: Sequence[bytes]) -> Iterator[HistoryLine]:
@@ -351,10 +408,6 @@ def _lines(raws: Sequence[bytes]) -> Iterator[HistoryLine]:
 def _since(registry: Mapping[str, Any]) -> float:
     since: object = registry.get("since")
     return since if isinstance(since, int | float) else 0.0
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
 
 
 def claimer_id() -> str:
@@ -377,7 +430,10 @@ class Servers:
     def __init__(self, redis: Redis, server: str) -> None:
         self._redis = redis
         self._server = server
-        self._key = f"{redis.keys.prefix}offsider:periodic:homes"
+        self._key = f"{redis.keys.prefix}offsider:periodic:servers"
+        #: The last ticks that other servers handled; None: not read yet.
+        self._others: dict[str, int] | None = None
+        self._ask_at = 0.0
 
     @classmethod
     def of(cls, installation: Installation) -> Servers | None:
@@ -386,19 +442,44 @@ class Servers:
         return cls(installation.for_server(MAIN).redis, installation.name) if several else None
 
     def is_assigned(self, name: str, tick: int) -> bool:
-        """Return whether this server handles the tick. The first server to ask gets it."""
-        return bool(self._redis.run(ASSIGN, [self._key], [name, tick, self._server]))
+        """Return whether this server handles the tick. The first server to ask gets it.
 
-    def handled_by_others(self) -> dict[str, int]:
+        If ``main`` is down, this server does: waiting could lose the tick.
+        """
+        assigned = self._asked(lambda: bool(self._redis.run(ASSIGN, [self._key], [name, tick, self._server])), True)
+        if not assigned:
+            self._others = {**(self._others or {}), name: tick}
+        return assigned
+
+    def handled_by_others(self) -> Mapping[str, int]:
         """Return the latest tick, in epoch seconds, of each job whose last tick another server handled."""
-        stored: list[bytes] = self._redis.call("HGETALL", self._key)
-        found: dict[str, int] = {}
-        for name, raw in zip(stored[::2], stored[1::2], strict=True):
-            tick, _, server = raw.decode("utf-8", "replace").partition(" ")
-            if server != self._server and tick.isdigit():
-                found[name.decode("utf-8", "replace")] = int(tick)
-        return found
+        if self._others is None:
+            self._others = self._asked(self._read, None)
+        return self._others or {}
 
     def forget(self, name: str) -> None:
         """Delete the record of a removed job."""
         self._redis.call("HDEL", self._key, name)
+
+    def _read(self) -> dict[str, int] | None:
+        found: dict[str, int] = {}
+        for name, stored in hashes.texts(self._redis.call("HGETALL", self._key)):
+            tick, _, server = stored.partition(" ")
+            if server != self._server and tick.isdigit():
+                found[name] = int(tick)
+        return found
+
+    def _asked(self, ask: Callable[[], T], otherwise: T) -> T:
+        if time.monotonic() < self._ask_at:
+            return otherwise
+        try:
+            return ask()
+        except RedisFailure as error:
+            self._ask_at = time.monotonic() + MAIN_AWAY_SECONDS
+            logger.warning(
+                "periodic jobs: cannot check which server handles a tick, next attempt in %g s; until then a tick may "
+                "run twice if a deploy moves its job to another server: %s",
+                MAIN_AWAY_SECONDS,
+                error,
+            )
+            return otherwise

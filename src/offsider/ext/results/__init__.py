@@ -1,6 +1,6 @@
 """States, results, progress and cancellation of jobs.
 
-1. A push, the start of a run and each outcome write the state of a tracked job (`without_runs`, `runs`, `states`,
+1. A push, the start of a run and each outcome write the state of a tracked job (`without_runs`, `runs`, `control`,
    `store`); writes of pushes and outcomes in the same script as the job.
 2. `reader` implements the methods of `JobId`. A caller that waits for a result sends nothing (`subscriber`).
 3. A cancellation deletes a waiting job (`reader`) or reaches the process that runs it (`runs`, `control`).
@@ -12,13 +12,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from offsider.config.installation import Installation
-from offsider.ext.results import rules
-from offsider.ext.results.doctor import check_results
+from offsider.ext.results import store
 from offsider.ext.results.reader import Reader
-from offsider.ext.results.rules import KEEP_RESULT, TRACK, ResultSettings
 from offsider.ext.results.runs import ResultNotStored, ResultRuns
+from offsider.ext.results.store import KEEP_RESULT, TRACK, ResultSettings, check_results
 from offsider.ext.results.web import make_tab
-from offsider.ext.results.without_runs import Operations, Pushes
+from offsider.ext.results.without_runs import WithoutRuns
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -68,27 +67,26 @@ class Results:
         result_max_bytes: int = 1_048_576,
         finished_per_class: int = 1_000,
     ) -> None:
-        self.result_max_bytes = rules.size("result_max_bytes", result_max_bytes)
+        self.result_max_bytes = store.size("result_max_bytes", result_max_bytes)
         self._rules = ResultSettings(
             track=track,
-            keep_result_seconds=None if keep_result is None else rules.life("keep_result", keep_result),
-            keep_state_seconds=rules.life("keep_state", keep_state),
-            keep_waiting_seconds=rules.life("keep_waiting", keep_waiting),
+            keep_result_seconds=None if keep_result is None else store.life("keep_result", keep_result),
+            keep_state_seconds=store.life("keep_state", keep_state),
+            keep_waiting_seconds=store.life("keep_waiting", keep_waiting),
             result_max_bytes=self.result_max_bytes,
-            finished_per_class=rules.size("finished_per_class", finished_per_class),
+            finished_per_class=store.size("finished_per_class", finished_per_class),
         )
 
     def install(self, config: Config) -> None:
         """Add the options, the effects of pushes and runs, the service, the reader, the web tab and the check."""
         server = Installation.of(config)
-        config.add_job_option(TRACK, rules.check_track)
-        config.add_job_option(KEEP_RESULT, rules.check_keep_result)
+        config.add_job_option(TRACK, store.check_track)
+        config.add_job_option(KEEP_RESULT, store.check_keep_result)
         config.results = Reader.of
-        config.push_effects.append(Pushes(server, self._rules))
         runs = ResultRuns(server, self._rules)
         config.admissions.prepend(runs.admit)  # so that the outcomes of other admissions write a state too
         config.server_middleware.prepend(runs.run)
-        config.add_service(runs.service)
-        Operations(server, self._rules).install()
+        config.services.append(runs.service)
+        WithoutRuns(server, self._rules).install()
         config.add_web_tab(make_tab())
-        config.add_doctor_check(check_results)
+        config.doctor_checks.append(check_results)

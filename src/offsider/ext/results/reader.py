@@ -9,41 +9,41 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from offsider.config import test_mode
 from offsider.core.errors import JobFailed, NoResult, RedisUnavailable, ResultTimeout
-from offsider.core.once import first_time
+from offsider.core.wording import first_time
 from offsider.ext.results import store
 from offsider.ext.results.subscriber import Subscriber
-from offsider.inspector.job_filter import JobFilter
 from offsider.inspector.job_record import JobRecord
-from offsider.inspector.job_set import RetrySet, ScheduledSet, SetEntry
+from offsider.inspector.job_set import RetrySet, ScheduledSet
 from offsider.inspector.queue import Queue
 from offsider.inspector.work import WorkSet
-from offsider.logs.structured import about_here
+from offsider.logs.structured import about_running
 from offsider.runtime.context import current_job_or_none
-from offsider.storage import owners
+from offsider.storage import iteration, owners
+from offsider.storage.places import MoveResult
 
 if TYPE_CHECKING:
     from offsider.config.installation import Installation
     from offsider.core.job_id import JobInfo, State
     from offsider.ext.results.store import Stored
+    from offsider.inspector.job_place import JobPlace
 
 logger = logging.getLogger("offsider")
 
 #: Pause before the state is read again, after the server did not answer.
 OUTAGE_SECONDS = 1.0
-#: Minimum time that a waiter of an event loop has for its first read of the state.
-MIN_READ_SECONDS = 1.0
-#: A cancelled job that is tracked is searched for this long in the retry set, and among so many jobs at each end of
-#: each queue: it does not begin anyway.
+#: A cancelled job that is tracked is searched for this long: it does not begin anyway.
 SEARCH_MS = 50.0
-SEARCHED_JOBS = 1_000
 
 
 class Reader:
@@ -55,6 +55,7 @@ class Reader:
 
     def __init__(self, server: Installation) -> None:
         self._server = server
+        self._threads = server.loop_threads
 
     @classmethod
     def of(cls, server: Installation) -> Reader:
@@ -67,7 +68,7 @@ class Reader:
 
     async def ainfo(self, jid: str) -> JobInfo:
         """See `JobId.ainfo`."""
-        return self._due((await self._aread(jid)).info)
+        return await self._threads.run(partial(self.info, jid))
 
     def result(self, jid: str, timeout: float | None) -> Any:
         """See `JobId.result`."""
@@ -75,89 +76,92 @@ class Reader:
         if _waits(stored, timeout):
             _warn_of_deadlock(jid)
             stored = self._wait(jid, stored, timeout)
-        return _result(jid, stored, timeout)
+        return self._opened(jid, _result(jid, stored, timeout))
 
     async def aresult(self, jid: str, timeout: float | None) -> Any:  # noqa: ASYNC109 - see `JobId.aresult`
         """See `JobId.aresult`."""
-        # Many waiters of an event loop share few connections: each may wait for one as long as for its result.
-        stored = await self._aread(jid, None if timeout is None else max(timeout, MIN_READ_SECONDS))
+        ends = asyncio.get_running_loop().time() + timeout if timeout is not None and timeout > 0 else None
+        try:
+            async with asyncio.timeout_at(ends):
+                stored = await self._threads.run(partial(self.read, jid))
+        except TimeoutError:
+            raise ResultTimeout(
+                f"the state of job {jid} was not read within {timeout:g} s: check that its Redis server replies"
+            ) from None
         if _waits(stored, timeout):
             _warn_of_deadlock(jid)
-            stored = await self._await(jid, stored, timeout)
-        return _result(jid, stored, timeout)
+            stored = await self._await(jid, stored, ends)
+        return self._opened(jid, _result(jid, stored, timeout))
 
     def cancel(self, jid: str, *, hard: bool) -> bool:
         """See `JobId.cancel`."""
         if test_mode.current() is not None:
             return False
-        redis = self._server.redis
-        cancel = store.cancel_call(redis.keys, jid, hard=hard, now=self._server.config.clock.now())
-        before = store.cancelled(redis.run(*cancel))
+        before = store.cancel(self._server.redis, jid, hard=hard, now=self._server.config.clock.now())
         if before is not None:
             state, due_at, ended = before
-            if not ended:  # it is stopped, or will not begin
-                _remove_tracked(self._server, jid, state, due_at)
+            if state == "running" and not ended:
+                iteration.cancel(self._server.redis, jid)
+            if not ended and state != "running":  # its run is skipped if it is not found
+                due = ScheduledSet(self._server).fetch(due_at, jid) if due_at is not None else ()
+                if not any(entry.delete() for entry in due):
+                    _remove(self._server, jid, SEARCH_MS)
             return not ended
         # Once more: it may have begun, or gone back to its queue or its set, during the search.
-        return any(_ask(self._server, jid, hard=hard) or _remove_untracked(self._server, jid) for _ in range(2))
+        return any(_ask(self._server, jid, hard=hard) or _remove(self._server, jid) for _ in range(2))
 
     async def acancel(self, jid: str, *, hard: bool) -> bool:
         """See `JobId.acancel`. In a thread, because the inspector searches for the job."""
-        return await asyncio.to_thread(self.cancel, jid, hard=hard)
+        return await self._threads.run(partial(self.cancel, jid, hard=hard))
+
+    def _opened(self, jid: str, result: Any) -> Any:
+        """Decrypt the result of an encrypted job."""
+        encryption = self._server.config.encryption
+        is_sealed = encryption is not None and encryption.is_sealed(result)
+        return encryption.open_value(result, {"jid": jid}, "result") if encryption and is_sealed else result
 
     def _wait(self, jid: str, stored: Stored, timeout: float | None) -> Stored:
-        news = threading.Event()
-
-        def wake(_: bytes | None) -> None:
-            news.set()
-
-        ends = None if timeout is None else time.monotonic() + timeout
-        channel, subscriber = store.job_key(self._server.redis.keys, jid), Subscriber.of(self._server)
-        subscriber.watch(channel, wake)
-        try:
-            again = None
-            while _waits(stored, None):
-                left = _shorter(None if ends is None else ends - time.monotonic(), again)
-                news.wait(None if left is None else max(0.0, left))
+        news, again = threading.Event(), None
+        ends = time.monotonic() + (threading.TIMEOUT_MAX if timeout is None else timeout)
+        with self._watching(jid, news.set):
+            while _waits(stored, None) and (left := ends - time.monotonic()) > 0:
+                news.wait(min(left, again or left))
                 news.clear()
-                try:
-                    stored, again = self.read(jid), None
-                except RedisUnavailable:  # the subscriber reports an outage
-                    again = OUTAGE_SECONDS
-                if ends is not None and time.monotonic() >= ends:
-                    break
-        finally:
-            subscriber.unwatch(channel, wake)
+                stored, again = self._read_again(jid, stored)
         return stored
 
-    async def _await(self, jid: str, stored: Stored, timeout: float | None) -> Stored:  # noqa: ASYNC109
-        news, loop = asyncio.Event(), asyncio.get_running_loop()
-
-        def wake(_: bytes | None) -> None:
-            loop.call_soon_threadsafe(news.set)
-
-        ends = None if timeout is None else loop.time() + timeout
-        channel, subscriber = store.job_key(self._server.redis.keys, jid), Subscriber.of(self._server)
-        subscriber.watch(channel, wake)
-        try:
-            again = None
-            while _waits(stored, None):
-                left = _shorter(None if ends is None else ends - loop.time(), again)
-                try:
-                    async with asyncio.timeout(left):
-                        await news.wait()
-                except TimeoutError:
-                    pass
-                news.clear()
-                try:
-                    stored, again = await self._aread(jid), None
-                except RedisUnavailable:
-                    again = OUTAGE_SECONDS
-                if ends is not None and loop.time() >= ends:
-                    break
-        finally:
-            subscriber.unwatch(channel, wake)
+    async def _await(self, jid: str, stored: Stored, ends: float | None) -> Stored:
+        news, again, loop = asyncio.Event(), None, asyncio.get_running_loop()
+        with self._watching(jid, partial(loop.call_soon_threadsafe, news.set)), suppress(TimeoutError):
+            async with asyncio.timeout_at(ends):
+                while _waits(stored, None):
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(again):
+                            await news.wait()
+                    news.clear()
+                    stored, again = await self._threads.run(partial(self._read_again, jid, stored))
         return stored
+
+    @contextmanager
+    def _watching(self, jid: str, wake: Callable[[], object]) -> Generator[None]:
+        """Call ``wake`` when the state of a job may have changed."""
+        channel, subscriber = store.job_key(self._server.redis.keys, jid), Subscriber.of(self._server)
+
+        def changed(_: bytes | None) -> None:
+            wake()
+
+        subscriber.watch(channel, changed)
+        try:
+            yield
+        finally:
+            subscriber.unwatch(channel, changed)
+
+    def _read_again(self, jid: str, stored: Stored) -> tuple[Stored, float | None]:
+        """Return the state, and the seconds after which it must be read again without news."""
+        try:
+            return self.read(jid), None
+        except RedisUnavailable:  # the subscriber reports an outage
+            return stored, OUTAGE_SECONDS
 
     def read(self, jid: str) -> Stored:
         """Return the state of a job with its result. A job whose worker was killed is queued."""
@@ -165,24 +169,12 @@ class Reader:
             return store.in_memory(jid)
         redis = self._server.redis
         stored = store.read(redis, jid)
-        is_lost = stored.info.state == "running" and redis.call("EXISTS", *self._alive_keys(stored.info.process)) == 0
-        return _without_worker(stored) if is_lost else stored
-
-    async def _aread(self, jid: str, within_seconds: float | None = None) -> Stored:
-        if test_mode.current() is not None:
-            return store.in_memory(jid)
-        redis = self._server.async_redis
-        (reply,) = await redis.pipeline([store.read_command(redis.keys, jid)], seconds=within_seconds)
-        stored = store.parsed(jid, reply)
         if stored.info.state != "running":
             return stored
-        (alive,) = await redis.pipeline([("EXISTS", *self._alive_keys(stored.info.process))], seconds=within_seconds)
-        return stored if alive else _without_worker(stored)
-
-    def _alive_keys(self, process: str) -> list[str]:
-        """The keys of a process of which at least one exists while it lives: of the reliable and the basic fetcher."""
-        keys = self._server.redis.keys
-        return [keys.alive(process), keys.process(process)]
+        # At least one of these keys exists while a process lives: of the reliable and of the basic fetcher.
+        process = stored.info.process
+        is_alive = redis.call("EXISTS", redis.keys.alive(process), redis.keys.process(process))
+        return stored if is_alive else _without_worker(stored)
 
     def _due(self, info: JobInfo) -> JobInfo:
         """Return a scheduled job whose time has come as queued: the scheduler moves it without a write to its state."""
@@ -196,13 +188,9 @@ def _without_worker(stored: Stored) -> Stored:
     return replace(stored, info=replace(stored.info, state=state), ended=stored.cancel)
 
 
-def _shorter(left: float | None, again: float | None) -> float | None:
-    return min((each for each in (left, again) if each is not None), default=None)
-
-
 def _waits(stored: Stored, timeout: float | None) -> bool:
     is_waiting = not stored.ended and stored.info.state != "untracked"
-    return is_waiting and timeout != 0 and test_mode.current() is None
+    return is_waiting and (timeout is None or timeout > 0) and test_mode.current() is None
 
 
 def _result(jid: str, stored: Stored, timeout: float | None) -> Any:
@@ -237,58 +225,30 @@ def _warn_of_deadlock(jid: str) -> None:
             job.jid,
             job.name,
             jid,
-            extra={"fields": about_here(job)},
+            extra={"fields": about_running(job)},
         )
 
 
-def _remove_tracked(server: Installation, jid: str, state: str, due_at: float | None) -> None:
-    """Delete a cancelled job that waits, if it is found without a long search. Otherwise its run is skipped."""
-    entries: list[SetEntry] = []
-    if state == "scheduled" and due_at is not None:
-        entries = ScheduledSet(server).fetch(due_at, jid)
-    elif state == "retrying":
-        entries = RetrySet(server).scan(JobFilter(text=jid), budget_ms=SEARCH_MS, most=1).entries
-    if any(entry.delete() for entry in entries if entry.jid == jid) or state == "running":
-        return
+def _remove(server: Installation, jid: str, budget_ms: float = math.inf) -> bool:
+    """Delete a job that waits. True if it was found, within the time budget."""
+    ends = time.monotonic() + budget_ms / 1000
     # The job of a set may be in its queue by now.
-    for queue in Queue.all(server):
-        for newest_first in (False, True):
-            page = queue.page(0, SEARCHED_JOBS, newest_first=newest_first)
-            if any(record.jid == jid and queue.delete(record) for record in _naming(page, jid)):
-                return
-            if len(page) < SEARCHED_JOBS:
-                break
+    places: Sequence[JobPlace[Any]] = (ScheduledSet(server), RetrySet(server), *Queue.all(server))
+    return any(_remove_from(place, jid, (ends - time.monotonic()) * 1000) for place in places)
 
 
-def _remove_untracked(server: Installation, jid: str) -> bool:
-    """Delete a job that waits anywhere. True if it was found."""
-    for kind in (ScheduledSet, RetrySet):
-        entry = kind(server).find_job(jid)
-        if entry is not None and entry.delete():
-            return True
-    # The job of a set may be in its queue by now.
-    for queue in Queue.all(server):
-        record = queue.find_job(jid)
-        if record is not None and queue.delete(record):
-            return True
-    return False
+def _remove_from(place: JobPlace[Any], jid: str, budget_ms: float) -> bool:
+    record = place.find_job(jid, budget_ms) if budget_ms > 0 else None
+    return record is not None and MoveResult.DONE in place.delete_each([record])
 
 
 def _ask(server: Installation, jid: str, *, hard: bool) -> bool:
     """Ask all processes to stop an untracked job. True if a live one had claimed it."""
     redis = server.redis
-    registered = owners.registered(redis)
-    alive = redis.pipeline([("EXISTS", redis.keys.alive(lists.identity)) for lists in registered])
-    keys = [key for lists, is_alive in zip(registered, alive, strict=True) if is_alive for key in lists.keys(redis)]
-    is_reported = WorkSet(server).find_work(jid) is not None  # of a fetcher without private lists
-    # In one step: the job may end as soon as its process is asked.
-    request = store.cancel_request(redis.keys, jid, hard=hard)
-    *found, _ = redis.pipeline([("MULTI",), *(("LRANGE", key, 0, -1) for key in keys), request, ("EXEC",)])[-1]
-    claimed = [JobRecord(raw) for raws in found for raw in raws]
-    return is_reported or any(record.jid == jid for record in _naming(claimed, jid))
-
-
-def _naming(records: Iterable[JobRecord], jid: str) -> Iterator[JobRecord]:
-    """Yield the records that contain a jid; others need not be decoded."""
-    name = jid.encode()
-    return (record for record in records if name in record.raw)
+    claimed = (each for each in owners.claimed_with(redis, jid) if each.is_alive)
+    # The second one is of a fetcher without private lists.
+    found = any(JobRecord(each.raw).jid == jid for each in claimed) or WorkSet(server).find_work(jid) is not None
+    redis.call(*store.cancel_request(redis.keys, jid, hard=hard))
+    if found:
+        iteration.cancel(redis, jid)
+    return found

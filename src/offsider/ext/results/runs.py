@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 import time
 from collections import OrderedDict
@@ -22,15 +23,14 @@ from offsider.core.errors import Discard, OffsiderError, RedisFailure, Reschedul
 from offsider.core.outcome import Discarded, Failed, Skipped, Succeeded
 from offsider.ext.results import store
 from offsider.ext.results.control import ResultsControl
-from offsider.ext.results.states import settled
 from offsider.ext.results.subscriber import Subscriber
-from offsider.runtime.service import LoopService
+from offsider.runtime.service import Loop
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.config.installation import Installation
     from offsider.core.outcome import Destination, Outcome
-    from offsider.ext.results.rules import ResultSettings, Tracking
+    from offsider.ext.results.store import ResultSettings
     from offsider.runtime.context import JobContext
     from offsider.runtime.middleware import Middleware
     from offsider.storage.scripts import Argument
@@ -69,9 +69,9 @@ class ResultRuns:
 
     def admit(self, job: JobContext) -> Middleware:
         """Admission: declare the effect that writes the state with the outcome."""
-        tracking = self._rules.tracking(job.payload) if job.process and job.jid else None
-        if tracking is not None:
-            control = self._control(job, tracking)
+        kept_seconds = self._rules.kept_seconds(job.payload) if job.process and job.jid else None
+        if kept_seconds is not None:
+            control = self._control(job, kept_seconds)
             job.control = control
             job.effects += (store.settling(self._server.redis.keys, job.jid, job.shown_name, self._arguments(control)),)
         yield
@@ -88,7 +88,7 @@ class ResultRuns:
         if not isinstance(control, ResultsControl):  # an untracked job can be cancelled too
             control = job.control = self._control(job, None)
         job.wrap_coroutine(control.around)
-        if control.tracking is not None:
+        if control.kept_seconds is not None:
             self._begin(control)
         self._enter(control)
         try:
@@ -101,17 +101,17 @@ class ResultRuns:
             self._leave(control)
         if control.was_stopped:
             raise Skip("cancelled")
-        if control.tracking is not None:
+        if control.kept_seconds is not None:
             self._keep(control, result)
 
     def _run_in_memory(self, job: JobContext) -> Middleware:
         """Run a job in a test mode, which keeps its state."""
-        tracking = self._rules.tracking(job.payload) if job.jid else None
-        if tracking is None:
+        kept_seconds = self._rules.kept_seconds(job.payload) if job.jid else None
+        if kept_seconds is None:
             yield
             return
         now = self._server.config.clock.now()
-        control = job.control = ResultsControl(job, tracking, "", lambda _: None)
+        control = job.control = ResultsControl(job, kept_seconds, "", lambda _: None)
         control.began_at, control.started_at = time.perf_counter(), now
         try:
             result = yield
@@ -125,11 +125,11 @@ class ResultRuns:
 
     def _remember(self, control: ResultsControl, outcome: Outcome) -> None:
         goes: Destination = "dead" if isinstance(outcome, Failed) else "gone"  # a test mode does not retry
-        ended = settled(control, outcome, goes, self._rules, self._server.config.clock.now())
+        ended = control.settled(outcome, goes, self._rules, self._server.config.clock.now())
         test_mode.states.setdefault(control.job.jid, {}).update(ended.in_memory(control.job.shown_name))
 
-    def _control(self, job: JobContext, tracking: Tracking | None) -> ResultsControl:
-        return ResultsControl(job, tracking, f"{job.process} {next(self._numbers)}", self._note)
+    def _control(self, job: JobContext, kept_seconds: float | None) -> ResultsControl:
+        return ResultsControl(job, kept_seconds, f"{job.process} {next(self._numbers)}", self._note)
 
     def _begin(self, control: ResultsControl) -> None:
         job, now = control.job, self._server.config.clock.now()
@@ -170,11 +170,13 @@ class ResultRuns:
 
     def _keep(self, control: ResultsControl, result: object) -> None:
         """Encode the result for the effect. A result that cannot be stored does not fail the job, which has run."""
-        job, tracking = control.job, control.tracking
-        if tracking is None or (tracking.keep_result_seconds is None and result is not None):
+        job = control.job
+        if not control.kept_seconds and result is not None:
             return
         try:
             control.result = encode_result(result, self._rules.result_max_bytes, "result_max_bytes")
+            if job.payload.get("encrypt") and (encryption := self._server.config.encryption) is not None:
+                control.result = json.dumps(encryption.seal_value(result, {"jid": job.jid}, "result")).encode()
         except ValueError as error:
             control.without_result = f"the result of the job cannot be stored: {error}"
             self._server.config.handle_error(
@@ -187,7 +189,7 @@ class ResultRuns:
         keys, now = self._server.redis.keys, self._server.config.clock.now
 
         def arguments(outcome: Outcome, goes: Destination) -> Sequence[Argument] | None:
-            return settled(control, outcome, goes, rules, now()).arguments(keys, job.jid, job.shown_name, rules)
+            return control.settled(outcome, goes, rules, now()).arguments(keys, job.jid, job.shown_name, rules)
 
         return arguments
 
@@ -218,7 +220,7 @@ class ResultRuns:
     def _ask_again(self) -> None:
         """Read whether a running job was cancelled while this process could not listen."""
         with self._lock:
-            controls = [control for control in self._running.values() if control.tracking is not None]
+            controls = [control for control in self._running.values() if control.kept_seconds is not None]
         redis = self._server.redis
         replies = redis.pipeline([store.read_command(redis.keys, control.job.jid) for control in controls])
         for control, reply in zip(controls, replies, strict=True):
@@ -261,8 +263,8 @@ def _outcome_of(error: BaseException) -> Outcome:
     return Discarded(error) if isinstance(error, Discard) else Failed(error)
 
 
-class RunsService(LoopService):
-    """Listens for cancellations while the worker runs, and writes progress."""
+class RunsService(Loop):
+    """Listens for cancellations until `join`, and writes progress until `stop`."""
 
     def __init__(self, config: Config, tick: Callable[[], float], subscriber: Subscriber, runs: ResultRuns) -> None:
         super().__init__("offsider-results", tick, config.handle_error)
@@ -274,13 +276,6 @@ class RunsService(LoopService):
         self._subscriber.watch(self._channel, self._runs.requested)
         super().start()
 
-    def stop(self) -> None:
-        """Stop writing progress. Jobs that still run can be cancelled until `join`."""
-        super().stop()
-
     def join(self, timeout_seconds: float | None = None) -> bool:
         self._subscriber.unwatch(self._channel, self._runs.requested)
         return super().join(timeout_seconds)
-
-    def wake(self) -> None:
-        self._loop.wake()

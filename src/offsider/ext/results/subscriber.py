@@ -18,11 +18,10 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from offsider.core.errors import RedisFailure
-from offsider.runtime.forks import here as this_process
+from offsider.runtime.forks import this_process
 
 if TYPE_CHECKING:
     from offsider.config.installation import Installation
@@ -32,8 +31,8 @@ Callback: TypeAlias = Callable[["bytes | None"], None]
 """Gets each message; None when the channel is subscribed, at first or again. Called in the thread: must be fast."""
 
 IDLE_SECONDS = 1.0
-FIRST_PAUSE_SECONDS = 0.05
-LONGEST_PAUSE_SECONDS = 2.0
+MIN_PAUSE_SECONDS = 0.05
+MAX_PAUSE_SECONDS = 2.0
 KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 
@@ -58,9 +57,10 @@ class Subscriber:
         self._lock = threading.Lock()
         self._channels: dict[str, list[Callback]] = {}
         self._confirmed: set[str] = set()
-        self._changes: list[tuple[str, str]] = []
-        self._bell: socket.socket | None = None
-        self._pause_seconds = FIRST_PAUSE_SECONDS
+        #: Whether the thread was woken, and has not updated its subscriptions since.
+        self._has_changed = False
+        self._wakeup: socket.socket | None = None
+        self._pause_seconds = MIN_PAUSE_SECONDS
 
     def watch(self, channel: str, callback: Callback) -> None:
         """Call ``callback`` when the channel is subscribed, which may be now, and for each message."""
@@ -69,10 +69,9 @@ class Subscriber:
         with self._lock:
             callbacks = self._channels.setdefault(channel, [])
             callbacks.append(callback)
-            if len(callbacks) == 1:
-                self._changes.append(("SUBSCRIBE", channel))
             confirmed = channel in self._confirmed
-            self._wake()
+            if len(callbacks) == 1:
+                self._wake()
         if confirmed:
             callback(None)
 
@@ -83,8 +82,6 @@ class Subscriber:
                 callbacks.remove(callback)
                 if not callbacks:
                     del self._channels[channel]
-                    self._confirmed.discard(channel)
-                    self._changes.append(("UNSUBSCRIBE", channel))
                     self._wake()
 
     @property
@@ -93,70 +90,71 @@ class Subscriber:
         return len(self._channels)
 
     def _wake(self) -> None:
-        """Start the thread, or make it send the changes. The caller holds the lock."""
-        if self._bell is None:
-            self._bell, bell = socket.socketpair()
-            threading.Thread(target=self._run, args=(bell,), name="offsider-subscriber", daemon=True).start()
-        elif len(self._changes) == 1:
-            self._bell.send(b"!")
+        """Start the thread, or make it update its subscriptions. The caller holds the lock."""
+        if self._wakeup is None:
+            self._wakeup, wakeup = socket.socketpair()
+            threading.Thread(target=self._run, args=(wakeup,), name="offsider-subscriber", daemon=True).start()
+        elif not self._has_changed:
+            self._has_changed = True
+            self._wakeup.send(b"!")
 
-    def _run(self, bell: socket.socket) -> None:
+    def _run(self, wakeup: socket.socket) -> None:
         wire = self._server.redis.own_wire()
         while True:
             try:
-                self._subscribe_all(wire)
-                if self._listen(wire, bell):
+                wire.prepare()
+                _keep_alive(wire.fileno())
+                with self._lock:
+                    self._confirmed.clear()
+                if self._listen(wire, wakeup):
                     break
             except Exception as error:  # noqa: BLE001 - waiting callers depend on this thread
                 wire.disconnect()
                 if self._has_ended():
                     break
-                if self._pause_seconds == FIRST_PAUSE_SECONDS:
+                if self._pause_seconds == MIN_PAUSE_SECONDS:
                     self._server.config.handle_error(error, {"context": "waiting for news of jobs"})
                 time.sleep(self._pause_seconds)
-                self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
+                self._pause_seconds = min(2 * self._pause_seconds, MAX_PAUSE_SECONDS)
         wire.disconnect()
-        bell.close()
+        wakeup.close()
 
-    def _subscribe_all(self, wire: Wire) -> None:
-        wire.prepare()
-        _keep_alive(wire.fileno())
-        with self._lock:
-            self._changes.clear()
-            self._confirmed.clear()
-            channels = list(self._channels)
-        if channels:
-            _send(wire, "SUBSCRIBE", channels)
-
-    def _listen(self, wire: Wire, bell: socket.socket) -> bool:
+    def _listen(self, wire: Wire, wakeup: socket.socket) -> bool:
         """Handle messages and changes; True if no channel was watched for a while, and the thread ends."""
+        subscribed = self._update(wire, frozenset())
         with selectors.DefaultSelector() as selector:
             selector.register(wire.fileno(), selectors.EVENT_READ)
-            selector.register(bell, selectors.EVENT_READ)
+            selector.register(wakeup, selectors.EVENT_READ)
             while True:
                 ready = [key.fileobj for key, _ in selector.select(None if self._channels else IDLE_SECONDS)]
                 if not ready and self._has_ended():
                     return True
-                if bell in ready:
-                    bell.recv(4096)
-                    self._send_changes(wire)
+                if wakeup in ready:
+                    wakeup.recv(4096)
+                    subscribed = self._update(wire, subscribed)
                 while wire.readable(0):
                     self._take(wire.receive())
 
     def _has_ended(self) -> bool:
         with self._lock:
-            if self._channels or self._bell is None:
+            if self._channels or self._wakeup is None:
                 return False
-            self._changes.clear()
-            self._bell.close()
-            self._bell = None
+            self._wakeup.close()
+            self._wakeup = None
             return True
 
-    def _send_changes(self, wire: Wire) -> None:
+    def _update(self, wire: Wire, subscribed: frozenset[str]) -> frozenset[str]:
+        """Subscribe to the watched channels and to no others; return them."""
         with self._lock:
-            changes, self._changes = self._changes, []
-        for kind, group in groupby(changes, key=lambda change: change[0]):
-            _send(wire, kind, [channel for _, channel in group])
+            self._has_changed = False
+            channels = frozenset(self._channels)
+            self._confirmed &= channels
+        for kind, changed in (("SUBSCRIBE", channels - subscribed), ("UNSUBSCRIBE", subscribed - channels)):
+            if changed:
+                # `Wire` takes data on an idle connection for a lost one; on this connection it is a message.
+                wire.awaited = 1
+                wire.send([(kind, *changed)])
+        return channels
 
     def _take(self, reply: object) -> None:
         if isinstance(reply, RedisFailure):
@@ -165,7 +163,7 @@ class Subscriber:
         channel = name.decode("utf-8", "surrogateescape")
         if kind not in (b"message", b"subscribe"):
             return
-        self._pause_seconds = FIRST_PAUSE_SECONDS  # the server has accepted the connection and the channel
+        self._pause_seconds = MIN_PAUSE_SECONDS  # the server has accepted the connection and the channel
         with self._lock:
             callbacks = [*self._channels.get(channel, ())]
             if kind == b"subscribe" and callbacks:
@@ -173,12 +171,6 @@ class Subscriber:
         for callback in callbacks:
             with suppress(RuntimeError):  # its event loop was closed
                 callback(message if kind == b"message" else None)
-
-
-def _send(wire: Wire, kind: str, channels: list[str]) -> None:
-    # `Wire` takes data on an idle connection for a lost one; on this connection it is a message.
-    wire.awaited = 1
-    wire.send([(kind, *channels)])
 
 
 def _keep_alive(descriptor: int) -> None:

@@ -21,15 +21,14 @@ from offsider.config.web_tab import (
 )
 from offsider.ext.results import store
 from offsider.ext.results.reader import Reader
-from offsider.ext.results.rules import KEEP_RESULT, TRACK
-from offsider.ext.results.states import WAITING
+from offsider.ext.results.store import KEEP_RESULT, TRACK, WAITING
 
 if TYPE_CHECKING:
     from offsider.config.web_tab import Block, WebRequest
     from offsider.ext.results.store import FinishedJob
 
 PATH = "/finished"
-_MOST = 200
+_MAX_JOBS = 200
 _NOT_ENDED = WAITING | {"running"}
 _TONES = {"succeeded": "good", "cancelled": "", "expired": "", "failed": "bad", "dead": "bad"}
 
@@ -37,8 +36,9 @@ _TONES = {"succeeded": "good", "cancelled": "", "expired": "", "failed": "bad", 
 def make_tab() -> WebTab:
     return WebTab(
         "results",
-        "FinishedJob",
+        "Finished",
         PATH,
+        within="/jobs",
         routes={"": show_classes, "/classes/{name}": show_class, "/jobs/{jid}": show_job},
         actions={"/jobs/{jid}/cancel": cancel},
         job_facts=job_facts,
@@ -50,14 +50,14 @@ def show_classes(request: WebRequest) -> WebPage:
         [WebLink(name, _class_path(name)), WebTime(at)] for name, at in store.classes(request.installation.redis)
     ]
     empty = "No tracked job has finished. Declare jobs with track=True or keep_result=SECONDS."
-    return WebPage("FinishedJob", [WebTable("Tracked jobs", ("Job", "Last finished"), rows, empty=empty)])
+    return WebPage("Finished", [WebTable("Tracked jobs", ("Job", "Last finished"), rows, empty=empty)])
 
 
 def show_class(request: WebRequest) -> WebPage | None:
     name = unquote(request.path("name"))
-    jobs = store.finished(request.installation.redis, name, _MOST)
-    columns = ("FinishedJob", "JID", "State", "Duration", "Worker")
-    return WebPage("FinishedJob", [WebTable("Last jobs", columns, [_row(job) for job in jobs])], subject=name)
+    jobs = store.finished(request.installation.redis, name, _MAX_JOBS)
+    columns = ("Finished", "JID", "State", "Duration", "Worker")
+    return WebPage("Finished", [WebTable("Last jobs", columns, [_row(job) for job in jobs])], subject=name)
 
 
 def show_job(request: WebRequest) -> WebPage | None:

@@ -15,12 +15,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
-from offsider.core.errors import InvalidArguments, InvalidOptions
+from offsider.core.clock import as_seconds
+from offsider.core.errors import InvalidArguments
 from offsider.core.payload import encode_text
-from offsider.core.wording import shown
 from offsider.jobs import registry
+
+if TYPE_CHECKING:
+    from offsider.config.config import Config
+
+T = TypeVar("T")
 
 UNIQUE_FOR, UNIQUE_UNTIL = "unique_for", "unique_until"
 INCLUDING_SCHEDULED, RESCHEDULE_ONCE = "including_scheduled", "reschedule_once"
@@ -34,9 +39,8 @@ _UNTIL = {
     "until_executed": (False, False),
     "until_executing": (True, False),
 }
-#: Maximum life of a lock: the lock of a job that another program deleted ends by itself.
-MAX_DAYS = 30
-MAX_SECONDS = MAX_DAYS * 86_400
+#: Maximum life of a lock, 30 days: the lock of a job that another program deleted ends by itself.
+MAX_SECONDS = 30 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +91,7 @@ def _paced(payload: Mapping[str, Any], kind: Literal["throttle", "debounce"]) ->
     others = [key for key in _EXCLUSIVE if key != kind and payload.get(key) not in (None, False, NONE)]
     if others:
         raise ValueError(f"{kind} and {others[0]} exclude each other; use one of them")
-    try:
-        return UniqueRule(seconds(payload[kind]), kind=kind)
-    except ValueError as error:
-        raise ValueError(f"{kind} {error}") from None
+    return UniqueRule(as_seconds(payload[kind], kind, at_most=MAX_SECONDS), kind=kind)
 
 
 @lru_cache(256, typed=True)  # every push of a job has the same options
@@ -102,36 +103,21 @@ def _rule(
         return None
     at_start, scheduled = _UNTIL[cast(str, until or "success")]
     for option, value in ((INCLUDING_SCHEDULED, including_scheduled), (RESCHEDULE_ONCE, again)):
-        if value is not None:
-            try:
-                check_switch(value)
-            except ValueError as error:
-                raise ValueError(f"{option} {error}") from None
+        if value is not None and not isinstance(value, bool):
+            raise ValueError(f"{option} must be True or False, got {value!r}")
     if again and at_start:
         raise ValueError(f'{RESCHEDULE_ONCE} needs a lock until the end: {UNIQUE_UNTIL}="success" or "until_executed"')
-    try:
-        ttl_seconds = default_ttl_seconds if unique_for is None else seconds(unique_for)
-    except ValueError as error:
-        raise ValueError(f"{UNIQUE_FOR} {error}") from None
+    ttl_seconds = default_ttl_seconds
+    if unique_for is not None:
+        ttl_seconds = as_seconds(unique_for, UNIQUE_FOR, at_most=MAX_SECONDS)
     scheduled = scheduled if including_scheduled is None else bool(including_scheduled)
     return UniqueRule(ttl_seconds, at_start=at_start, scheduled=scheduled, again=bool(again))
-
-
-def seconds(value: object) -> float:
-    """Return a duration in seconds. Raises ValueError."""
-    given = value.total_seconds() if isinstance(value, timedelta) else value
-    fits = isinstance(given, int | float) and not isinstance(given, bool)
-    if not fits or not 0 < cast(float, given) <= MAX_SECONDS:
-        raise ValueError(
-            f"expects a positive number of seconds or a timedelta, up to {MAX_DAYS} days, got {shown(value)}"
-        )
-    return cast(float, given)
 
 
 def check_seconds(value: object) -> None:
     """Raise ValueError unless the value is a duration or False."""
     if value is not False:
-        seconds(value)
+        as_seconds(value, "the duration", at_most=MAX_SECONDS)
 
 
 def check_unique_until(value: object) -> None:
@@ -154,13 +140,6 @@ def store_durations(payload: dict[str, Any]) -> None:
             whole = duration.total_seconds()
             payload[key] = int(whole) if whole.is_integer() else whole
 
-
-def invalid(name: str, error: ValueError) -> InvalidOptions:
-    """Return the error for a job with invalid options."""
-    return InvalidOptions(f"{name}: {error}")
-
-
-T = TypeVar("T")
 
 _ATTRIBUTE = "__offsider_unique_by__"
 _SCALARS = frozenset({str, int, bool, type(None), float})
@@ -188,10 +167,11 @@ def unique_by(function: Callable[..., object]) -> Callable[[T], T]:
     return mark
 
 
-def lock_name(payload: Mapping[str, Any], *, across_queues: bool, any_arguments: bool = False) -> str:
+def lock_name(payload: Mapping[str, Any], config: Config, *, across_queues: bool, any_arguments: bool = False) -> str:
     """Return the SHA-256 digest, in hex, of queue, class and arguments, or of the value of `unique_by`.
 
     Args:
+        config: has the key for the digest of an encrypted job.
         across_queues: leave out the queue.
         any_arguments: leave out the arguments, but not the value of `unique_by`.
 
@@ -201,7 +181,10 @@ def lock_name(payload: Mapping[str, Any], *, across_queues: bool, any_arguments:
     name: str = payload["class"]
     queue = "" if across_queues else payload.get("queue", "default")
     subject = "" if any_arguments and _function_of(name) is None else _subject(name, payload)
-    return hashlib.sha256(f"{queue}\n{name}\n{subject}".encode()).hexdigest()
+    text = f"{queue}\n{name}\n{subject}"
+    if payload.get("encrypt") and config.encryption is not None:
+        return config.encryption.digest(text)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _subject(name: str, payload: Mapping[str, Any]) -> str:

@@ -19,14 +19,15 @@ from offsider.config.web_tab import (
     WebTable,
     WebTime,
 )
-from offsider.ext.unique.guard import AGAIN, KEY
+from offsider.core.errors import UnknownSubject
+from offsider.ext.unique.guard import KEY, RESCHEDULED_ONCE
 from offsider.ext.unique.locks import Lock, Locks
 
 if TYPE_CHECKING:
     from offsider.config.web_tab import Block, WebRequest
 
 PATH = "/locks"
-_MOST = 500
+_MAX_LOCKS = 500
 _COLUMNS = ("Job", "Held by", "Acquired", "Seconds left", "Lock", "")
 
 
@@ -35,6 +36,7 @@ def make_tab() -> WebTab:
         "locks",
         "Locks",
         PATH,
+        within="/fleet",
         routes={"": show_all, "/{name}": show_one},
         actions={"/{name}/release": release},
         job_facts=job_facts,
@@ -43,15 +45,17 @@ def make_tab() -> WebTab:
 
 def show_all(request: WebRequest) -> WebPage:
     locks = Locks(request.installation)
-    shown = sorted(islice(locks, _MOST), key=lambda lock: lock.taken_at)
+    shown = sorted(islice(locks, _MAX_LOCKS), key=lambda lock: lock.taken_at)
     blocks: list[Block] = [WebTable("Held locks", _COLUMNS, [_row(lock) for lock in shown], empty="No locks are held.")]
-    if len(shown) == _MOST:
-        blocks.insert(0, WebNote(f"Showing {_MOST} of about {len(locks)} locks. To list all, use Locks() in Python."))
+    if len(shown) == _MAX_LOCKS:
+        blocks.insert(
+            0, WebNote(f"Showing {_MAX_LOCKS} of about {len(locks)} locks. To list all, use Locks() in Python.")
+        )
     return WebPage("Locks", blocks)
 
 
 def show_one(request: WebRequest) -> WebPage | None:
-    lock = Locks(request.installation).find(request.path("name"))
+    lock = next(iter(_found(request)), None)
     if lock is None:
         return None
     facts: dict[str, Cell] = {
@@ -66,8 +70,10 @@ def show_one(request: WebRequest) -> WebPage | None:
 
 
 def release(request: WebRequest) -> str:
-    name = request.path("name")
-    return f"Released: {name}" if Locks(request.installation).release(name) else f"Lock {name} is not held"
+    released = [lock for lock in _found(request) if lock.release()]
+    if not released:
+        raise UnknownSubject(f"there is no lock of {request.path('name')}: see offsider locks")
+    return "; ".join(f"Released: {lock.job_name} {lock.jid}" for lock in released)
 
 
 def job_facts(payload: Mapping[str, Any]) -> Mapping[str, Cell]:
@@ -76,8 +82,15 @@ def job_facts(payload: Mapping[str, Any]) -> Mapping[str, Cell]:
     if not isinstance(lock, str):
         return {}
     facts: dict[str, Cell] = {"Lock": WebLink(lock, f"{PATH}/{lock}")}
-    before = payload.get(AGAIN)
+    before = payload.get(RESCHEDULED_ONCE)
     return {**facts, "Runs again for": str(before)} if before else facts
+
+
+def _found(request: WebRequest) -> list[Lock]:
+    """Return the lock with this name, or else the locks of the job with this jid."""
+    locks, name = Locks(request.installation), request.path("name")
+    lock = locks.find(name)
+    return [lock for lock in locks if lock.jid == name] if lock is None else [lock]
 
 
 def _row(lock: Lock) -> list[Cell]:

@@ -12,19 +12,26 @@
 -- returns {identity, …} of dead owners
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local life, dead = tonumber(ARGV[1]), {}
+local life, dead, noted = tonumber(ARGV[1]), {}, {}
 for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
-  if redis.call('HEXISTS', KEYS[2], (string.gsub(field, ' %a+$', ''))) == 0 then redis.call('HDEL', KEYS[1], field) end
+  local identity = string.gsub(field, ' %a+$', '')
+  noted[identity] = true
+  if redis.call('HEXISTS', KEYS[2], identity) == 0 then redis.call('HDEL', KEYS[1], field) end
 end
+local registered, marks
 for i = 2, #ARGV do
-  local identity = ARGV[i]
-  if redis.call('HEXISTS', KEYS[2], identity) == 0 then
+  local at = (i - 2) % 1000 -- more values do not fit on the stack
+  if at == 0 then
+    local last = math.min(#ARGV, i + 999)
+    registered = redis.call('HMGET', KEYS[2], unpack(ARGV, i, last))
+    marks = redis.call('MGET', unpack(KEYS, 2 * i - 1, 2 * last))
+  end
+  local identity, alive, fenced = ARGV[i], marks[2 * at + 1], marks[2 * at + 2]
+  if not registered[at + 1] then
     -- it has left
-  elseif redis.call('EXISTS', KEYS[2 * i]) == 1 then
+  elseif fenced then
     dead[#dead + 1] = identity
-  elseif redis.call('EXISTS', KEYS[2 * i - 1]) == 1 then
-    redis.call('HDEL', KEYS[1], identity, identity .. ' empty')
-  else
+  elseif not alive then
     local first, last, looks = now, now, 1
     local note = redis.call('HGET', KEYS[1], identity)
     if note then
@@ -35,6 +42,8 @@ for i = 2, #ARGV do
     end
     redis.call('HSET', KEYS[1], identity, string.format('%.0f:%.0f:%.0f', first, last, looks))
     if looks >= 3 and now - first >= life / 3 then dead[#dead + 1] = identity end
+  elseif noted[identity] then
+    redis.call('HDEL', KEYS[1], identity, identity .. ' empty')
   end
 end
 return dead

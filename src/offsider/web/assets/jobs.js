@@ -1,4 +1,4 @@
-// Lists of jobs: select several jobs, and continue searches and bulk actions automatically.
+// Lists: select several rows; continue searches, counts and bulk actions in place; report newer rows.
 "use strict";
 
 (() => {
@@ -44,6 +44,12 @@
   const refreshAll = () => document.querySelectorAll("form[data-choose]").forEach(refresh);
   document.addEventListener("offsider:updated", refreshAll);
 
+  const load = async (address) => {
+    const response = await fetch(address, { headers: { Accept: "text/html" }, credentials: "same-origin" });
+    if (!response.ok) throw new Error(String(response.status));
+    return new DOMParser().parseFromString(await response.text(), "text/html");
+  };
+
   // --- searches ---------------------------------------------------------------------------------
 
   const known = (table) => new Set([...table.querySelectorAll("tbody tr[data-key]")].map((row) => row.dataset.key));
@@ -74,9 +80,7 @@
       stop.addEventListener("click", () => { stopped = true; stop.hidden = true; link.hidden = false; });
       link.hidden = true;
       try {
-        const response = await fetch(link.href, { headers: { Accept: "text/html" }, credentials: "same-origin" });
-        if (!response.ok) throw new Error(String(response.status));
-        const page = new DOMParser().parseFromString(await response.text(), "text/html");
+        const page = await load(link.href);
         if (stopped) return;
         take(page);
       } catch {
@@ -93,11 +97,51 @@
     goOn();
   });
 
+  // A search is not repeated, so its rows are compared with those of a new one.
+  document.addEventListener("offsider:polled", ({ detail: page }) => {
+    const asOf = document.querySelector("[data-as-of]");
+    const [table, found] = [document, page].map((each) => each.getElementById("jobs"));
+    if (!asOf || !table || !found) return;
+    const isWhole = !page.querySelector("[data-go-on]");
+    const rows = new Map([...found.querySelectorAll("tbody tr[data-key]")].map((row) => [keyOf(row), row]));
+    for (const row of table.querySelectorAll("tbody tr[data-key]")) {
+      const same = rows.get(keyOf(row));
+      rows.delete(keyOf(row));
+      if (same) morph(row, same);
+      row.classList.toggle("gone", !same && isWhole);
+    }
+    asOf.replaceWith(document.adoptNode(page.querySelector("[data-as-of]")));
+    const newer = document.querySelector("[data-newer]");
+    newer.hidden = rows.size === 0 || Boolean(!isWhole && document.querySelector("[data-go-on]"));
+    newer.textContent = texts["jobs.newer"].replace("{number}", rows.size);
+    refreshAll();
+  });
+
+  // --- counts -----------------------------------------------------------------------------------
+
+  // Each step replaces the block; a step that fails leaves its link.
+  const count = async (block) => {
+    for (let link = block.querySelector("[data-step]"); link; link = block.querySelector("[data-step]")) {
+      const fresh = document.adoptNode((await load(link.href)).getElementById("count"));
+      block.replaceWith(fresh);
+      block = fresh;
+    }
+  };
+
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest && event.target.closest("[data-step]");
+    if (!link) return;
+    event.preventDefault();
+    count(link.closest("#count"));
+  });
+
   // --- bulk actions -----------------------------------------------------------------------------
 
   // Continue a running bulk action automatically; without this script its button does.
-  document.querySelector("form[data-continue] button")?.click();
+  document.querySelector("[data-continue] button")?.click();
 
   refreshAll();
   goOn();
+  const counting = document.querySelector("#count[data-steps]");
+  if (counting) count(counting);
 })();

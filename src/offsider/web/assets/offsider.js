@@ -18,12 +18,6 @@ function element(name, content = "", attributes = {}) {
   return made;
 }
 
-// ---------------------------------------------------------------------------------- preferences
-
-for (const form of document.querySelectorAll("[data-submit-on-change]")) {
-  form.addEventListener("change", () => form.requestSubmit());
-}
-
 // ------------------------------------------------------------------------------- confirmations
 
 function ask(question, onYes) {
@@ -58,20 +52,12 @@ document.addEventListener("submit", (event) => {
 
 // -------------------------------------------------------------------------------------- live updates
 
-const SHORTEST = 1;
-const LONGEST = 60;
+const SECONDS = 5;
 /** Values are stale after this time without a response. */
 const PATIENCE_MS = 3_000;
 const GIVE_UP_MS = 30_000;
 
-/** Stored text is not trusted until it is parsed as a number of seconds. */
-function keptSeconds() {
-  const kept = Number(localStorage.getItem("offsider-interval"));
-  return Number.isFinite(kept) && kept >= SHORTEST && kept <= LONGEST ? kept : 5;
-}
-
 const live = {
-  seconds: keptSeconds(),
   on: localStorage.getItem("offsider-live") !== "off",
   timer: 0,
   failures: 0,
@@ -173,7 +159,7 @@ async function refresh() {
     morph(part, fresh);
     document.dispatchEvent(new CustomEvent("offsider:updated", { detail: part }));
   }
-  document.dispatchEvent(new CustomEvent("offsider:polled"));
+  document.dispatchEvent(new CustomEvent("offsider:polled", { detail: page }));
 }
 
 function show() {
@@ -225,7 +211,7 @@ async function tick() {
   plan();
 }
 
-function plan(seconds = live.seconds) {
+function plan(seconds = SECONDS) {
   clearTimeout(live.timer);
   // Slow down while the server fails, but often enough to notice when it recovers.
   const patience = Math.min(2 ** live.failures, Math.max(1, 10 / seconds));
@@ -243,23 +229,9 @@ if (live.button) {
   live.button.hidden = false;
   live.button.addEventListener("click", toggle);
   show();
-  plan(Math.min(live.seconds, 2)); // the first update is early, to show that the page is live
+  plan(2); // the first update is early, to show that the page is live
   // A hidden tab does not update; its values are stale when it is shown again.
   document.addEventListener("visibilitychange", () => document.hidden || plan(0.01));
-}
-
-for (const slider of document.querySelectorAll("[data-interval]")) {
-  const shown = slider.closest("label").querySelector("output");
-  slider.closest("label").hidden = false;
-  slider.value = String(live.seconds);
-  shown.textContent = texts["time.seconds"].replace("{value}", live.seconds);
-  slider.addEventListener("input", () => {
-    const wanted = Number(slider.value);
-    live.seconds = Math.min(LONGEST, Math.max(SHORTEST, Number.isFinite(wanted) ? wanted : 5));
-    shown.textContent = texts["time.seconds"].replace("{value}", live.seconds);
-    localStorage.setItem("offsider-interval", String(live.seconds));
-    plan();
-  });
 }
 
 // ----------------------------------------------------------------------------------------- times
@@ -288,12 +260,28 @@ const tabs = [...document.querySelectorAll(".tabs a")];
 // On a narrow screen the tabs scroll: the current one is in view.
 document.querySelector(".tabs [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 
+function initial(tab) {
+  return tab.textContent.trim()[0].toLowerCase();
+}
+
+/** Focus the first link of the next or previous row or finding. */
+function moveTo(step) {
+  const links = [...document.querySelectorAll("main tbody tr, main .finding")].map((row) => row.querySelector("a[href]")).filter(Boolean);
+  const at = links.findIndex((link) => link.closest("tr, .finding").contains(document.activeElement));
+  const next = links[at < 0 ? (step > 0 ? 0 : links.length - 1) : at + step];
+  next?.focus();
+  next?.closest("tr, .finding").scrollIntoView({ block: "nearest" });
+}
+
+/** Time at which `g` was pressed. */
+let went = -Infinity;
+
 function help() {
   if (document.querySelector("dialog[open]")) return;
   const dialog = element("dialog", "", { "aria-labelledby": "keys" });
   const list = element("dl", "", { class: "kv" });
-  const keys = [["/", search.placeholder], ["l", texts["layout.live"]], ["?", texts["layout.keyboard"]], ["Esc", texts["common.close"]]];
-  tabs.slice(0, 9).forEach((tab, number) => keys.push([String(number + 1), tab.textContent]));
+  const keys = [["/", search.placeholder], ["j k", texts["layout.rows"]], ["l", texts["layout.live"]], ["?", texts["layout.keyboard"]], ["Esc", texts["common.close"]]];
+  for (const tab of tabs) keys.push([`g ${initial(tab)}`, tab.textContent]);
   for (const [key, meaning] of keys) {
     const term = element("dt");
     term.append(element("kbd", key));
@@ -321,10 +309,15 @@ document.addEventListener("keydown", (event) => {
     search.focus();
   } else if (event.key === "?") {
     help();
+  } else if (performance.now() - went < 1500) {
+    went = -Infinity;
+    tabs.find((tab) => initial(tab) === event.key)?.click();
   } else if (event.key === "l" && live.button) {
     toggle();
-  } else if (/^[1-9]$/.test(event.key)) {
-    tabs[Number(event.key) - 1]?.click();
+  } else if (event.key === "g") {
+    went = performance.now();
+  } else if (event.key === "j" || event.key === "k") {
+    moveTo(event.key === "j" ? 1 : -1);
   }
 });
 

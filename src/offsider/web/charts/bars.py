@@ -1,179 +1,120 @@
-"""Bar charts, with stacked bars for several series; and small drawings in table cells: sparklines and shares."""
+"""Stacked bars over time; and sparklines in table cells."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from markupsafe import Markup
 
+from offsider.screens.time_axis import TimeAxis
 from offsider.web.charts.axis import Heights
-from offsider.web.charts.figure import (
-    BOTTOM,
-    HEIGHT,
-    Translate,
-    anchored,
-    color,
-    element,
-    empty_note,
-    exact,
-    figure,
-    height_grid,
-    height_labels,
-    legend,
-    numbers,
-    percent,
-)
+from offsider.web.charts.figure import BELOW, TOP, Translate, element, exact, figure, grid, moment, percent, short
 
-_TOP = 18.0
-_ALL_LABELS = 32  # above this the labels are dates, and only some are drawn
-_SOME_LABELS = 8
+_HEIGHT = 220.0
+_BOTTOM = _HEIGHT - BELOW
+_WIDE = 10  # width of a column before the drawing is stretched
+_TONES = ("good", "warn", "bad", "info")
 #: Size of a sparkline.
-_WIDTH, _HEIGHT = 120.0, 24.0
-_BOTTOM = _HEIGHT - 1
+_SPARK_WIDTH, _SPARK_HEIGHT = 120.0, 24.0
+_SPARK_BOTTOM = _SPARK_HEIGHT - 1
 
 
-class BarSeries(TypedDict):
-    """A series: a name and a count for each label."""
-
-    name: str
-    values: Sequence[float]
-
-
-def bars(
-    t: Translate, series: Sequence[BarSeries], labels: Sequence[str], *, title: str, axis: str, caption: str = ""
-) -> Markup:
-    """Draw a bar for each label; later series are stacked on earlier ones.
-
-    Args:
-        t: the page's translations.
-        series: the series; each has one value per label.
-        labels: labels below the bars.
-        title: title for screen readers.
-        axis: meaning of the labels, the first column heading of the table.
-        caption: text above the chart.
-    """
-    totals = [sum(each["values"][at] for each in series) for at in range(len(labels))]
-    highest = max(totals, default=0.0)
-    heights = Heights.over(highest, whole=True, top=_TOP, bottom=BOTTOM)
-    drawing = [*height_grid(heights), *_labels(labels)]
-    drawing += _columns(series, labels, heights) if highest > 0 else [empty_note(t)]
-    drawing += height_labels(heights)
+def chart(t: Translate, block: Mapping[str, Any]) -> Markup:
+    """Draw a chart (`plain.block` of a `WebChart`): later series are stacked on earlier ones."""
+    bars: Sequence[Mapping[str, Any]] = block["bars"]
+    totals = [sum(values) for values in zip(*(each["values"] for each in bars), strict=True)]
+    columns = TimeAxis(block["starts_at"], block["step_seconds"], len(totals))
+    whole = all(float(each).is_integer() for each in totals)
+    heights = Heights.over(max(totals, default=0.0), whole=whole, top=TOP, bottom=_BOTTOM)
+    unit = f" {block['unit']}" if block["unit"] else ""
+    lines = [grid(heights.of(value), f"{short(value)}{unit}" if value else "", 4) for value in heights.lines]
     return figure(
-        title=title,
-        caption=caption,
-        summary=_summary(t, series, labels, totals),
-        drawing=drawing,
-        legend=legend([each["name"] for each in series]),
-        table=numbers(t, [axis, *(each["name"] for each in series)], _rows(series, labels)),
+        t,
+        block,
+        columns,
+        summary=_summary(t, bars, totals, columns, unit),
+        drawing=[
+            *(line for line, _ in lines),
+            _stacks(bars, heights, len(totals)),
+            *_read_outs(bars, columns, unit),
+            *(label for _, label in lines),
+        ],
+        rows={each["name"]: each["values"] for each in bars},
+        height=_HEIGHT,
+        legend=_legend(bars),
     )
 
 
-def history(t: Translate, days: Sequence[str], processed: Sequence[int], failed: Sequence[int]) -> Markup:
-    """Draw the runs per day, failed runs stacked on successful ones.
-
-    Args:
-        t: the page's translations.
-        days: ``YYYY-MM-DD``, oldest first.
-        processed: runs of each day, like Sidekiq including failed ones.
-        failed: failed runs of each day.
-    """
-    # The two counters of a day are not written together, so failures may exceed runs for a moment.
-    succeeded = [max(0, run - bad) for run, bad in zip(processed, failed, strict=True)]
-    series: list[BarSeries] = [
-        {"name": t("term.succeeded"), "values": succeeded},
-        {"name": t("term.failed"), "values": failed},
-    ]
-    title = t("chart.runs_per_day")
-    return bars(t, series, [day[5:] for day in days], title=title, caption=title, axis=t("chart.day"))
+def _stacks(bars: Sequence[Mapping[str, Any]], heights: Heights, count: int) -> Markup:
+    """Draw one path for each series, in a drawing that is stretched to the width of the chart."""
+    size = {"width": "100%", "height": _HEIGHT, "preserveAspectRatio": "none"}
+    below, paths = [0.0] * count, list[Markup]()
+    for position, each in enumerate(bars):
+        drawn: list[str] = []
+        for at, value in enumerate(each["values"]):
+            if value > 0:
+                bottom = heights.of(below[at])
+                top = min(heights.of(below[at] + value), bottom - 1)  # a small value must stay visible
+                drawn.append(f"M{at * _WIDE + 1},{bottom:.1f}V{top:.1f}h{_WIDE - 2}V{bottom:.1f}z")
+            below[at] += value
+        paths.append(element("path", {"class": f"area {_color(position, each['tone'])}", "d": "".join(drawn)}))
+    return element("svg", size | {"viewBox": f"0 0 {max(1, count) * _WIDE} {_HEIGHT:g}"}, *paths)
 
 
-def _columns(series: Sequence[BarSeries], labels: Sequence[str], heights: Heights) -> list[Markup]:
-    return [_column(series, label, at, len(labels), heights) for at, label in enumerate(labels)]
+def _read_outs(bars: Sequence[Mapping[str, Any]], columns: TimeAxis, unit: str) -> list[Markup]:
+    """Build the tooltip of each column. The browser shows titles without a script."""
+    drawn: list[Markup] = []
+    for at, start in enumerate(columns.starts):
+        values = [f"{each['name']}: {exact(each['values'][at])}{unit}" for each in bars if each["values"][at]]
+        title = element("title", {}, "\n".join([f"{moment(start)} UTC", *values]))
+        place = {"x": percent(at / columns.count), "width": percent(1 / columns.count), "height": _BOTTOM}
+        drawn.append(element("rect", {"class": "column", "fill": "transparent"} | place, title))
+    return drawn
 
 
-def _column(series: Sequence[BarSeries], label: str, at: int, count: int, heights: Heights) -> Markup:
-    text = "\n".join([label, *(f"{each['name']}: {exact(each['values'][at])}" for each in series)])
-    place = {"x": percent(at / count), "width": percent(1 / count), "height": BOTTOM}
-    drawn = [element("title", {}, text), element("rect", {"class": "column", "fill": "transparent"} | place)]
-    below = 0.0
-    for position, each in enumerate(series):
-        value = each["values"][at]
-        if value > 0:
-            drawn.append(_bar(position, (at + 0.1) / count, 0.8 / count, heights.of(below), heights.of(below + value)))
-        below += value
-    return element("g", {}, *drawn)
-
-
-def _bar(position: int, x: float, width: float, bottom: float, top: float) -> Markup:
-    # A small value must stay visible.
-    height = max(bottom - top, 1.0)
-    place = {"x": percent(x), "width": percent(width), "y": bottom - height, "height": height}
-    return element("rect", {"class": f"bar {color(position)}"} | place)
-
-
-def _labels(labels: Sequence[str]) -> list[Markup]:
-    count = len(labels)
-    step = 1 if count <= _ALL_LABELS else -(-count // _SOME_LABELS)
-    return [
-        element(
-            "text",
-            {"class": _room(at) if step == 1 else "label", **anchored((at + 0.5) / count), "y": HEIGHT - 6},
-            labels[at],
-        )
-        for at in range(0, count, step)
-    ]
-
-
-def _room(position: int) -> str:
-    """Return the class of a label; on a narrow page the style sheet hides half of the labels, then half of the rest.
-
-    The first label is hidden early: at the edge it would be moved inward, against the next one.
-    """
-    if position % 4 == 2:
-        return "label"
-    return "label wide" if position % 2 == 0 else "label widest"
-
-
-def _summary(t: Translate, series: Sequence[BarSeries], labels: Sequence[str], totals: Sequence[float]) -> str:
+def _summary(
+    t: Translate, bars: Sequence[Mapping[str, Any]], totals: Sequence[float], columns: TimeAxis, unit: str
+) -> str:
+    """Return the content in one sentence; empty without any."""
     if not any(totals):
-        return t("common.no_data")
-    sums = "; ".join(f"{each['name']} {exact(sum(each['values']))}" for each in series)
+        return ""
+    sums = "; ".join(f"{each['name']} {exact(sum(each['values']))}{unit}" for each in bars)
     highest = max(totals)
-    when = labels[list(totals).index(highest)]
-    return f"{t('common.total')}: {sums}. {t('chart.highest')}: {exact(highest)} ({when})"
+    when = moment(columns.starts[totals.index(highest)])
+    return f"{t('common.total')}: {sums}. {t('chart.highest')}: {exact(highest)}{unit} ({when} UTC)"
 
 
-def _rows(series: Sequence[BarSeries], labels: Sequence[str]) -> list[list[str]]:
-    return [[label, *(exact(each["values"][at]) for each in series)] for at, label in enumerate(labels)]
+def _legend(bars: Sequence[Mapping[str, Any]]) -> Markup:
+    """Build the meaning of the colors; empty for a single series."""
+    entries = [element("li", {}, _swatch(at, each["tone"]), each["name"]) for at, each in enumerate(bars)]
+    return element("ul", {"class": "legend"}, *entries) if len(entries) > 1 else Markup()
 
 
-def sparkline(values: Sequence[float], *, title: str, position: int = 0) -> Markup:
-    """Draw values over time as small bars; screen readers get the title and the highest value.
+def _swatch(position: int, tone: str) -> Markup:
+    size = {"class": f"swatch {_color(position, tone)}", "width": 14, "height": 14, "aria-hidden": "true"}
+    return element("svg", size, element("rect", {"width": 14, "height": 14, "rx": 3}))
 
-    Args:
-        values: oldest first.
-        title: title for screen readers.
-        position: position of the series, for the color.
-    """
+
+def _color(position: int, tone: str) -> str:
+    """Return the style sheet class of a color."""
+    return f"tone-{tone}" if tone in _TONES else f"series-{position % 8 + 1}"
+
+
+def spark(cell: Mapping[str, Any]) -> Markup:
+    """Draw a `WebSpark`; screen readers get the highest value."""
+    values: Sequence[float] = cell["values"]
     highest = max(values, default=0.0)
-    heights = Heights.over(highest, whole=False, top=1, bottom=_BOTTOM)
-    label = element("title", {}, f"{title}: ≤ {exact(highest)}")
-    base = element("line", {"class": "grid", "x1": 0, "x2": _WIDTH, "y1": _BOTTOM, "y2": _BOTTOM})
+    heights = Heights.over(highest, whole=False, top=1, bottom=_SPARK_BOTTOM)
+    base = {"class": "grid", "x1": 0, "x2": _SPARK_WIDTH, "y1": _SPARK_BOTTOM, "y2": _SPARK_BOTTOM}
     # One path instead of an element per bar, because a page has many sparklines.
-    step = _WIDTH / max(1, len(values))
-    bars = "".join(_spark(at, step, heights.of(value)) for at, value in enumerate(values) if value > 0)
+    step = _SPARK_WIDTH / max(1, len(values))
+    bars = "".join(
+        f"M{(at + 0.5) * step:.1f},{_SPARK_BOTTOM:g}V{min(heights.of(value), _SPARK_BOTTOM - 1):.1f}"
+        for at, value in enumerate(values)
+        if value > 0
+    )
     path = element("path", {"class": "bars", "d": bars, "stroke-width": step * 0.8})
-    size = {"class": f"sparkline {color(position)}", "width": _WIDTH, "height": _HEIGHT, "role": "img"}
-    return element("svg", size | {"direction": "ltr"}, label, base, path)
-
-
-def _spark(at: int, step: float, top: float) -> str:
-    return f"M{(at + 0.5) * step:.1f},{_BOTTOM:g}V{min(top, _BOTTOM - 1):.1f}"
-
-
-def share(part: float, whole: float) -> Markup:
-    """Draw a share of a whole, without text: the number is next to it."""
-    width = percent(min(max(part / whole, 0.0), 1.0)) if whole > 0 else "0%"
-    bar = element("rect", {"class": "bar", "width": width, "height": 10, "rx": 2})
-    return element("svg", {"class": "share series-1", "width": "100%", "height": 10, "aria-hidden": "true"}, bar)
+    size = {"class": f"sparkline {_color(0, cell['tone'])}", "width": _SPARK_WIDTH, "height": _SPARK_HEIGHT}
+    title = element("title", {}, f"≤ {exact(highest)}")
+    return element("svg", size | {"role": "img", "direction": "ltr"}, title, element("line", base), path)

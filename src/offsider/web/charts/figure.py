@@ -1,89 +1,77 @@
-"""The parts of every chart: elements, title, grid, legend, deploy marks, readable values, and the numbers as a table.
+"""The parts of every chart: elements, title, grid, marks, readable values, and the numbers as a table.
 
 A drawing is as wide as the page allows, and its text keeps its size: horizontal positions are percentages, heights are
-pixels. Only lines need a nested drawing, which is stretched. Values are short, and the same in every language.
+pixels. Values are short, and the same in every language.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TypedDict
+from typing import Any
 
 from markupsafe import Markup, escape
 
-from offsider.web.charts.axis import Columns, Heights
+from offsider.screens.time_axis import TimeAxis
 
 Translate = Callable[[str], str]
 """Translates a message to the language of the page."""
 
-HEIGHT = 240.0
-TOP = 34.0  # room for the labels of deploy marks
-BOTTOM = 216.0  # room for the times below
+TOP = 34.0  # room for the labels of marks
+BELOW = 24.0  # room for the times
 _EDGE = 0.04  # a label closer to an edge would leave the drawing
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-#: Characters of the label of a deploy mark.
+#: Characters of the label of a mark.
 LONGEST_LABEL = 24
 _LINES = 2  # labels of neighbors alternate between two lines
 
 
 def figure(
+    t: Translate,
+    block: Mapping[str, Any],
+    columns: TimeAxis,
     *,
-    title: str,
     summary: str,
     drawing: Iterable[str],
-    legend: str,
-    table: str,
-    height: float = HEIGHT,
-    caption: str = "",
+    rows: Mapping[str, Sequence[float]],
+    height: float,
+    legend: str = "",
 ) -> Markup:
-    """Build a chart with its parts. Screen readers get title, summary and table.
+    """Build a chart. Screen readers get title, summary and the table of the numbers.
 
     Args:
-        title: title of the drawing.
+        t: the page's translations.
+        block: the chart as JSON values.
+        columns: its time range.
         summary: the content in one sentence.
-        drawing: elements of the drawing.
-        legend, table: results of `legend` and `numbers`.
+        drawing: elements of the drawing, without times and marks.
+        rows: the values of each column by their name, for the table.
         height: height of the drawing, in pixels.
-        caption: text above the drawing, hidden from screen readers, which get the title.
+        legend: the meaning of the colors.
     """
+    head = [element("title", {}, block["title"]), element("desc", {}, summary)]
+    over = [*_times(columns, height - 6), *_marks(block["marks"], columns, height - BELOW)]
+    if not summary:
+        place = {"class": "note", "x": "50%", "y": height / 2, "text-anchor": "middle"}
+        over.append(element("text", place, t("common.no_data")))
     # Text anchors depend on the direction, and in every chart time runs from left to right.
     attributes = {"class": "plot", "width": "100%", "height": height, "role": "img", "direction": "ltr"}
-    svg = element("svg", attributes, element("title", {}, title), element("desc", {}, summary), *drawing)
-    above = element("p", {"class": "caption", "aria-hidden": "true"}, caption) if caption else ""
-    return element("figure", {"class": "chart"}, above, svg, legend, table)
+    svg = element("svg", attributes, *head, *drawing, *over)
+    return element("figure", {"class": "chart"}, svg, legend, _numbers(t, columns, rows))
 
 
-def legend(names: Sequence[str]) -> Markup:
-    """Build the legend of the colors; empty for a single series."""
-    if len(names) < 2:
-        return Markup()
-    entries = [element("li", {}, swatch(at), name) for at, name in enumerate(names)]
-    return element("ul", {"class": "legend"}, *entries)
-
-
-def swatch(position: int | None) -> Markup:
-    """Build the color sample of a series; an empty box for a series that is not drawn."""
-    attributes = {
-        "class": "swatch" if position is None else f"swatch {color(position)}",
-        "width": 14,
-        "height": 14,
-        "aria-hidden": "true",
-    }
-    return element("svg", attributes, element("rect", {"width": 14, "height": 14, "rx": 3}))
-
-
-def color(position: int) -> str:
-    """Return the style sheet class of a series' color."""
-    return f"series-{position % 8 + 1}"
-
-
-def numbers(t: Translate, head: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
-    """Build the table of the numbers, closed by default."""
-    heads = [element("th", {"scope": "col"}, each) for each in head]
+def _numbers(t: Translate, columns: TimeAxis, rows: Mapping[str, Sequence[float]]) -> Markup:
+    """Build the table of the numbers, newest first and without empty columns, closed by default."""
+    heads = [element("th", {"scope": "col"}, each) for each in (t("chart.time"), *rows)]
     lines = [
-        element("tr", {}, element("th", {"scope": "row"}, row[0]), *(element("td", {}, each) for each in row[1:]))
-        for row in rows
+        element(
+            "tr",
+            {},
+            element("th", {"scope": "row"}, moment(start)),
+            *(element("td", {}, exact(values[at])) for values in rows.values()),
+        )
+        for at, start in reversed([*enumerate(columns.starts)])
+        if any(values[at] for values in rows.values())
     ]
     table = element("table", {}, element("thead", {}, element("tr", {}, *heads)), element("tbody", {}, *lines))
     # A scrolling region needs keyboard focus and a name.
@@ -92,45 +80,30 @@ def numbers(t: Translate, head: Sequence[str], rows: Iterable[Sequence[str]]) ->
     return element("details", {"class": "numbers"}, element("summary", {}, t("common.show_as_table")), scroller)
 
 
-def height_grid(heights: Heights) -> list[Markup]:
-    """Build the horizontal grid lines."""
-    levels = [heights.of(value) for value in heights.lines]
-    return [element("line", {"class": "grid", "x1": "0", "x2": "100%", "y1": y, "y2": y}) for y in levels]
+def grid(y: float, label: str, above: float) -> tuple[Markup, Markup]:
+    """Build a horizontal line and its label, which is drawn later, on top of the values."""
+    line = element("line", {"class": "grid", "x1": "0", "x2": "100%", "y1": y, "y2": y})
+    return line, element("text", {"class": "label", "x": 2, "y": y - above}, label)
 
 
-def height_labels(heights: Heights) -> list[Markup]:
-    """Build the values of the grid lines. They are drawn last, on top."""
-    return [
-        element("text", {"class": "label", "x": 2, "y": heights.of(value) - 4}, short(value))
-        for value in heights.lines
-        if value
-    ]
-
-
-def time_labels(columns: Columns, *, y: float = HEIGHT - 6) -> list[Markup]:
+def _times(columns: TimeAxis, y: float) -> list[Markup]:
     """Build the times below a chart; the last one has the time zone."""
     drawn: list[Markup] = []
     ticks = columns.ticks
     for at in ticks:
-        share = columns.share(at)
-        if share is not None:
-            label = f"{tick(at)} UTC" if at == ticks[-1] else tick(at)
-            drawn.append(element("text", {"class": "label", **anchored(share), "y": y}, label))
+        share = (at - columns.starts_at) / (columns.ends_at - columns.starts_at)
+        label = f"{_tick(at)} UTC" if at == ticks[-1] else _tick(at)
+        drawn.append(element("text", {"class": "label", **_anchored(share), "y": y}, label))
     return drawn
 
 
-def anchored(share: float) -> dict[str, object]:
+def _anchored(share: float) -> dict[str, object]:
     """Return position and anchor of a text so that it stays inside the drawing."""
     if share < _EDGE:
         return {"x": percent(0), "text-anchor": "start"}
     if share > 1 - _EDGE:
         return {"x": percent(1), "text-anchor": "end"}
     return {"x": percent(share), "text-anchor": "middle"}
-
-
-def empty_note(t: Translate, *, height: float = HEIGHT) -> Markup:
-    """Build the note of a chart without data."""
-    return element("text", {"class": "note", "x": "50%", "y": height / 2, "text-anchor": "middle"}, t("common.no_data"))
 
 
 def element(name: str, attributes: Mapping[str, object], *children: str) -> Markup:
@@ -167,35 +140,18 @@ def exact(value: float) -> str:
     return f"{value:,.2f}" if value >= 1 else f"{value:.3g}"
 
 
-def duration(ms: float) -> str:
-    """Return a duration: ``335 ms``, ``1.7 s``."""
-    return f"{ms:g} ms" if ms < 1000 else f"{ms / 1000:g} s"
-
-
-def clock(at: float) -> str:
-    """Return the time of day in UTC: ``14:05``."""
-    return f"{datetime.fromtimestamp(at, UTC):%H:%M}"
-
-
 def moment(at: float) -> str:
     """Return date and time in UTC: ``2026-11-21 14:05``."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}"
 
 
-def tick(at: float) -> str:
+def _tick(at: float) -> str:
     """Return the time of day in UTC, or the date at midnight."""
     when = datetime.fromtimestamp(at, UTC)
     return f"{when:%m-%d}" if at % 86_400 == 0 else f"{when:%H:%M}"
 
 
-class Mark(TypedDict):
-    """A deploy: its time (epoch seconds) and its label."""
-
-    at: float
-    label: str
-
-
-def draw_marks(marks: Sequence[Mark], columns: Columns, *, bottom: float) -> list[Markup]:
+def _marks(marks: Sequence[Mapping[str, Any]], columns: TimeAxis, bottom: float) -> list[Markup]:
     """Draw the marks inside the time range of the chart."""
     drawn: list[Markup] = []
     for position, mark in enumerate(marks):
@@ -205,8 +161,8 @@ def draw_marks(marks: Sequence[Mark], columns: Columns, *, bottom: float) -> lis
     return drawn
 
 
-def _mark(mark: Mark, share: float, y: float, bottom: float) -> Markup:
-    x = percent(share)
+def _mark(mark: Mapping[str, Any], share: float, y: float, bottom: float) -> Markup:
+    x, label = percent(share), str(mark["label"])
     line = element("line", {"x1": x, "x2": x, "y1": y - 8, "y2": bottom})
     # In the right half the label is left of its line, where there is space.
     right = share > 0.5
@@ -216,9 +172,6 @@ def _mark(mark: Mark, share: float, y: float, bottom: float) -> Markup:
         "dx": -4 if right else 4,
         "text-anchor": "end" if right else "start",
     }
-    title = element("title", {}, f"{moment(mark['at'])} UTC: {mark['label']}")
-    return element("g", {"class": "mark"}, title, line, element("text", place, _cut(mark["label"])))
-
-
-def _cut(label: str) -> str:
-    return label if len(label) <= LONGEST_LABEL else f"{label[: LONGEST_LABEL - 1]}…"
+    title = element("title", {}, f"{moment(mark['at'])} UTC: {label}")
+    cut = label if len(label) <= LONGEST_LABEL else f"{label[: LONGEST_LABEL - 1]}…"
+    return element("g", {"class": "mark"}, title, line, element("text", place, cut))

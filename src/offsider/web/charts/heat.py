@@ -1,114 +1,68 @@
-"""Heat map: time from left to right, durations from bottom to top, job counts as color intensity."""
+"""Heat map: time from left to right, ranges from bottom to top, counts as color intensity, failures hatched."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from markupsafe import Markup
 
-from offsider.web.charts.axis import Columns
-from offsider.web.charts.figure import (
-    Mark,
-    Translate,
-    clock,
-    draw_marks,
-    element,
-    empty_note,
-    exact,
-    figure,
-    moment,
-    numbers,
-    percent,
-    time_labels,
-)
+from offsider.screens.time_axis import TimeAxis
+from offsider.web.charts.figure import BELOW, TOP, Translate, element, exact, figure, grid, moment, percent
 
 _ROW = 22.0
-_TOP = 34.0
-_BELOW = 24.0
 _STRENGTHS = 5
+_HATCH = "failed-runs"
 
 
-def heat(
-    t: Translate,
-    counts: Sequence[Sequence[int]],
-    columns: Columns,
-    labels: Sequence[str],
-    *,
-    title: str,
-    marks: Sequence[Mark] = (),
-) -> Markup:
-    """Draw a cell for each column and duration with jobs.
-
-    Args:
-        t: the page's translations.
-        counts: for each column, one count per label.
-        columns: time range of the chart.
-        labels: durations, shortest first.
-        title: title for screen readers.
-        marks: deploys to show.
-    """
-    used = [at for at in range(len(labels)) if any(column[at] for column in counts)]
+def heat(t: Translate, block: Mapping[str, Any]) -> Markup:
+    """Draw a heat map (`plain.block` of a `WebHeatMap`): a field for each column and range with a count."""
+    rows: Sequence[Mapping[str, Any]] = block["rows"]
+    used = [at for at, row in enumerate(rows) if any(row["values"])]
     # Empty rows between used rows stay, to show the gap between fast and slow runs.
-    rows = range(used[0], used[-1] + 1) if used else range(0)
-    bottom = _TOP + _ROW * max(len(rows), 3)
-    height = bottom + _BELOW
-    fields = _fields(counts, columns, rows, labels, bottom) if rows else [empty_note(t, height=height)]
-    # Labels are drawn last, on top of the cells.
-    drawing = [*fields, *time_labels(columns, y=height - 6), *_row_labels(rows, labels, bottom)]
+    shown = rows[used[0] : used[-1] + 1] if used else rows[:0]
+    columns = TimeAxis(block["starts_at"], block["step_seconds"], len(rows[0]["values"]) if rows else 0)
+    bottom = TOP + _ROW * max(len(shown), 3)
+    lines = [grid(bottom - _ROW * level, row["name"], 7) for level, row in enumerate(shown)]
+    most = max((max(row["values"]) for row in shown), default=0)
     return figure(
-        title=title,
-        summary=_summary(t, counts, used, labels),
-        drawing=[*drawing, *draw_marks(marks, columns, bottom=bottom)],
-        legend="",
-        table=_table(t, counts, columns, rows, labels),
-        height=height,
+        t,
+        block,
+        columns,
+        summary="; ".join(f"{rows[at]['name']}: {exact(sum(rows[at]['values']))}" for at in used),
+        drawing=[
+            _pattern(),
+            *(each for level, row in enumerate(shown) for each in _fields(row, columns, bottom - _ROW * level, most)),
+            *(line for line, _ in lines),
+            *(label for _, label in lines),
+        ],
+        rows={row["name"]: row["values"] for row in shown},
+        height=bottom + BELOW,
     )
 
 
-def _row_labels(rows: range, labels: Sequence[str], bottom: float) -> list[Markup]:
-    drawn: list[Markup] = []
-    for level, row in enumerate(rows):
-        y = bottom - _ROW * level
-        drawn.append(element("line", {"class": "grid", "x1": "0", "x2": "100%", "y1": y, "y2": y}))
-        drawn.append(element("text", {"class": "label", "x": 2, "y": y - 7}, labels[row]))
-    return drawn
+def _pattern() -> Markup:
+    lines = element("path", {"class": "hatch", "d": "M-1,1l2,-2M0,6l6,-6M5,7l2,-2"})
+    size = {"id": _HATCH, "width": 6, "height": 6, "patternUnits": "userSpaceOnUse"}
+    return element("defs", {}, element("pattern", size, lines))
 
 
-def _fields(
-    counts: Sequence[Sequence[int]], columns: Columns, rows: range, labels: Sequence[str], bottom: float
-) -> list[Markup]:
-    most = max(max(column) for column in counts)
+def _fields(row: Mapping[str, Any], columns: TimeAxis, y: float, most: int) -> list[Markup]:
     drawn: list[Markup] = []
-    for at, start in enumerate(columns.starts):
-        for level, row in enumerate(rows):
-            count = counts[at][row]
-            if count:
-                title = element("title", {}, f"{clock(start)} UTC\n{labels[row]}: {exact(count)}")
-                place: dict[str, object] = {"x": percent(at / columns.count), "width": percent(1 / columns.count)}
-                size: dict[str, object] = {"y": bottom - _ROW * (level + 1) + 1, "height": _ROW - 2}
-                drawn.append(element("rect", {"class": f"field heat-{_strength(count, most)}"} | place | size, title))
+    for at, (count, failed) in enumerate(zip(row["values"], row["failed"], strict=True)):
+        if not count:
+            continue
+        text = f"{moment(columns.starts[at])} UTC\n{row['name']}: {exact(count)}"
+        title = element("title", {}, f"{text} ({exact(failed)} failed)" if failed else text)
+        place: dict[str, object] = {"x": percent(at / columns.count), "width": percent(1 / columns.count)}
+        place |= {"y": y - _ROW + 1, "height": _ROW - 2}
+        drawn.append(element("rect", {"class": f"field heat-{_strength(count, most)}"} | place, title))
+        if failed:
+            drawn.append(element("rect", {"class": "hatched", "fill": f"url(#{_HATCH})"} | place))
     return drawn
 
 
 def _strength(count: int, most: int) -> int:
     """Return an intensity of 1 to 5, by the square root: one slow run stays visible among thousands of fast ones."""
     return max(1, math.ceil(_STRENGTHS * math.sqrt(count / most)))
-
-
-def _summary(t: Translate, counts: Sequence[Sequence[int]], used: Sequence[int], labels: Sequence[str]) -> str:
-    if not used:
-        return t("common.no_data")
-    totals = {at: sum(column[at] for column in counts) for at in used}
-    return "; ".join(f"{labels[at]}: {exact(total)}" for at, total in totals.items())
-
-
-def _table(
-    t: Translate, counts: Sequence[Sequence[int]], columns: Columns, rows: range, labels: Sequence[str]
-) -> Markup:
-    lines = [
-        [moment(start), *(exact(counts[at][row]) for row in rows)]
-        for at, start in enumerate(columns.starts)
-        if any(counts[at])
-    ]
-    return numbers(t, [t("chart.time"), *(f"{labels[row]}" for row in rows)], lines[::-1])

@@ -8,20 +8,11 @@ from offsider.web.routing import Route
 
 #: Modules in the order in which their routes are tried.
 PAGES = (
-    "scrape",
-    "dashboard",
     "stats",
-    "servers",
-    "preferences",
-    "busy",
-    "queues",
-    "job_sets",
+    "now",
+    "find",
     "job",
-    "search",
-    "quarantine",
-    "metrics",
-    "slos",
-    "errors",
+    "redirects",
 )
 
 

@@ -40,7 +40,7 @@ logger = logging.getLogger("offsider")
 
 PATIENCE_SECONDS = 60.0
 #: Number of consecutive checks: a single one may run after a fetcher called `claims_allowed`, but before it claims.
-LOOKS = 2
+MIN_CHECKS = 2
 FIRST_POLL_SECONDS = 0.005
 MAX_POLL_SECONDS = 0.25
 
@@ -86,7 +86,7 @@ class Isolation:
 
     def is_suspect(self, unit: UnitOfWork) -> bool:
         """Return whether this job must run alone."""
-        if _INTERRUPTED not in unit.raw or not self._enabled or unit.owner is None:
+        if unit.raw.find(_INTERRUPTED) < 0 or not self._enabled or unit.owner is None:
             return False
         try:
             return len(strikes.died_with(self._redis, unit.raw)) >= self._suspicious
@@ -125,10 +125,10 @@ class Isolation:
         owner = unit.owner
         give_up = time.monotonic() + self._patience_seconds
         pause_seconds = FIRST_POLL_SECONDS
-        looks = 0
+        checks = 0
         while owner is not None and not self._leaving():
-            looks = looks + 1 if self._is_alone(owner) else 0
-            if looks >= LOOKS:
+            checks = checks + 1 if self._is_alone(owner) else 0
+            if checks >= MIN_CHECKS:
                 return True
             if time.monotonic() >= give_up:
                 break

@@ -6,6 +6,9 @@
 4. The parent, if there is one, receives each registration and a clean exit.
 5. If the server replies FENCED, another process has declared this owner dead: `renew` creates a new nonce. Jobs that
    were claimed under the old one are settled under the old one, and their outcomes are void.
+6. `Liveness` beats five times per liveness period. At each beat the fetchers also compare the number of their jobs
+   with the length of their private lists. The parent beats too, from a process that no job can block; this service
+   reports to it at each beat, even when the beat failed.
 """
 
 from __future__ import annotations
@@ -16,17 +19,21 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from offsider.core.errors import Fenced
+from offsider.runtime.outage import Outage
+from offsider.runtime.service import Loop
 from offsider.storage import owners
 from offsider.storage.owners import Lists
 from offsider.storage.redis import Redis
 from offsider.storage.working import Owner
 
 if TYPE_CHECKING:
+    from offsider.config.config import Config
     from offsider.worker.alive.parent_link import ParentLink
+
 
 logger = logging.getLogger("offsider")
 
@@ -66,13 +73,18 @@ class Ownership:
         #: Time of the last successful beat in monotonic seconds; None before the first.
         self.beaten_at: float | None = None
         self.identity = new_identity()
+        self._owners: dict[str, Owner] = {}
 
     def registered(self, capsule: str) -> tuple[str, ...]:
         """Every queue that the capsule has ever served, including removed ones: private lists may still have jobs."""
         return tuple(self._queues[capsule])
 
     def owner(self, capsule: str) -> Owner:
-        return Owner(self.identity, capsule)
+        """Return the owner of the private lists of a capsule: the same object until the identity changes."""
+        owner = self._owners.get(capsule)
+        if owner is None or owner.identity is not self.identity:
+            owner = self._owners[capsule] = Owner(self.identity, capsule)
+        return owner
 
     def register(self) -> None:
         """Beat; if this owner was fenced, register under a new nonce. Does nothing after `leave`."""
@@ -136,3 +148,40 @@ class Ownership:
 
     def _lists(self, identity: str) -> Lists:
         return Lists(identity, {capsule: tuple(queues) for capsule, queues in self._queues.items()})
+
+
+BEATS_PER_LIFE = 5
+
+
+class Liveness(Loop):
+    """The service that sends liveness beats.
+
+    Args:
+        audits: called after each successful beat.
+        parent: receives a report when a beat fails, as proof that the worker still runs.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        ownership: Ownership,
+        audits: Sequence[Callable[[], None]],
+        parent: ParentLink | None = None,
+    ) -> None:
+        self._ownership = ownership
+        self._audits = audits
+        self._parent = parent
+        self._pause_seconds = config.worker.liveness_seconds / BEATS_PER_LIFE
+        self._outage = Outage("liveness", config)
+        super().__init__("offsider-liveness", self.tick, config.handle_error)
+
+    def tick(self) -> float:
+        """Beat once."""
+        with self._outage:
+            self._ownership.register()
+            for audit in self._audits:
+                audit()
+            return self._pause_seconds
+        if self._parent is not None:
+            self._parent.repeat()
+        return min(1.0, self._pause_seconds)

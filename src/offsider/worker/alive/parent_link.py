@@ -14,57 +14,18 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any, NamedTuple
+from dataclasses import asdict, fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from offsider.core.series import Series
 from offsider.storage.owners import Lists
 from offsider.storage.redis import RedisSettings
-from offsider.worker.health_state import READY
+from offsider.worker.health_state import LEFT, CountedRuns, Report
 
-#: State of a worker that has left the registries: the parent has nothing to do for it.
-LEFT = "left"
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 _READ_BYTES = 256 * 1024
-
-
-@dataclass(frozen=True)
-class Report:
-    """The state of one worker.
-
-    Attributes:
-        lists: its identity and its private lists.
-        life_ms: how long a beat keeps it alive.
-        redis: server of its lists.
-        state: a state of `health_state`, or ``"left"``.
-        stuck: faults that the worker has detected in itself.
-        max_strikes: ``worker.max_strikes`` after the application's configuration.
-        beaten: the worker has just sent a liveness beat.
-    """
-
-    lists: Lists
-    life_ms: int
-    redis: RedisSettings
-    state: str = READY
-    stuck: tuple[str, ...] = ()
-    max_strikes: int = 3
-    beaten: bool = False
-
-
-@dataclass(frozen=True)
-class CountedRuns:
-    """Counts of a worker since its last message, and the number of its running jobs and of its threads."""
-
-    series: Sequence[Series] = ()
-    busy: int = 0
-    concurrency: int = 0
-
-
-class WorkerStatus(NamedTuple):
-    """The part of a report that only the worker can fill in; see `Report`."""
-
-    state: str = READY
-    stuck: tuple[str, ...] = ()
-    max_strikes: int = 3
 
 
 def make_link() -> tuple[WorkerLink, socket.socket]:
@@ -77,16 +38,16 @@ class WorkerLink:
     """The parent's end.
 
     Attributes:
-        stop_seconds: maximum duration of a stop that the worker reported; None until it is ready.
+        stop_seconds: maximum duration of a stop that the worker reported; None until it runs.
         closed: whether the worker has closed its end.
         report: the last report, as received; empty before the first.
     """
 
-    def __init__(self, end: socket.socket, *, stop_seconds: float | None = None) -> None:
+    def __init__(self, end: socket.socket) -> None:
         self._end = end
         self._end.setblocking(False)
         self._rest = b""
-        self.stop_seconds = stop_seconds
+        self.stop_seconds: float | None = None
         self.closed = False
         self.report = ""
 
@@ -105,23 +66,19 @@ class WorkerLink:
                 data = b""
             self.closed = not data
             *lines, self._rest = (self._rest + data).split(b"\n")
-            messages += filter(None, map(self._message, lines))
+            messages += filter(None, map(self.message_of, lines))
         return messages
 
-    def _message(self, line: bytes) -> Report | CountedRuns | None:
+    def message_of(self, line: bytes) -> Report | CountedRuns | None:
+        """Return the decoded message; None if another version wrote it, and it cannot be read."""
         try:
             told = json.loads(line)
-            if "ready" in told:
-                self.stop_seconds = float(told["ready"])
-                return None
-            if "counted" in told:
-                counted = told["counted"]
-                series = tuple(Series(**each) for each in counted["series"])
-                return CountedRuns(series, counted["busy"], counted["concurrency"])
-            report = report_of(told)
-        except (ValueError, TypeError, KeyError):  # of another version: no message may end the parent
+            if counted := told.get("counted"):
+                return CountedRuns(tuple(map(_series_of, counted["series"])), counted["busy"], counted["concurrency"])
+            report = _report_of(told)
+        except (ValueError, TypeError, KeyError, AttributeError):  # of another version: no message may end the parent
             return None
-        self.report = line.decode()
+        self.report, self.stop_seconds = line.decode(), report.stop_seconds
         return report
 
     def bequeath(self) -> int:
@@ -130,11 +87,11 @@ class WorkerLink:
         return self._end.fileno()
 
     @classmethod
-    def inherit(cls, fd: int, stop_seconds: float | None) -> WorkerLink:
+    def inherit(cls, fd: int) -> WorkerLink:
         """Restore the end from a file descriptor of `bequeath`."""
         end = socket.socket(fileno=fd)
         end.set_inheritable(False)
-        return cls(end, stop_seconds=stop_seconds)
+        return cls(end)
 
     def close(self) -> None:
         self._end.close()
@@ -146,10 +103,11 @@ class ParentLink:
     def __init__(self, end: socket.socket) -> None:
         self._end = end
         self._end.setblocking(False)
-        self._status: Callable[[], WorkerStatus] = WorkerStatus
+        self._complete: Callable[[Report], Report] = lambda report: report
         self._lock = threading.Lock()
         self._rest = b""
-        self._last: tuple[Lists, int, RedisSettings] | None = None
+        self._last: Report | None = None
+        self._stop_seconds: float | None = None
         self._uncounted: list[Series] = []
         os.register_at_fork(after_in_child=self._end.close)
 
@@ -166,19 +124,22 @@ class ParentLink:
         except OSError:
             return True
 
-    def use(self, status: Callable[[], WorkerStatus]) -> None:
-        """Call ``status`` at each report from now on."""
-        self._status = status
+    def use(self, complete: Callable[[Report], Report]) -> None:
+        """Call ``complete`` at each report from now on, to add the current state."""
+        self._complete = complete
 
     def say_ready(self, stop_seconds: float) -> None:
         """Report that the worker runs, and that its stop takes at most ``stop_seconds``."""
         with self._lock:
-            self._send({"ready": stop_seconds}, always=True)
+            self._stop_seconds = stop_seconds
+            self._report(always=True)
 
     def owns(self, lists: Lists, life_ms: int, redis: RedisSettings) -> None:
         """Report that the worker owns these lists from now on, and has just sent a liveness beat."""
+        # The configuration's section has more fields.
+        settings = RedisSettings(**{item.name: getattr(redis, item.name) for item in fields(RedisSettings)})
         with self._lock:
-            self._last = (lists, life_ms, redis)
+            self._last = Report(lists, life_ms, settings)
             self._report(beaten=True)
 
     def repeat(self) -> None:
@@ -189,7 +150,7 @@ class ParentLink:
     def left(self) -> None:
         """Report that the worker has left the registries and its lists are empty, so its end needs no action."""
         with self._lock:
-            self._report(LEFT)
+            self._report(state=LEFT, always=True)
             self._last = None
 
     def count(self, series: Sequence[Series], busy: int, concurrency: int) -> None:
@@ -200,22 +161,10 @@ class ParentLink:
             if self._send({"counted": asdict(counted)}):
                 self._uncounted = []
 
-    def _report(self, state: str = "", *, beaten: bool = False) -> None:
-        if self._last is None:
-            return
-        lists, life_ms, redis = self._last
-        now = self._status()
-        told = {
-            "identity": lists.identity,
-            "queues": dict(lists.queues),
-            "life_ms": life_ms,
-            "redis": {item.name: getattr(redis, item.name) for item in fields(RedisSettings)},
-            "state": state or now.state,
-            "stuck": now.stuck,
-            "max_strikes": now.max_strikes,
-            "beaten": beaten,
-        }
-        self._send(told, always=state == LEFT)
+    def _report(self, *, always: bool = False, **changes: Any) -> None:
+        if self._last is not None:
+            report = replace(self._complete(self._last), stop_seconds=self._stop_seconds, **changes)
+            self._send(asdict(report), always=always)
 
     def _send(self, message: Mapping[str, object], *, always: bool = False) -> bool:
         """Send a message, or the rest of one that is under way; False if this message was dropped."""
@@ -235,16 +184,27 @@ class ParentLink:
         self._end.close()
 
 
-def report_of(told: Mapping[str, Any]) -> Report:
-    """Return the report of a decoded message."""
-    redis: dict[str, Any] = {**told["redis"], "sentinels": tuple(told["redis"]["sentinels"])}
-    queues: Mapping[str, Sequence[str]] = {capsule: tuple(names) for capsule, names in told["queues"].items()}
-    return Report(
-        Lists(told["identity"], queues),
-        told["life_ms"],
-        RedisSettings(**redis),
-        told["state"],
-        tuple(told["stuck"]),
-        told["max_strikes"],
-        told["beaten"],
-    )
+def _series_of(told: Mapping[str, Any]) -> Series:
+    """Return the counts of a decoded message. Raises ValueError if its histograms have other buckets than ours."""
+    series = Series(told["labels"])
+    series.add(known_fields(Series, told))
+    return series
+
+
+def _report_of(told: Mapping[str, Any]) -> Report:
+    """Return the report of a decoded message, without unknown fields, and with defaults for missing ones."""
+    (identity, queues, *_), redis = told["lists"], told["redis"]
+    return known_fields(Report, {
+        **told,
+        "lists": Lists(identity, {capsule: tuple(names) for capsule, names in queues.items()}),
+        "redis": known_fields(RedisSettings, {**redis, "sentinels": tuple(redis.get("sentinels", ()))}),
+        "stuck": tuple(told.get("stuck", ())),
+    })  # fmt: skip
+
+
+Made = TypeVar("Made", bound="DataclassInstance")
+
+
+def known_fields(kind: type[Made], told: Mapping[str, Any]) -> Made:
+    """Return an instance of a dataclass from the fields that another version has written."""
+    return kind(**{item.name: told[item.name] for item in fields(kind) if item.name in told})

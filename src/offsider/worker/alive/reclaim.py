@@ -16,9 +16,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from offsider.core.errors import MalformedPayload
 from offsider.core.normalize import normalize
-from offsider.core.payload import decode, interrupted
+from offsider.core.payload import decode_or_none, interrupted
 from offsider.core.wording import counted
 from offsider.runtime.events import JobReclaimed
 from offsider.storage import owners, processes, strikes, working
@@ -40,7 +39,7 @@ def reclaim(
     lists: Lists,
     *,
     max_strikes: int = 3,
-    proven: bool = False,
+    how: str = "",
     announce: Callable[[JobReclaimed], None] | None = None,
     bury: Bury | None = None,
 ) -> int | None:
@@ -50,7 +49,7 @@ def reclaim(
         redis: server of the owner's lists.
         lists: the owner's lists.
         max_strikes: deaths after which a job is buried, ``worker.max_strikes``; below 1 no job is buried.
-        proven: the end of its process was detected (``waitpid``, a pidfd), so the owner need not have been silent.
+        how: how its process ended, if that was detected (``waitpid``): then the owner need not have been silent.
         announce: called for each requeued job.
         bury: moves a poison pill to the dead set. Without it the pill stays for the next sweep of a live worker, which
             has the application's callbacks.
@@ -61,7 +60,7 @@ def reclaim(
     Raises:
         RedisFailure: the server cannot be reached. The next call or sweep finds the remaining jobs.
     """
-    if not owners.fence(redis, lists, proven=proven):
+    if not owners.fence(redis, lists, how=how):
         return None
     processes.leave(redis, lists.identity)
     pill = _poison_pill(redis, lists, max_strikes)
@@ -104,7 +103,5 @@ def _give_back(redis: Redis, lists: Lists, announce: Callable[[JobReclaimed], No
 
 
 def _count(raw: bytes) -> int:
-    try:
-        return normalize(decode(raw)).get("interrupted_count", 0)
-    except MalformedPayload:
-        return 0
+    payload = decode_or_none(raw)
+    return 0 if payload is None else normalize(payload).get("interrupted_count", 0)

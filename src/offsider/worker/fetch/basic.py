@@ -9,8 +9,9 @@ import threading
 from typing import TYPE_CHECKING
 
 from offsider.core.errors import RedisFailure
+from offsider.runtime import outage
+from offsider.runtime.outage import Outage
 from offsider.storage import job_sets, quarantine, queues
-from offsider.worker import outage
 from offsider.worker.disposition import (
     Dead,
     Disposition,
@@ -24,7 +25,6 @@ from offsider.worker.disposition import (
 )
 from offsider.worker.fetch.fetcher import Fetcher, FetcherContext, Settled
 from offsider.worker.fetch.writes import Writes
-from offsider.worker.outage import Outage
 from offsider.worker.unit_of_work import UnitOfWork
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class BasicFetcher(Fetcher):
         config, capsule = context.config, context.capsule
         self._ownership = context.ownership
         self._report = context.report
+        self._count_claimed = context.count_claimed
         self._config = config
         self._capsule = capsule
         self._redis = context.redis
@@ -82,7 +83,11 @@ class BasicFetcher(Fetcher):
             self._quiet.wait(self._block_seconds)
             return None
         popped = queues.pop_blocking(self._redis, served, self._block_seconds)
-        return None if popped is None else UnitOfWork(*popped, alone_in=self._ownership.identity)
+        if popped is None:
+            return None
+        unit = UnitOfWork(*popped, alone_in=self._ownership.identity)
+        self._count_claimed((unit,))
+        return unit
 
     def settle(self, unit: UnitOfWork, disposition: Disposition) -> None:
         """Write where the job goes. The pop has already removed it from its queue."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from offsider.core.errors import ConfigurationError
 from offsider.worker.controls import KnownControls
 
 if TYPE_CHECKING:
     from offsider.config.capsule import Capsule
     from offsider.config.config import Config
     from offsider.storage.redis import Redis
+    from offsider.storage.working import Owner
     from offsider.worker.alive.ownership import Ownership
     from offsider.worker.disposition import Disposition
     from offsider.worker.unit_of_work import UnitOfWork
@@ -43,6 +46,10 @@ def always() -> bool:
     return True
 
 
+def ignore(_units: Sequence[UnitOfWork]) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class FetcherContext:
     """The objects that a worker passes to a fetcher.
@@ -57,6 +64,7 @@ class FetcherContext:
         takes_next: call it in a thread that settles a job: returns whether the thread takes another one then.
         abandoned: set when the worker must end without waiting for the server.
         controls: the paused queues as this process knows them.
+        count_claimed: call it with jobs that were taken from their queues.
     """
 
     config: Config
@@ -68,6 +76,12 @@ class FetcherContext:
     takes_next: Callable[[], bool] = always
     abandoned: threading.Event = field(default_factory=threading.Event)
     controls: KnownControls = field(default_factory=KnownControls)
+    count_claimed: Callable[[Sequence[UnitOfWork]], None] = ignore
+
+    @property
+    def owner(self) -> Owner:
+        """The current owner of the capsule's private lists."""
+        return self.ownership.owner(self.capsule.name)
 
 
 class Fetcher(ABC):
@@ -106,6 +120,14 @@ class Fetcher(ABC):
     def close(self) -> None:  # noqa: B027 - a default
         """Close connections, after the last thread has left."""
 
+    def wait_written(self, deadline: float) -> bool:  # noqa: ARG002
+        """Wait until all dispositions are written and reported, or until ``deadline`` (monotonic seconds).
+
+        Returns:
+            True if all are. A stop calls it after the last job has ended.
+        """
+        return True
+
     def owns(self, unit: UnitOfWork) -> bool:  # noqa: ARG002
         """Return whether this process still owns the job. Called before a failed job's callbacks."""
         return True
@@ -130,12 +152,12 @@ class Fetcher(ABC):
         return False
 
     @property
-    def hungry(self) -> int:
+    def idle_count(self) -> int:
         """Number of threads that wait for a job; 0 exempts the fetcher from the watchdog."""
         return 0
 
     @property
-    def last_look(self) -> float:
+    def last_activity_at(self) -> float:
         """Time of the last reply from the server, in monotonic seconds."""
         return time.monotonic()
 
@@ -146,3 +168,30 @@ class Fetcher(ABC):
             RedisFailure: the server could not be asked.
         """
         return ""
+
+
+_SHIPPED: Mapping[str, str] = {
+    "reliable": "offsider.worker.fetch.reliable:ReliableFetcher",
+    "basic": "offsider.worker.fetch.basic:BasicFetcher",
+}
+
+
+def make_fetcher(context: FetcherContext) -> Fetcher:
+    """Create the fetcher of one capsule.
+
+    Raises:
+        ConfigurationError: the class that ``worker.fetcher`` names cannot be imported.
+    """
+    wanted = context.config.fetcher
+    made_by = _find(_SHIPPED.get(wanted, wanted)) if isinstance(wanted, str) else wanted
+    return cast(Fetcher, made_by(context))
+
+
+def _find(path: str) -> type:
+    """Import the class that the configuration names. The name must never be taken from a payload."""
+    module, _, name = path.replace(":", ".").rpartition(".")
+    try:
+        return cast(type, getattr(importlib.import_module(module), name))
+    except (ImportError, AttributeError, ValueError) as error:
+        msg = f"worker.fetcher: {path!r} is neither reliable, basic nor a class that can be imported: {error}"
+        raise ConfigurationError(msg) from error

@@ -4,7 +4,7 @@ There are two strategies; a capsule uses the first that the server allows:
 
 1. ``BLOCKED``: a blocking pop (BLMOVE) waits on each queue. Exactly one process wakes for a job, and an idle process
    sends no commands except renewals of the pops. With more than 16 queues, pops wait on the 16 from which most jobs
-   came recently, and one script a second checks the others.
+   came recently, and one pipeline a second checks the others (`QueueChoice`).
 2. ``POLLED``: ask again after 1 ms at first, then up to 50 ms. For servers and proxies without blocking pops that can
    be canceled.
 
@@ -22,12 +22,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
+from itertools import islice
 from selectors import EVENT_READ, DefaultSelector
 from typing import TYPE_CHECKING
 
 from offsider.core.errors import RedisRefused
-from offsider.storage import working
 from offsider.storage.blocking_pops import BlockingPop, BlockingPops
+from offsider.storage.queues import lengths
 
 if TYPE_CHECKING:
     from offsider.storage.redis import Redis
@@ -41,10 +42,6 @@ class WaitStrategy(Enum):
     BLOCKED = "block in BLMOVE on up to 16 queues"
     POLLED = "poll up to 20 times a second, because the server does not allow BLMOVE and CLIENT UNBLOCK"
 
-    @property
-    def described(self) -> str:
-        return self.value
-
 
 MAX_POPS = 16
 #: A blocking pop times out after this share of a liveness period, because it cannot notice that its owner was fenced.
@@ -53,6 +50,8 @@ MAX_POP_SECONDS = 25.0
 REFUSED_SECONDS = 1.0
 MIN_POLL_SECONDS = 0.001
 MAX_POLL_SECONDS = 0.05
+#: Maximum number of queues in a request, beside those with a pop.
+MAX_CLAIM_QUEUES = 32
 #: Interval between two checks of the queues without a pop.
 CHECK_SECONDS = 1.0
 #: Interval between two choices of the queues with a pop.
@@ -61,26 +60,79 @@ CHOOSE_SECONDS = 10.0
 MAX_SLEEP_SECONDS = 60.0
 
 
-class BusiestQueues:
-    """Chooses the queues to block on: those from which most jobs came recently, then the most important ones."""
+class QueueChoice:
+    """Chooses queues of a capsule with more than `MAX_POPS` of them: to block on, and to claim from.
 
-    def __init__(self) -> None:
+    A request names up to `MAX_POPS` + `MAX_CLAIM_QUEUES` queues. If the capsule has more, it names those to block on,
+    and up to `MAX_CLAIM_QUEUES` others that had jobs when all were counted, at most `CHECK_SECONDS` ago. Used by the
+    leading thread.
+
+    Args:
+        redis: counts the jobs.
+
+    Attributes:
+        many: there are more than `MAX_POPS` queues.
+        check_at: when to count the jobs of all queues again.
+        with_jobs: queues that had jobs then, and have not been seen empty since.
+    """
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
         self._counts: Counter[str] = Counter()
-        self._chosen: list[str] = []
+        self._chosen: Sequence[str] = ()
         self._choose_at = 0.0
+        self.many = False
+        self.check_at = 0.0
+        self.with_jobs: set[str] = set()
 
-    def note(self, queues: Iterable[str]) -> None:
-        """Count the queue of each job that arrived."""
-        self._counts.update(queues)
+    def to_block_on(self, queues: Sequence[str]) -> Sequence[str]:
+        """Return up to `MAX_POPS` queues: those from which most jobs came recently, then the most important ones.
 
-    def choose(self, queues: Sequence[str]) -> list[str]:
-        """Return up to `MAX_POPS` of the queues; the choice is kept for a while, because a change costs connections."""
+        The choice is kept for a while, because a change costs connections.
+        """
+        self.many = len(queues) > MAX_POPS
+        if not self.many:
+            return queues
         now = time.monotonic()
         if now >= self._choose_at or not set(self._chosen) <= set(queues):
             self._chosen = sorted(queues, key=lambda queue: -self._counts[queue])[:MAX_POPS]
             self._choose_at = now + CHOOSE_SECONDS
             self._counts = Counter({queue: count // 2 for queue, count in self._counts.items() if count > 1})
         return self._chosen
+
+    def to_claim_from(self, order: Sequence[str], with_pops: Iterable[str]) -> Sequence[str]:
+        """Return the queues that may have jobs, in the same order.
+
+        Raises:
+            RedisFailure: the jobs could not be counted.
+        """
+        self.many = len(order) > MAX_POPS
+        if len(order) <= MAX_POPS + MAX_CLAIM_QUEUES:
+            self.with_jobs.clear()
+            return order
+        if time.monotonic() >= self.check_at:
+            self.check(order)
+        wanted = set(islice((queue for queue in order if queue in self.with_jobs), MAX_CLAIM_QUEUES))
+        wanted.update(self._chosen, with_pops)
+        return [queue for queue in order if queue in wanted]
+
+    def check(self, queues: Sequence[str]) -> bool:
+        """Count the jobs of all queues; True if there are any."""
+        self.check_at = time.monotonic() + CHECK_SECONDS
+        # A queue that is not a list has no size; the claim reads the others.
+        self.with_jobs = {queue for queue, size in lengths(self._redis, queues).items() if size != 0}
+        return bool(self.with_jobs)
+
+    def note_claimed(self, order: Sequence[str], claimed: Sequence[tuple[str, bytes]], *, limit: int) -> None:
+        """Note the queues that a claim has found empty: those before that of its last job, or all."""
+        if self.many and limit:
+            full = len(claimed) >= limit
+            self.with_jobs.difference_update(order[: order.index(claimed[-1][0])] if full else order)
+
+    def note_jobs(self, queues: Iterable[str]) -> None:
+        """Count the queue of each job that arrived."""
+        if self.many:
+            self._counts.update(queues)
 
 
 class ServerWait:
@@ -92,8 +144,9 @@ class ServerWait:
 
     Attributes:
         pops: the blocking pops; the next round trip cancels them.
+        choice: of the queues.
         asleep: the leading thread sleeps, or is about to. Set before its last check whether it may sleep.
-        stirred: last activity of the leading thread in monotonic seconds.
+        last_activity_at: of the leading thread in monotonic seconds.
     """
 
     def __init__(self, redis: Redis, liveness_seconds: float) -> None:
@@ -103,8 +156,6 @@ class ServerWait:
         self._pop_seconds = min(MAX_POP_SECONDS, liveness_seconds * POP_LIVES)
         self._no_pops_until = 0.0
         self._poll_seconds = MIN_POLL_SECONDS
-        #: None while there are not more queues than pops.
-        self._busiest: BusiestQueues | None = None
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._reading, False)
         os.set_blocking(self._writing, False)
@@ -114,11 +165,12 @@ class ServerWait:
         self._selector.register(self._reading, EVENT_READ)
         self._rebuilding = False
         self.pops = BlockingPops(redis, self._selector)
+        self.choice = QueueChoice(redis)
         self.asleep = False
-        self.stirred = time.monotonic()
+        self.last_activity_at = time.monotonic()
 
     @property
-    def straggling_seconds(self) -> float:
+    def lost_pop_seconds(self) -> float:
         """How long the server may still serve a pop whose connection was lost."""
         return self._pop_seconds + 2.0
 
@@ -147,8 +199,7 @@ class ServerWait:
     def found(self, units: Sequence[UnitOfWork]) -> None:
         """Reset the polling interval after jobs were found, and note their queues."""
         self._poll_seconds = MIN_POLL_SECONDS
-        if self._busiest is not None:
-            self._busiest.note(unit.queue for unit in units)
+        self.choice.note_jobs(unit.queue for unit in units)
 
     def sleep(
         self,
@@ -178,7 +229,7 @@ class ServerWait:
                 self._poll(queues, may_sleep)
         finally:
             self.asleep = False
-            self.stirred = time.monotonic()
+            self.last_activity_at = time.monotonic()
 
     def _may_block(self) -> bool:
         return self.strategy() is WaitStrategy.BLOCKED and time.monotonic() >= self._no_pops_until
@@ -186,45 +237,30 @@ class ServerWait:
     def _poll(self, queues: Sequence[str], may_sleep: Callable[[], bool]) -> None:
         pause_seconds = CHECK_SECONDS
         if queues:
+            self.choice.to_block_on(queues)  # claims name these in any case
             pause_seconds = self._poll_seconds
             self._poll_seconds = min(self._poll_seconds * 2, MAX_POLL_SECONDS)
         if may_sleep():
             self._select(pause_seconds)
 
     def _block(self, owner: Owner, queues: Sequence[str], may_sleep: Callable[[], bool], max_seconds: float) -> None:
-        blocked = self._to_block_on(queues)
-        others = () if blocked is queues else [queue for queue in queues if queue not in blocked]
+        blocked = self.choice.to_block_on(queues)
         now = time.monotonic()
-        wake_at, check_at = now + max_seconds, now + CHECK_SECONDS if others else math.inf
+        wake_at = now + max_seconds
         while may_sleep():
             self.pops.start(owner, blocked, self._pop_seconds)
             now = time.monotonic()
             # The watchdog considers a leading thread stuck that shows no activity for twice the timeout of a pop.
             overdue_at = self.pops.next_deadline() or now + self._pop_seconds
+            check_at = self.choice.check_at if self.choice.many else math.inf
             if self._select(max(0.0, min(wake_at, check_at, overdue_at) - now)):
                 return
-            self.stirred = now = time.monotonic()
+            self.last_activity_at = now = time.monotonic()
             self.pops.drop_overdue()
-            if self.pops.doubtful or now >= wake_at:
+            if self.pops.ambiguous or now >= wake_at:
                 return
-            if now >= check_at:
-                if self._have_jobs(others):
-                    return
-                check_at = now + CHECK_SECONDS
-
-    def _have_jobs(self, queues: Sequence[str]) -> bool:
-        try:
-            return working.count_waiting(self._redis, queues) > 0
-        except RedisRefused:  # one of them is not a list; the claim reads the others
-            return True
-
-    def _to_block_on(self, queues: Sequence[str]) -> Sequence[str]:
-        if len(queues) <= MAX_POPS:
-            self._busiest = None
-            return queues
-        if self._busiest is None:
-            self._busiest = BusiestQueues()
-        return self._busiest.choose(queues)
+            if now >= check_at and self.choice.check(queues):
+                return
 
     def _select(self, timeout_seconds: float) -> bool:
         """Wait, and read the replies; True if there may be jobs."""
@@ -235,9 +271,9 @@ class ServerWait:
             else:
                 self._drain_pipe()
                 woken = True
-        return self._heed_failure() or woken or bool(self.pops.brought)
+        return self._handle_failure() or woken or bool(self.pops.brought)
 
-    def _heed_failure(self) -> bool:
+    def _handle_failure(self) -> bool:
         """Return whether a pop has failed. The caller then runs the claim script, which works where pops fail."""
         failure, self.pops.failure = self.pops.failure, None
         if isinstance(failure, RedisRefused):
@@ -249,8 +285,8 @@ class ServerWait:
 
     def lost_a_pop(self) -> bool:
         """Return whether, since the last call, a pop may have moved a job without a reply reaching this process."""
-        self._heed_failure()
-        lost, self.pops.doubtful = self.pops.doubtful, False
+        self._handle_failure()
+        lost, self.pops.ambiguous = self.pops.ambiguous, False
         return lost
 
     def _drain_pipe(self) -> None:

@@ -1,8 +1,7 @@
-"""Admissions by controls: a job is deferred or dropped, takes slots for its run, or is held.
+"""The worker's own admission: a job is deferred or dropped, stranded, takes slots for its run, or is held.
 
-They run before all middleware, so a job that they refuse has not started and is not counted. `Stop` comes first, since
-an operator can drop the jobs of a class that no worker knows; `TakeSlots` follows the check for stranded jobs. If the
-server does not answer:
+It runs before all middleware, so a job that it refuses has not started and is not counted. Controls that stop a job
+come first, since an operator can drop the jobs of a class that no worker knows. If the server does not answer:
 
 * A job that requested slots waits and requests them again. The repeated call neither holds the job twice nor takes two
   slots. If the worker stops while waiting, the job is requeued.
@@ -20,81 +19,71 @@ from offsider.core.errors import RedisFailure, RedisUnavailable, Shutdown
 from offsider.core.outcome import NotStarted, Rescheduled
 from offsider.storage import slots
 from offsider.storage.slots import Candidate, LimitedRun, SlotAnswer
+from offsider.worker.run.control_rules import Decision
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.core.controls import Control
-    from offsider.core.outcome import Destination, Outcome
+    from offsider.core.outcome import Outcome
     from offsider.runtime.context import JobContext
     from offsider.runtime.middleware import Middleware
     from offsider.storage.redis import Redis
     from offsider.worker.run.control_rules import ControlRules
     from offsider.worker.run.slots import Slots
+    from offsider.worker.run.stranded import StrandedCheck
 
 OUTAGE_SECONDS = 1.0
 REFUSED_SECONDS = 10.0
 
 
-class Stop:
-    """Defers or drops jobs of a class, a selector or a queue."""
-
-    def __init__(self, rules: ControlRules) -> None:
-        self._rules = rules
-
-    def concerns(self, job: JobContext) -> bool:
-        return self._rules.rule_of(job.payload["class"]) is not None
-
-    def __call__(self, job: JobContext) -> Middleware:
-        rule = self._rules.rule_of(job.payload["class"])
-        stop = None if rule is None else self._rules.decide(rule, job.queue).stop
-        if stop is not None:
-            return stopped(stop, self._rules)
-        yield
-
-
-def stopped(control: Control, rules: ControlRules) -> NotStarted:
-    """Return the outcome of a job that a control stops, and count it."""
-    rules.count(control)
-    why = f": {control.reason}" if control.reason else ""
-    if control.action == "defer":
-        return NotStarted("schedule", control.delay_seconds, f"deferred by a control{why}", "deferred")
-    place: Destination = "quarantine" if control.keep else "gone"
-    return NotStarted(place, reason=f"dropped by a control{why}", name="dropped")
-
-
-class TakeSlots:
-    """Lets a job run only with a slot in each of its groups.
+class Admission:
+    """Lets a job run if no control stops it, this worker can run it, and it gets a slot in each of its groups.
 
     Args:
         config: handles errors.
         redis: the worker's server.
-        rules: the limits in force.
+        rules: the controls and limits in force.
         slots: tracks slots in use.
+        stranded: decides about jobs that this worker might be unable to run.
     """
 
-    def __init__(self, config: Config, redis: Redis, rules: ControlRules, slots: Slots) -> None:
+    def __init__(
+        self, config: Config, redis: Redis, rules: ControlRules, slots: Slots, stranded: StrandedCheck
+    ) -> None:
         self._config = config
         self._redis = redis
         self._rules = rules
         self._slots = slots
+        self._stranded = stranded
         self._numbers = itertools.count(1)
 
     def concerns(self, job: JobContext) -> bool:
-        return self._rules.rule_of(job.payload["class"]) is not None
+        # Each job gets here: one call, and no look-up of a rule.
+        payload, declared, known = job.payload, job.declared, self._rules.known
+        return (
+            declared is None
+            or payload.get("signature") not in declared.signatures
+            or payload["class"] not in known
+            or known[payload["class"]] is not None
+        )
 
     def __call__(self, job: JobContext) -> Middleware:
         rule = self._rules.rule_of(job.payload["class"])
-        if rule is None:  # its control has just ended
-            return (yield)
-        decision = self._rules.decide(rule, job.queue, "" if rule.key is None else rule.key(job))
+        stop = None if rule is None else self._rules.decide(rule, job.queue).stop
+        refused = self._stranded.judge(job, job.declared) if stop is None else stopped(stop, self._rules)
+        if refused is not None:
+            return refused
+        decision = Decision()
+        if rule is not None:  # not before: a key function needs arguments that fit
+            decision = self._rules.decide(rule, job.queue, "" if rule.key is None else rule.key(job))
         if decision.stop is not None:
             return stopped(decision.stop, self._rules)
         if not decision.groups:
             return (yield)
         run = LimitedRun(f"{job.process} {next(self._numbers)} {job.jid}", job.process, decision.groups)
-        refused = self._take(job, run)
-        if refused is not None:
-            return refused
+        moved = self._take(job, run)
+        if moved is not None:
+            return moved
         with self._slots.occupy(run, job):
             return (yield)
 
@@ -134,3 +123,12 @@ class TakeSlots:
 
 def _moved(why: str) -> NotStarted:
     return NotStarted("elsewhere", reason=why, name="moved")
+
+
+def stopped(control: Control, rules: ControlRules) -> NotStarted:
+    """Return the outcome of a job that a control stops, and count it."""
+    rules.count(control)
+    why = f": {control.reason}" if control.reason else ""
+    if control.action == "defer":
+        return NotStarted("schedule", control.delay_seconds, f"deferred by a control{why}", "deferred")
+    return NotStarted("quarantine" if control.keep else "gone", reason=f"dropped by a control{why}", name="dropped")

@@ -30,7 +30,7 @@ from offsider.storage.slots import ANY_RATE, Rate, SlotGroup
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
-    from offsider.core.routing_grammar import Query
+    from offsider.core.characteristics import Query
     from offsider.jobs.declared import Declared
     from offsider.storage.redis import Redis
 
@@ -77,6 +77,9 @@ class ControlRules:
     Args:
         config: has the limits in code.
         redis: the server that stores the controls.
+
+    Attributes:
+        known: what applies to the classes that were looked up since the last change; None if their jobs just run.
     """
 
     def __init__(self, config: Config, redis: Redis) -> None:
@@ -87,7 +90,7 @@ class ControlRules:
         #: Classes with a control of a key, and whether a queue has a control other than its pause.
         self._keyed: frozenset[str] = frozenset()
         self._has_queues = False
-        self._rules: dict[str, ControlRule | None] = {}
+        self.known: dict[str, ControlRule | None] = {}
         self._in_code: dict[str, tuple[int, Rate]] = {}
         self._published: Mapping[str, tuple[int, Rate]] = {}
         self._reported: Mapping[str, tuple[int, Rate]] = {}
@@ -101,10 +104,10 @@ class ControlRules:
 
     def rule_of(self, stored_name: str) -> ControlRule | None:
         """Return what applies to a class; None if its jobs just run."""
-        rules = self._rules
-        if stored_name not in rules:
-            rules[stored_name] = self._rule(stored_name)
-        return rules[stored_name]
+        known = self.known
+        if stored_name not in known:
+            known[stored_name] = self._rule(stored_name)
+        return known[stored_name]
 
     def _rule(self, stored_name: str) -> ControlRule | None:
         job = registry.peek(stored_name)
@@ -180,6 +183,9 @@ class ControlRules:
             self._show(table.on)
             for subject, stored in table.over.items():
                 control_table.forget(self._redis, subject, stored)
+            for control in table.on.values():
+                if not control.since:
+                    control_table.adopt(self._redis, control)
         now = time.monotonic()
         if self._config.limits is not None and now >= self._evaluate_at:
             self._evaluate(now)
@@ -200,7 +206,7 @@ class ControlRules:
         self._has_queues = any(
             subject.startswith(QUEUE) and control.action != "hold" for subject, control in on.items()
         )
-        self._rules = {}
+        self.known = {}
         for subject, control in on.items():
             if control != before.get(subject):
                 logger.warning("jobs of %s are %s from now on%s", subject, control.described, _origin(control))
@@ -213,7 +219,7 @@ class ControlRules:
             self._threads = ProcessSet(self._config).total_concurrency
         found = {job.name: self._evaluated(job) for job in jobs}
         if found != self._in_code:
-            self._in_code, self._rules = found, {}
+            self._in_code, self.known = found, {}
         self._evaluate_at = now + EVALUATE_SECONDS
         limited = {name: pair for name, pair in found.items() if pair != _NO_LIMITS}
         if limited != self._published or now >= self._declare_at:

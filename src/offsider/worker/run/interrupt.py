@@ -18,6 +18,11 @@ asked to raise it, and has "landed" when it is raised. Rules:
 6. `interrupt` does nothing on a CPython in which an exception can keep `with` from releasing a lock: see
    `leaves_locks_taken`. It could be the lock of a log handler or of a connection pool, and the worker would hang
    forever. Nor does it without the GIL, because rule 2 relies on it.
+
+`Injection` raises the error of a time limit and detects that it was raised: each injection creates a new subclass of
+the error class (`reporting`). CPython keeps the bare class until the exception is caught, by the job or by its caller,
+and only then creates an instance. So the constructor of the subclass reports that the error was raised. To the job, the
+subclass looks like the original error class.
 """
 
 from __future__ import annotations
@@ -27,21 +32,26 @@ import platform
 import sys
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
-from types import TracebackType
+from types import FrameType, TracebackType
+from typing import Any
+from weakref import WeakMethod
 
 from offsider.core import gil
-from offsider.core.errors import HardTimeout, JobCancelled, Shutdown, SoftTimeout
-from offsider.core.tracebacks import origin_of
+from offsider.core.error_text import origin_of
+from offsider.core.errors import HardTimeout, JobCancelled, OffsiderError, Shutdown, SoftTimeout
 
 AIMED = (Shutdown, SoftTimeout, HardTimeout, JobCancelled)
 LANDING_JUMPS = 1000
 #: Attempts to find the thread in a function where it can be interrupted.
-LOOKS = 5
+MAX_ATTEMPTS = 5
 POLL_SECONDS = 0.0005
 #: Functions in which an exception would leave a lock locked, or be swallowed.
 SPARED = frozenset({"__enter__", "__exit__", "__del__"})
 
+#: The module that calls the function of a job.
+_CALLER = "offsider.jobs.declared"
 #: A separate function object: other code may set other argument types on the attribute of `ctypes.pythonapi`.
 _set_async_exc = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
 _set_async_exc.argtypes = (ctypes.c_ulong, ctypes.py_object)
@@ -102,20 +112,21 @@ class Window:
             self._aimed = None
             return
 
-    def interrupt(self, error: type[BaseException] = Shutdown) -> bool:
+    def interrupt(self, error: type[BaseException] = Shutdown, still: Callable[[], bool] = lambda: True) -> bool:
         """Raise ``error`` in the thread.
 
         Args:
             error: a class in `AIMED`, or a subclass of one.
+            still: returns whether the thread runs the job that is meant; called while the window cannot close.
 
         Returns:
             False if the thread is outside the window, stays in a spared function, or interrupts are not possible.
         """
-        for look in range(LOOKS):
-            if look:
+        for attempt in range(MAX_ATTEMPTS):
+            if attempt:
                 time.sleep(POLL_SECONDS)
             with self._lock:
-                if self._thread_id is None or not _may_aim():
+                if self._thread_id is None or not _may_aim() or not still():
                     return False
                 if self._aimed in (error, Shutdown):
                     # A second exception could land in the code that handles the first one.
@@ -173,13 +184,91 @@ def find_obstacle() -> str:
 OBSTACLE = find_obstacle()
 
 
-def caused_by_shutdown(error: BaseException) -> bool:
-    """Return whether a stop of the worker caused ``error``. If so, the job did not fail (parity.md, row D3)."""
+def caused_by(kind: type[BaseException], error: BaseException) -> bool:
+    """Return whether an error of this class caused ``error``, even if the job raised another exception from it.
+
+    If a stop of the worker did (`Shutdown`), the job did not fail (parity.md, row D3).
+    """
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
-        if isinstance(current, Shutdown):
+        if isinstance(current, kind):
             return True
         seen.add(id(current))
         current = origin_of(current)
     return False
+
+
+class Injection:
+    """Raises errors in the job that runs inside the window of one thread.
+
+    Args:
+        still: returns whether the thread runs the job that is meant; by default any job is.
+    """
+
+    def __init__(self, window: Window, still: Callable[[], bool] = lambda: True) -> None:
+        self._window = window
+        self._still = still
+
+    def aim(self, kind: type[OffsiderError], message: str, landed: Callable[[], None]) -> bool:
+        """Raise ``kind(message)`` in the job as soon as Python allows it; then call ``landed``, a method.
+
+        Returns:
+            False if it was not possible: no job is inside the window, or `Window.interrupt` refused.
+        """
+        return self._window.thread_id is not None and self._window.interrupt(
+            reporting(kind, message, landed), self._still
+        )
+
+    def kill(self, error: OffsiderError) -> bool:  # noqa: ARG002
+        """Return False: a thread cannot be killed."""
+        return False
+
+    def place(self) -> str:
+        """Return the line that the job executes, as ``file:line in function``; empty if it has ended."""
+        return place_of(self._window.thread_id)
+
+    def frames(self) -> list[FrameType]:
+        """Return the frames of the job, outermost first, without those of the worker; none if it has ended."""
+        frame = sys._current_frames().get(self._window.thread_id or 0)  # noqa: SLF001 - the documented way
+        found: list[FrameType] = []
+        while frame is not None and frame.f_globals.get("__name__") != _CALLER:
+            found.append(frame)
+            frame = frame.f_back
+        # The thread may have begun another job since.
+        return found[::-1] if frame is not None and self._still() else []
+
+
+def place_of(thread_id: int | None) -> str:
+    """Return the line that a thread executes; empty for None, and if it has ended."""
+    frame: FrameType | None = sys._current_frames().get(thread_id or 0)  # noqa: SLF001 - the documented way
+    return "" if frame is None else line_of(frame)
+
+
+def line_of(frame: FrameType) -> str:
+    return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+
+
+def reporting(
+    kind: type[OffsiderError], message: str, landed: Callable[[], None], *beside: type[BaseException]
+) -> type[OffsiderError]:
+    """Return a subclass of ``kind`` and ``beside`` that calls ``landed`` when it is raised."""
+    # A class is freed by the garbage collector only; until then it must not keep the job that `landed` belongs to.
+    reported = WeakMethod(landed)
+
+    def __init__(self: OffsiderError) -> None:  # noqa: N807 - of the class below
+        kind.__init__(self, message)
+        report = reported()
+        if report is not None:
+            report()
+
+    def __reduce__(_self: OffsiderError) -> tuple[type[OffsiderError], tuple[str]]:  # noqa: N807
+        return kind, (message,)
+
+    body: dict[str, Any] = {
+        "__init__": __init__,
+        "__reduce__": __reduce__,
+        "__module__": kind.__module__,
+        "__qualname__": kind.__qualname__,
+    }
+    return type(kind.__name__, (kind, *beside), body)

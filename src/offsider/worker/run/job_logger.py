@@ -10,9 +10,9 @@ Fields that are expensive to compute are computed for that format only.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ from offsider.core.outcome import (
     Succeeded,
 )
 from offsider.core.payload import read_stamp
-from offsider.logs.setup import job_level, logger, timestamp, write_info
+from offsider.logs.setup import job_level, logger, timestamp, write_enabled
 from offsider.logs.structured import about_error, arguments_of, size_of
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from offsider.runtime.context import JobContext
     from offsider.runtime.middleware import Middleware
 
-# Without the level of a job, which applies only once the job runs.
-_is_enabled = logging.Logger.isEnabledFor
 _NO_FIELDS: Mapping[str, object] = MappingProxyType({})
 
 
@@ -47,89 +45,73 @@ class JobLogger:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._silent = not config.log.job_log
-        self._structured = config.log.format == "json" and not self._silent
+        self._structured = config.log.format == "json"
 
     def concerns(self, job: JobContext) -> bool:
-        """Return whether the run of this job is logged, or its payload has a log level."""
-        return "log_level" in job.payload or not (self._silent or not _is_enabled(logger, logging.INFO))
+        """Return whether the run of this job is logged, at the level of its payload."""
+        # Most jobs of a worker that does not log at INFO end here, without a call.
+        may_be = not self._silent and (logger.level <= logging.INFO or "log_level" in job.payload)
+        return may_be and logger.isEnabledFor(logging.INFO)
 
     def __call__(self, job: JobContext) -> Middleware:
-        """Entry of the chain: log one line before and one after the run, at the log level of the payload."""
-        level = job.payload.get("log_level")
-        with nullcontext() if level is None else job_level(level):
+        """Entry of the chain: log one line before and one after the run."""
+        facts = _NO_FIELDS
+        try:
             if self._structured:
-                yield from self._between_structured_lines(job)
-                return
-            self._write("start", _NO_FIELDS)
-            started = time.perf_counter()
-            outcome = yield
-            fields: dict[str, object] = {"elapsed": round(time.perf_counter() - started, 3)}
-            if job.measured_seconds:
-                fields |= _measured(job)
+                facts = self._facts(job)
+            self._write(job, "start", facts)
+        except Exception as error:  # noqa: BLE001  # a broken log filter or handler must not fail the job
+            self._report(error)
+        thread, cpu_started = (threading.get_ident(), time.thread_time()) if self._structured else (0, 0.0)
+        started = time.perf_counter()
+        outcome = yield
+        seconds = time.perf_counter() - started
+        try:
+            if self._structured:
+                fields: dict[str, object] = {
+                    **facts,
+                    "outcome": outcome.name,
+                    "duration_s": round(seconds, 6),
+                    "completed_at": timestamp(self._config.clock.now()),
+                }
+                if threading.get_ident() == thread:
+                    fields["cpu_s"] = round(time.thread_time() - cpu_started, 6)
+            else:
+                fields = {"elapsed": round(seconds, 3)}
+            for name, spent in job.measured_seconds.items():
+                fields[f"{name}_duration_s"] = round(spent, 6)
+            status = "done"
             if type(outcome) is not Succeeded:
-                fields |= _details(outcome)
-            self._write(_status(outcome), fields)
+                status = _status(outcome)
+                fields |= self._details(outcome)
+            self._write(job, status, fields, seconds)
+        except Exception as error:  # noqa: BLE001  # as above
+            self._report(error)
 
     def instead_of_a_run(self, job: JobContext, outcome: Outcome) -> None:
         """Log the only line of a job that does not run. A stranded job is logged at the first attempt only."""
-        if not self.concerns(job) or (isinstance(outcome, NotStarted) and not outcome.is_logged):
+        if isinstance(outcome, NotStarted) and not outcome.is_logged:
             return
-        with job_level(job.payload.get("log_level")) if "log_level" in job.payload else nullcontext():
-            if self._structured:
-                self._tell(job, outcome)
-            else:
-                self._write(_status(outcome), _details(outcome))
-
-    def _tell(self, job: JobContext, outcome: Outcome) -> None:
         try:
-            status = _status(outcome)
-            fields: dict[str, object] = {"job_status": status, **self._facts(job), "outcome": outcome.name}
-            fields |= about_error(outcome.error) if isinstance(outcome, Failed) else _details(outcome)
-            write_info(f"{job.shown_name} JID-{job.jid}: {status}", fields)
-        except Exception as error:  # noqa: BLE001  # as in `_write`
+            with job_level(job.payload.get("log_level")):
+                if not self.concerns(job):
+                    return
+                facts = {**self._facts(job), "outcome": outcome.name} if self._structured else _NO_FIELDS
+                self._write(job, _status(outcome), {**facts, **self._details(outcome)})
+        except Exception as error:  # noqa: BLE001  # as above
             self._report(error)
 
-    def _between_structured_lines(self, job: JobContext) -> Middleware:
-        facts = self._start(job)
-        started, cpu_started = time.perf_counter(), time.thread_time()
-        outcome = yield
-        self._end(job, facts, outcome, time.perf_counter() - started, time.thread_time() - cpu_started)
+    def _write(self, job: JobContext, status: str, fields: Mapping[str, object], seconds: float | None = None) -> None:
+        message = status
+        if self._structured:
+            fields = {"job_status": status, **fields}
+            message = f"{job.shown_name} JID-{job.jid}: {status}{'' if seconds is None else f': {seconds:.3f} sec'}"
+        write_enabled(message, fields)
 
-    def _start(self, job: JobContext) -> Mapping[str, object]:
-        """Log the start of a run; return the fields that both of its lines have."""
-        try:
-            facts = self._facts(job)
-            write_info(f"{job.shown_name} JID-{job.jid}: start", {"job_status": "start", **facts})
-        except Exception as error:  # noqa: BLE001  # as in `_write`
-            self._report(error)
-            return _NO_FIELDS
-        return facts
-
-    def _end(
-        self,
-        job: JobContext,
-        facts: Mapping[str, object],
-        outcome: Outcome,
-        duration_seconds: float,
-        cpu_seconds: float,
-    ) -> None:
-        try:
-            status = _status(outcome)
-            fields: dict[str, object] = {
-                "job_status": status,
-                **facts,
-                "outcome": outcome.name,
-                "duration_s": round(duration_seconds, 6),
-                "cpu_s": round(cpu_seconds, 6),
-                **_measured(job),
-                "completed_at": timestamp(self._config.clock.now()),
-                **_details(outcome),
-            }
-            if isinstance(outcome, Failed):
-                fields |= about_error(outcome.error)
-            write_info(f"{job.shown_name} JID-{job.jid}: {status}: {duration_seconds:.3f} sec", fields)
-        except Exception as error:  # noqa: BLE001  # as in `_write`
-            self._report(error)
+    def _details(self, outcome: Outcome) -> Mapping[str, object]:
+        if self._structured and isinstance(outcome, Failed):
+            return about_error(outcome.error)
+        return _details(outcome)
 
     def _facts(self, job: JobContext) -> dict[str, object]:
         """Return the fields that are known before a run begins."""
@@ -153,14 +135,6 @@ class JobLogger:
             facts["args"] = arguments_of(payload)
         return facts
 
-    def _write(self, word: str, fields: Mapping[str, object]) -> None:
-        if self._silent:
-            return
-        try:
-            write_info(word, fields)
-        except Exception as error:  # noqa: BLE001  # a broken log filter or handler must not fail the job
-            self._report(error)
-
     def _report(self, error: Exception) -> None:
         self._config.handle_error(error, {"context": "writing the job log"})
 
@@ -169,13 +143,9 @@ _YEAR_9999 = 253_370_764_800  # a larger number is not a valid time and cannot b
 
 
 def _status(outcome: Outcome) -> str:
-    if isinstance(outcome, NotStarted):
+    if isinstance(outcome, NotStarted) or (isinstance(outcome, Interrupted) and outcome.continues):
         return outcome.name
     return "fail" if isinstance(outcome, (Failed, Interrupted)) else "done"
-
-
-def _measured(job: JobContext) -> dict[str, object]:
-    return {f"{name}_duration_s": round(seconds, 6) for name, seconds in job.measured_seconds.items()}
 
 
 def _details(outcome: Outcome) -> Mapping[str, object]:

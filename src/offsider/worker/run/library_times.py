@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from offsider.core.once import first_time
+from offsider.core.wording import first_time
 from offsider.runtime.context import current_job_or_none
 
 _BLOCK = "_offsider_measured"

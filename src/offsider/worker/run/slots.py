@@ -3,11 +3,13 @@
 1. The script that writes the outcome of a run frees its slots (an effect). It returns the number of held jobs of its
    groups, and the service resumes the next one immediately; while a resumed job waits in its queue, the start of the
    last of them resumes the next ones. So jobs start in the order in which they were held.
-2. While jobs are held, one process, under a lease, checks their groups every second: a control may have ended, a queue
-   may have been resumed, or a process may have died between two steps. It checks a group at its rate limit as soon as
-   the limit allows the next start. A check handles up to 1,000 groups, those that have been due longest.
-3. Every 15 seconds, even if no job is held, the same process frees the slots of dead processes. Each process frees the
-   slots of its own runs that ended without a written outcome.
+2. While a process knows of held jobs, it tries to get a lease every second, under which one process checks their
+   groups: a control may have ended, a queue may have been resumed, or a process may have died between two steps. It
+   checks a group at its rate limit as soon as the limit allows the next start. A check handles up to 1,000 groups,
+   those that have been due longest. A process knows of them if it has held a job or freed a slot of their group, after
+   a change of the controls or pauses, and after step 3. One that stops changes the version of the controls.
+3. Every 15 seconds, if any group has slots or held jobs, one process frees the slots of dead processes. Each process
+   frees the slots of its own runs that ended without a written outcome.
 4. If the server lost data, for example in a failover, each process takes the slots of its runs again.
 5. While a group is known to be full, its jobs are held in batches: `hold_soon` collects them, and they stay in the
    private list until the service writes them.
@@ -23,12 +25,14 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from offsider.core.errors import RedisUnavailable
 from offsider.core.payload import new_jid
 from offsider.core.wording import counted
-from offsider.runtime.service import FinishingService
+from offsider.runtime.outage import Outage
+from offsider.runtime.service import Loop
 from offsider.storage import slots
+from offsider.storage.controls import changed
 from offsider.storage.leases import hold_lease
+from offsider.storage.scripts import run_together
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -51,13 +55,13 @@ FULL_SECONDS = 0.05
 MAX_COLLECTED = 1_000
 
 
-class Slots(FinishingService):
+class Slots(Loop):
     """The slots and held jobs of one process.
 
     Args:
         redis: the worker's server.
         rules: the limits in force.
-        controls: whether any job is held.
+        controls: a change of them may end the hold of jobs.
     """
 
     def __init__(self, config: Config, redis: Redis, rules: ControlRules, controls: KnownControls) -> None:
@@ -76,11 +80,14 @@ class Slots(FinishingService):
         self._lock = threading.Lock()
         self._holder = new_jid()
         self._check_at = self._repair_at = 0.0
-        self._is_out = False
+        self._outage = Outage("checking slots", config)
+        #: Whether any job may be held, and the controls for which this is known.
+        self._may_have_held = True
+        self._seen: tuple[bytes, frozenset[str]] | None = None
         #: Whether this process had the lease at its last check.
         self._leads = False
         controls.to_hold = self._to_hold
-        super().__init__("offsider-slots", self.tick, self._write_collected, config.handle_error)
+        super().__init__("offsider-slots", self.tick, config.handle_error, finish=self._finish)
 
     @contextmanager
     def occupy(self, run: LimitedRun, job: JobContext) -> Generator[None]:
@@ -102,13 +109,15 @@ class Slots(FinishingService):
     def resume_soon(self, group: SlotGroup) -> None:
         """Make the service resume held jobs of a group, if slots are free."""
         self._resuming[group.name] = group
-        self._loop.wake()
+        self._may_have_held = True
+        self.wake()
 
     # ------------------------------------------------------------------------------------ holding
 
     def note_full(self, group: SlotGroup) -> None:
         """Note that a job of a group was just held."""
         self._full_until[group.name] = time.monotonic() + FULL_SECONDS
+        self._may_have_held = True
 
     def hold_soon(self, run: LimitedRun, job: Candidate) -> bool:
         """Hold a job of a group that was full a moment ago; False if the caller must ask for its slots.
@@ -122,7 +131,7 @@ class Slots(FinishingService):
             if full is None or len(self._collected.get(full, ())) >= MAX_COLLECTED:
                 return False
             self._collected.setdefault(full, []).append((job, job.entry))
-        self._loop.wake()
+        self.wake()
         return True
 
     def _is_full(self, group: SlotGroup) -> bool:
@@ -147,11 +156,16 @@ class Slots(FinishingService):
             if is_free:
                 self._resuming[group.name] = group
 
+    def _finish(self) -> None:
+        self._write_collected()
+        if self._may_have_held:
+            run_together(self._redis, *changed(self._redis.keys))
+
     # ----------------------------------------------------------------------------------- resuming
 
     def tick(self) -> float:
         """Resume jobs of notified groups; once a second check all. Return the seconds until the next check."""
-        try:
+        with self._outage:
             self._write_collected()
             while self._resuming:
                 _, group = self._resuming.popitem()
@@ -160,31 +174,33 @@ class Slots(FinishingService):
             if now >= self._check_at:
                 self._check_at = now + CHECK_SECONDS
                 self.check()
-            self._is_out = False
-        except RedisUnavailable as error:
-            if not self._is_out:  # report once, not every second of the outage
-                self._config.handle_error(error, {"context": "checking slots"})
-            self._is_out = True
-        return CHECK_SECONDS if self._is_out else max(0.0, self._check_at - time.monotonic())
+            return max(0.0, self._check_at - time.monotonic())
+        self._may_have_held, self._repair_at = True, 0.0  # repeat the whole check
+        return CHECK_SECONDS
 
     def check(self) -> None:
         """Resume held jobs and repair slots."""
         redis, now = self._redis, time.monotonic()
         self._keep()
-        repairs = now >= self._repair_at
-        if not (self._controls.has_held or repairs):
+        seen = self._controls.version, self._controls.paused
+        if seen != self._seen:
+            self._seen, self._may_have_held = seen, True
+        repaired: list[str] = []
+        if now >= self._repair_at:
+            self._free_ended()
+            self._repair_at, repaired = now + REPAIR_SECONDS, slots.some_groups(redis)
+        if not (self._may_have_held or repaired):
             return
+        self._may_have_held = False  # first: a thread may hold a job meanwhile
         due = slots.due_groups(redis)
         next_seconds = due.next_seconds
-        if due.names or repairs:
+        if due.names or repaired:
             self._leads = hold_lease(redis, slots.LEASE, self._holder, LEASE_SECONDS)
             if self._leads:
                 # In their order: a group that is not reached now comes first at the next check.
-                names = dict.fromkeys((*due.names, *(slots.some_groups(redis) if repairs else ())))
-                next_seconds = min(next_seconds, self._check_groups(names))
-            if repairs:
-                self._free_ended()
-                self._repair_at = now + REPAIR_SECONDS
+                next_seconds = min(next_seconds, self._check_groups(dict.fromkeys((*due.names, *repaired))))
+        if due.names or next_seconds < math.inf:
+            self._may_have_held = True
         if self._leads:
             self._check_at = min(self._check_at, time.monotonic() + max(MIN_SECONDS, next_seconds))
 

@@ -3,33 +3,43 @@
 Such a job has not failed, uses up no retry, and is never dropped:
 
 1. While another live process of its queue can run the job, or might, the job is handed over: pushed to the tail of its
-   queue, at most once per second and process, otherwise scheduled for up to 5 s. Its bytes do not change.
+   queue, at most once per second and process, otherwise scheduled for up to 6 s. Its bytes do not change.
 2. A process that does not publish its job classes, as Ruby's do not, might run it. So might a Python worker with
    another signature, but either may be busy. After 5 hand-overs, each delay in the schedule equals the time waited
    before. The job still returns to the tail first: an idle worker blocks longest on the queue, so a due job reaches
    it before any Ruby process. After 60 s, such processes no longer count.
 3. A job that no process can run is stranded: it is marked and waits in the schedule, first for one second, later for up
-   to five minutes. The log, the event ``job_stranded``, the pages and the metrics report it. `stranded_rescue` makes it
-   due when a capable worker starts.
+   to five minutes. The log, the event ``job_stranded``, the pages and the metrics report it.
 4. After ``worker.stranded_days`` it moves to the dead set.
+5. A worker that can run it makes it due at once: after its first heartbeats, and after a heartbeat that publishes a
+   different list of jobs, `StrandedRescue` scans the part of the schedule with stranded jobs. Later no scan is needed:
+   other workers hand such jobs over. Among workers with the same jobs and queues, one at a time scans.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
-from offsider.core.errors import InvalidArguments, NoCapableWorker, RedisFailure
+from offsider.core.compression import decode_plain
+from offsider.core.errors import InvalidArguments, MalformedPayload, NoCapableWorker, RedisFailure
 from offsider.core.outcome import Failed, NotStarted
-from offsider.core.payload import decode, encode, forget_stranded, stamp
+from offsider.core.payload import decode, encode, forget_stranded, is_stranded, new_jid, stamp
+from offsider.core.wording import counted
 from offsider.inspector.process import ProcessSet
-from offsider.logs.structured import about_here
+from offsider.jobs import registry
+from offsider.logs.structured import about_running
 from offsider.runtime.events import JobStranded
+from offsider.runtime.service import Loop
 from offsider.storage import processes, stranded, strikes
+from offsider.storage.leases import hold_lease
 from offsider.storage.stranded import stranded_since
 
 if TYPE_CHECKING:
@@ -37,8 +47,8 @@ if TYPE_CHECKING:
     from offsider.core.payload import JobPayload
     from offsider.jobs.registry import Declared
     from offsider.runtime.context import JobContext
-    from offsider.runtime.middleware import Middleware
     from offsider.storage.redis import Redis
+
 
 logger = logging.getLogger("offsider")
 
@@ -54,7 +64,7 @@ WARN_EVERY = 500
 #: Minimum spacing of the due times that a process gives out: many jobs due at once would keep it busy with these alone.
 PACE_SECONDS = 0.01
 #: The next delay equals the time waited so far, within these limits.
-FIRST_SECONDS, HANDED_ON_SECONDS, STRANDED_SECONDS = 1.0, 5.0, stranded.LONGEST_SECONDS / 1.2
+FIRST_SECONDS, HANDED_ON_SECONDS, STRANDED_SECONDS = 1.0, 5.0, stranded.MAX_DELAY_SECONDS / 1.2
 CHECK_SECONDS = 1.0
 #: The names of both outcomes.
 HANDED_OVER, STRANDED = "handed over", "stranded"
@@ -80,18 +90,6 @@ class StrandedCheck:
         self._others: Sequence[tuple[Sequence[str], Known | None]] = ()
         self._tail_at = self._paced_until = float("-inf")
         self._logged_at: dict[str, float] = {}
-
-    def concerns(self, job: JobContext) -> bool:
-        """Return whether this worker might be unable to run a job."""
-        declared: Declared | None = job.declared
-        return declared is None or job.payload.get("signature") not in declared.signatures
-
-    def __call__(self, job: JobContext) -> Middleware:
-        """Admission: let a job run that this worker can run."""
-        stranded = self.judge(job, job.declared)
-        if stranded is not None:
-            return stranded
-        yield
 
     def judge(self, job: JobContext, declared: Declared | None) -> NotStarted | Failed | None:
         """Decide about a job before it runs.
@@ -142,14 +140,14 @@ class StrandedCheck:
             job.jid,
             outcome.reason,
             outcome.delay_seconds,
-            extra={"fields": about_here(job)},
+            extra={"fields": about_running(job)},
         )
 
     def _others_of(self, queue: str) -> list[Known | None]:
         """The published jobs of each other process that serves this queue; None for one that does not publish them."""
         with self._lock:
             if time.monotonic() - self._looked_at >= CHECK_SECONDS:
-                found = [*ProcessSet(self._config)]
+                found = list(iter(ProcessSet(self._config)))
                 known = processes.published_jobs(self._redis, [process.identity for process in found])
                 self._others = [(process.serving, known.get(process.identity)) for process in found]
                 self._looked_at = time.monotonic()
@@ -161,7 +159,7 @@ class StrandedCheck:
                 "%s JID-%s was handed over %d times and has not run yet: %s; check which workers of its queue load "
                 "this class"
             )
-            logger.warning(message, job.name, job.jid, count, reason, extra={"fields": about_here(job)})
+            logger.warning(message, job.name, job.jid, count, reason, extra={"fields": about_running(job)})
         with self._lock:
             now = time.monotonic()
             if now - self._tail_at >= TAIL_SECONDS:
@@ -226,3 +224,80 @@ def _may_run(payload: JobPayload, declared: Declared | None, others: Sequence[Kn
 
 def _signatures(payload: JobPayload, others: Sequence[Known | None]) -> list[str]:
     return [known[payload["class"]] for known in others if known is not None and payload["class"] in known]
+
+
+BATCH = 100
+#: Scans after a start. The later ones find jobs that other workers stranded before they saw this one.
+SCANS_AFTER_START = 3
+IDLE_SECONDS = 3600.0
+#: Minimum time between two scans of workers with the same jobs and queues.
+LEASE_SECONDS = 4.0
+#: Maximum schedule entries read per scan. Stranded jobs behind them become due by themselves within minutes.
+MAX_ENTRIES = 200_000
+
+
+class StrandedRescue(Loop):
+    """The rescue service of one worker.
+
+    Args:
+        quiet: returns whether the worker is quiet.
+    """
+
+    def __init__(self, config: Config, redis: Redis, *, quiet: Callable[[], bool]) -> None:
+        self._config = config
+        self._redis = redis
+        self._quiet = quiet
+        self._holder = new_jid()
+        self._published: Mapping[str, str] = {}
+        self._scans_left = 0
+        super().__init__("offsider-stranded-rescue", self.tick, config.handle_error)
+
+    def beaten(self) -> None:
+        """Schedule scans if the heartbeat just sent has published new jobs; called after each heartbeat."""
+        published = registry.signatures()
+        if published != self._published:
+            self._published, self._scans_left = published, SCANS_AFTER_START
+        if self._scans_left:
+            self.wake()
+
+    def tick(self) -> float:
+        """Scan once, if a scan is due and any job is stranded."""
+        if self._scans_left and not self._is_over():
+            self._scans_left -= 1
+            if stranded.is_any(self._redis) and self._has_lease():
+                self._rescue()
+        return IDLE_SECONDS
+
+    def _has_lease(self) -> bool:
+        group = hashlib.sha256(json.dumps([self._queues(), self._published], sort_keys=True).encode()).hexdigest()
+        return hold_lease(self._redis, f"stranded-rescue:{group[:16]}", self._holder, LEASE_SECONDS)
+
+    def _rescue(self) -> None:
+        runnable = (raw for raw in self._members() if is_stranded(raw) and self._can_run(raw))
+        rescued = 0
+        while batch := list(islice(runnable, BATCH)):
+            rescued += stranded.hasten(self._redis, batch)
+        if rescued:
+            logger.info("rescheduled %s that this worker can run: due now", counted(rescued, "stranded job"))
+
+    def _members(self) -> Iterator[bytes]:
+        for raw in islice(stranded.each(self._redis), MAX_ENTRIES):
+            if self._is_over():
+                return
+            yield raw
+
+    def _is_over(self) -> bool:
+        return self.stopping or self._quiet()
+
+    def _can_run(self, raw: bytes) -> bool:
+        try:
+            payload = decode_plain(raw)
+        except MalformedPayload:
+            return False
+        queues = self._queues()
+        is_served = "*" in queues or payload.get("queue", "") in queues
+        return is_served and not why_not(registry.peek(payload["class"]), payload)
+
+    def _queues(self) -> list[str]:
+        capsules = self._config.capsules.values()
+        return sorted({queue for capsule in capsules for queue in ("*" if capsule.all_queues else capsule.queues)})

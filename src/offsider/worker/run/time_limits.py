@@ -3,12 +3,12 @@
 1. A job with ``soft_timeout`` or ``hard_timeout`` is watched from right before ``perform`` to right after. Jobs
    without limits have no overhead, and the thread starts with the first job that has one.
 2. At the soft limit, the thread raises `SoftTimeout` in the job: in a thread through its window, in a coroutine at its
-   ``await``.
+   ``await``. An iteration ends before its next element instead, and continues in another run.
 3. Python cannot raise an exception in a thread that waits in a system call or runs C code. So the thread checks one
    second later whether the exception was raised; if not, a warning reports where the job hangs.
 4. At the hard limit, the thread raises `HardTimeout` in the same way.
 5. One second later, a job that still runs has failed: the thread calls ``overrun``. A thread cannot be killed, so the
-   outcome is written while the job still runs, and the worker ends.
+   outcome is written while the job still runs, and the worker ends. The process of an isolated job is killed.
 
 A job that keeps the GIL blocks this thread too: the overrun is reported when the GIL is released.
 """
@@ -19,26 +19,25 @@ import heapq
 import itertools
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, auto
 from threading import Lock
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from offsider.core.clock import MAX_SECONDS
 from offsider.core.errors import HardTimeout, SoftTimeout
 from offsider.core.outcome import Failed
-from offsider.logs.structured import about_here
-from offsider.runtime.service import LoopService
+from offsider.logs.structured import about_running
+from offsider.runtime.service import Loop
 from offsider.worker.run.interrupt import OBSTACLE
 from offsider.worker.unit_of_work import Run
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.runtime.context import JobContext
-    from offsider.runtime.middleware import Middleware
-    from offsider.worker.run.injection import Injection
     from offsider.worker.unit_of_work import UnitOfWork
 
 logger = logging.getLogger("offsider")
@@ -53,6 +52,15 @@ STALE_ENTRIES = 256
 Overrun = Callable[[HardTimeout, float], None]
 
 
+class LimitStep(Enum):
+    """A step for a job with time limits."""
+
+    SOFT = auto()
+    SOFT_GRACE = auto()
+    HARD = auto()
+    HARD_GRACE = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class JobLimits:
     """The time limits of a job in seconds; None means no limit."""
@@ -64,6 +72,17 @@ class JobLimits:
     def first_seconds(self) -> float:
         """The limit that is reached first."""
         return next(limit for limit in (self.soft_seconds, self.hard_seconds) if limit is not None)
+
+    def steps(self) -> Iterator[tuple[float, LimitStep]]:
+        """Return the steps, each with its time since the start, in their order."""
+        soft, hard = self.soft_seconds, self.hard_seconds
+        if soft is not None:
+            yield soft, LimitStep.SOFT
+            if hard is None or soft + GRACE_SECONDS < hard:
+                yield soft + GRACE_SECONDS, LimitStep.SOFT_GRACE
+        if hard is not None:
+            yield hard, LimitStep.HARD
+            yield hard + GRACE_SECONDS, LimitStep.HARD_GRACE
 
 
 def limits_of(job: JobContext, config: Config) -> JobLimits | None:
@@ -85,25 +104,19 @@ def _seconds(key: str, layers: tuple[Mapping[str, Any], ...]) -> float | None:
     return None
 
 
-class LimitStep(Enum):
-    """The next step for a watched job."""
-
-    SOFT = auto()
-    SOFT_GRACE = auto()
-    HARD = auto()
-    HARD_GRACE = auto()
-
-
 class Watched:
-    """A running job with time limits."""
+    """A running job with time limits.
 
-    def __init__(self, job: JobContext, limits: JobLimits, reach: Injection, overrun: Overrun, started: float) -> None:
+    Attributes:
+        steps: those that are left, the next one first.
+    """
+
+    def __init__(self, job: JobContext, limits: JobLimits, overrun: Overrun, started: float) -> None:
         self.job = job
         self.limits = limits
-        self.reach = reach
         self.overrun = overrun
         self.started = started
-        self.step = LimitStep.SOFT if limits.soft_seconds is not None else LimitStep.HARD
+        self.steps = deque((started + seconds, step) for seconds, step in limits.steps())
         self.number = 0
         self.given_up = False
         self.aimed = False
@@ -113,51 +126,29 @@ class Watched:
     def __str__(self) -> str:
         return f"job {self.job.jid} ({self.job.name})"
 
-    @property
-    def due(self) -> float:
-        """Time of the next step, by the clock of ``started``."""
-        soft, hard = self.limits.soft_seconds or 0.0, self.limits.hard_seconds or 0.0
-        after = {
-            LimitStep.SOFT: soft,
-            LimitStep.SOFT_GRACE: soft + GRACE_SECONDS,
-            LimitStep.HARD: hard,
-            LimitStep.HARD_GRACE: hard + GRACE_SECONDS,
-        }
-        return self.started + after[self.step]
-
-    def go_on(self) -> bool:
-        """Move on to the next step; False if there is none."""
-        hard = self.limits.hard_seconds
-        if self.step is LimitStep.SOFT and (hard is None or self.limits.first_seconds + GRACE_SECONDS < hard):
-            self.step = LimitStep.SOFT_GRACE
-        elif self.step in (LimitStep.SOFT, LimitStep.SOFT_GRACE) and hard is not None:
-            self.step = LimitStep.HARD
-        elif self.step is LimitStep.HARD:
-            self.step = LimitStep.HARD_GRACE
-        else:
-            return False
-        return True
-
-    def aim(self) -> None:
+    def aim(self, step: LimitStep) -> None:
         """Raise the error of the limit that was reached."""
-        hard = self.step in (LimitStep.HARD, LimitStep.HARD_GRACE)
         self.aimed = self.landed = False
-        kind, message = (HardTimeout, self.hard_message) if hard else (SoftTimeout, self.soft_message)
-        self.aimed = self.reach.aim(kind, message, self._has_landed)
+        reach = self.job.reach
+        if reach is None:
+            return
+        if step is not LimitStep.HARD and self.job.iterates:
+            self.job.must_yield = self.aimed = self.landed = True
+        elif step is LimitStep.HARD:
+            self.aimed = reach.aim(HardTimeout, self.hard_message, self._has_landed)
+        else:
+            message = f"the job exceeded its soft limit of {self.limits.soft_seconds:g} s ({SOFT})"
+            self.aimed = reach.aim(SoftTimeout, message, self._has_landed)
 
     def _has_landed(self) -> None:
         self.landed = True
 
     @property
-    def soft_message(self) -> str:
-        return f"the job exceeded its soft limit of {self.limits.soft_seconds:g} s (soft_timeout)"
-
-    @property
     def hard_message(self) -> str:
-        return f"the job exceeded its hard limit of {self.limits.hard_seconds:g} s (hard_timeout)"
+        return f"the job exceeded its hard limit of {self.limits.hard_seconds:g} s ({HARD})"
 
 
-class TimeLimits(LoopService):
+class TimeLimits(Loop):
     """The service that enforces the limits of all running jobs of a worker.
 
     Args:
@@ -179,20 +170,41 @@ class TimeLimits(LoopService):
     def start(self) -> None:
         """Do nothing: the thread starts with the first job that has a limit."""
 
-    def concerns(self, job: JobContext) -> bool:
-        """Return whether a job has limits. Runs for every job, so the usual case is checked first."""
-        payload, options = job.payload, job.declared.options
-        has_any = self._by_default or SOFT in payload or HARD in payload or SOFT in options or HARD in options
-        return has_any and limits_of(job, self._config) is not None
+    def enforce(
+        self, job: JobContext, unit: UnitOfWork, overran: Callable[[UnitOfWork, Run], None]
+    ) -> Callable[[], None] | None:
+        """Enforce the limits of a job from now on; return a function that ends this, or None for a job without limits.
 
-    def watch(self, job: JobContext, limits: JobLimits, reach: Injection, overrun: Overrun) -> Watched:
+        Args:
+            overran: called with the unit and the run of a job that still runs after its hard limit, and so has failed.
+        """
+        payload, options = job.payload, job.declared.options  # this runs for every job: the usual case comes first
+        if not (self._by_default or SOFT in payload or HARD in payload or SOFT in options or HARD in options):
+            return None
+        limits = limits_of(job, self._config)
+        if limits is None:
+            return None
+        started_at = self._config.clock.now()
+
+        def overrun(error: HardTimeout, seconds: float) -> None:
+            overran(unit, Run(job, Failed(error), started_at, seconds, None))
+
+        watched = self.watch(job, limits, overrun)
+
+        def end() -> None:
+            if not self.end(watched):
+                unit.settled = True  # its outcome was written when it exceeded its hard limit
+
+        return end
+
+    def watch(self, job: JobContext, limits: JobLimits, overrun: Overrun) -> Watched:
         """Watch a job from now on, until `end`.
 
         Args:
             overrun: called with the error and the run time in seconds if the job still runs GRACE_SECONDS after its
                 hard limit. A later outcome of the run is ignored.
         """
-        watched = Watched(job, limits, reach, overrun, self._now())
+        watched = Watched(job, limits, overrun, self._now())
         job.ends_at = watched.started + limits.first_seconds
         with self._lock:
             watched.number = next(self._numbers)
@@ -202,15 +214,16 @@ class TimeLimits(LoopService):
                 self._due = [entry for entry in self._due if entry[1] in self._watched]
                 heapq.heapify(self._due)
             is_next = self._due[0][1] == watched.number
-            self._loop.start()
+            super().start()
         if is_next:
-            self._loop.wake()
+            self.wake()
         return watched
 
     def end(self, watched: Watched) -> bool:
         """Stop watching a job that has ended; False if ``overrun`` was called for it before.
 
-        Call it after the window of the job is closed: from then on no error can be raised in the job.
+        Call it after the window of the job is closed, or on the event loop when its coroutine has ended: from then on
+        no error can be raised in the job.
         """
         with self._lock:
             del self._watched[watched.number]
@@ -222,7 +235,7 @@ class TimeLimits(LoopService):
                 "%s ended %.1f s after its time limit: Python could not interrupt it",
                 watched,
                 late_seconds,
-                extra={"fields": about_here(watched.job)},
+                extra={"fields": about_running(watched.job)},
             )
         return True
 
@@ -238,27 +251,38 @@ class TimeLimits(LoopService):
                 if pause_seconds > 0:
                     return pause_seconds
                 watched = self._watched[heapq.heappop(self._due)[1]]
-                step = watched.step
-                self._take_step(watched)
+                step = self._take_step(watched)
             self._tell(watched, step)
 
     def _push(self, watched: Watched) -> None:
-        heapq.heappush(self._due, (watched.due, watched.number))
+        heapq.heappush(self._due, (watched.steps[0][0], watched.number))
 
-    def _take_step(self, watched: Watched) -> None:
-        """Take a step. The caller holds the lock: the job must not end and its thread begin another one."""
-        if watched.step is LimitStep.HARD_GRACE:
-            watched.given_up = True
-        elif watched.step in (LimitStep.SOFT, LimitStep.HARD) or not watched.aimed:
-            watched.aim()
-        if watched.go_on():
+    def _take_step(self, watched: Watched) -> LimitStep:
+        """Take the next step. The caller holds the lock: the job must not end and its thread begin another one."""
+        _, step = watched.steps.popleft()
+        if step is LimitStep.HARD_GRACE:
+            reach = watched.job.reach
+            watched.told = reach is not None and reach.kill(HardTimeout(watched.hard_message))
+            watched.given_up = not watched.told
+        elif step is not LimitStep.SOFT_GRACE or not watched.aimed:
+            watched.aim(step)
+        if watched.steps:
             self._push(watched)
+        return step
 
     def _tell(self, watched: Watched, step: LimitStep) -> None:
         if step in (LimitStep.SOFT, LimitStep.HARD) or (step is LimitStep.SOFT_GRACE and watched.landed):
             return
+        if step is LimitStep.HARD_GRACE and not watched.given_up:
+            logger.warning(
+                "%s was still running after its hard limit of %g s: its process was killed",
+                watched,
+                watched.limits.hard_seconds,
+                extra={"fields": about_running(watched.job)},
+            )
+            return
         watched.told = True
-        place = watched.reach.place()
+        place = "" if watched.job.reach is None else watched.job.reach.place()
         where = f" at {place}" if place else ""
         if step is LimitStep.SOFT_GRACE:
             hangs = f"it is in a system call or in C code{where}, which Python cannot interrupt"
@@ -267,7 +291,7 @@ class TimeLimits(LoopService):
                 watched,
                 watched.limits.soft_seconds,
                 f"{OBSTACLE}{where}" if OBSTACLE and not watched.aimed else hangs,
-                extra={"fields": about_here(watched.job)},
+                extra={"fields": about_running(watched.job)},
             )
             return
         logger.error(
@@ -276,48 +300,6 @@ class TimeLimits(LoopService):
             watched,
             where,
             watched.limits.hard_seconds,
-            extra={"fields": about_here(watched.job)},
+            extra={"fields": about_running(watched.job)},
         )
         watched.overrun(HardTimeout(watched.hard_message), self._now() - watched.started)
-
-
-class TimeLimit:
-    """The innermost entry of the chain around a job: applies its limits.
-
-    Args:
-        config: has the default limits.
-        time_limits: enforces the limits.
-        reach: raises errors in the job.
-        unit: returns the running unit.
-        overran: called with the unit and the run of a job that has failed because it still runs after its hard limit.
-    """
-
-    def __init__(
-        self,
-        config: Config,
-        time_limits: TimeLimits,
-        reach: Injection,
-        unit: Callable[[], UnitOfWork],
-        overran: Callable[[UnitOfWork, Run], None] | None,
-    ) -> None:
-        self._config = config
-        self._time_limits = time_limits
-        self._reach = reach
-        self._unit = unit
-        self._overran = overran
-        self.concerns = time_limits.concerns
-
-    def __call__(self, job: JobContext) -> Middleware:
-        unit, started_at = self._unit(), self._config.clock.now()
-
-        def overrun(error: HardTimeout, seconds: float) -> None:
-            if self._overran is not None:
-                self._overran(unit, Run(job, Failed(error), started_at, seconds, None))
-
-        limits = cast("JobLimits", limits_of(job, self._config))
-        watched = self._time_limits.watch(job, limits, self._reach, overrun)
-        try:
-            yield
-        finally:
-            if not self._time_limits.end(watched):
-                unit.settled = True  # its outcome was written when it exceeded its hard limit

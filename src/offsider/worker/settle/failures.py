@@ -12,12 +12,15 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from offsider.core.error_text import class_of, message_of
-from offsider.core.errors import RedisFailure
-from offsider.runtime.service import LoopService
+from offsider.config.app_version import app_version
+from offsider.core.error_text import class_of, frame_of, message_of, traceback_of
+from offsider.core.errors import RedisUnavailable
+from offsider.runtime.outage import RETRY_SECONDS, Outage
+from offsider.runtime.propagation import origin_of
+from offsider.runtime.service import Loop
 from offsider.storage import attempts, error_groups
-from offsider.storage.error_groups import MESSAGE_CHARACTERS, Noted, group_of
-from offsider.worker.outage import Outage
+from offsider.storage.attempts import NewAttempt
+from offsider.storage.error_groups import MAX_MESSAGE_CHARACTERS, MAX_TRACEBACK_CHARACTERS, FailedRun, Noted, group_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from offsider.config.config import Config
     from offsider.runtime.context import JobContext
     from offsider.storage.redis import Redis
+    from offsider.worker.unit_of_work import Run
 
 WRITE_SECONDS = 0.25
 #: Sleep while there is nothing to write; `Failures.note` wakes the thread.
@@ -32,7 +36,7 @@ IDLE_SECONDS = 3600.0
 MAX_ATTEMPTS = 1_000
 
 
-class Failures(LoopService):
+class Failures(Loop):
     """The service that writes failed runs.
 
     Args:
@@ -43,44 +47,76 @@ class Failures(LoopService):
         self._clock = config.clock
         self._redis = redis
         self._identity = identity
+        self._release = app_version(config.client.app_version)
         self._outage = Outage("recording failed runs", config)
         self._lock = threading.Lock()
-        self._attempts: deque[tuple[str, bytes, float]] = deque(maxlen=MAX_ATTEMPTS)
+        self._attempts: deque[NewAttempt] = deque(maxlen=MAX_ATTEMPTS)
         self._groups: dict[str, Noted] = {}
         self._done: deque[str] = deque(maxlen=MAX_ATTEMPTS)
         self._gathering = False
         super().__init__("offsider-failures", self._write_soon, config.handle_error)
 
-    def note(self, job: JobContext, error: BaseException, duration_seconds: float, kept_seconds: float | None) -> None:
+    def note(self, run: Run, job: JobContext, error: BaseException, kept_seconds: float | None, *, died: bool) -> None:
         """Record a failed run.
 
         Args:
             kept_seconds: how long its job remains stored from now on; None if it was deleted.
+            died: the job will not be retried.
         """
-        at, error_class, message = self._clock.now(), class_of(error), message_of(error)[:MESSAGE_CHARACTERS]
+        failed = self._failed_run(run, job, error, died=died)
         attempt = None
         if job.jid and kept_seconds is not None:
             told = {
                 "number": job.attempt,
-                "at": at,
+                "at": failed.at,
                 "host": ":".join(self._identity().split(":")[:2]),
-                "error_class": error_class,
-                "error_message": message,
-                "duration": duration_seconds,
+                "release": self._release,
+                "error_class": failed.error_class,
+                "error_message": failed.message,
+                "frame": failed.frame,
+                "duration": run.duration_seconds,
             }
-            attempt = (job.jid, json.dumps(told).encode(), kept_seconds)
-        group = group_of(job.shown_name, error_class, message)
+            raw = json.dumps(told).encode()
+            attempt = NewAttempt(job.jid, failed.at, raw, kept_seconds, tuple(job.log_lines or ()))
+        group = failed.group
+        # Formatting takes longer than all else, so it is done once per batch.
+        trace = "" if group in self._groups else traceback_of(error, MAX_TRACEBACK_CHARACTERS)
         with self._lock:
             idle = not self._pending()
             if attempt is not None:
                 self._attempts.append(attempt)
-            before = self._groups.get(group)
-            if before is not None or len(self._groups) < error_groups.MOST:
-                info = {"class": job.shown_name, "error_class": error_class, "message": message, "queue": job.queue}
-                count = 1 if before is None else before.count + 1
-                self._groups[group] = Noted(group, count, at, json.dumps(info), job.jid)
+            if group in self._groups or len(self._groups) < error_groups.MAX_GROUPS:
+                self._groups.setdefault(group, Noted(failed, trace, failed.at)).add(failed)
         if idle:
-            self._loop.wake()
+            self.wake()
+
+    def _failed_run(self, run: Run, job: JobContext, error: BaseException, *, died: bool) -> FailedRun:
+        payload, error_class = job.payload, class_of(error)
+        frame = frame_of(error, "" if job.declared is None else job.declared.module)
+        before, now = (
+            group_of(job.shown_name, shown_class, name)
+            for shown_class, name in (
+                (payload.get("error_class", ""), payload.get("error_frame", "")),
+                (error_class, frame.name),
+            )
+        )
+        caller, tenant, user = origin_of(payload)
+        return FailedRun(
+            job.shown_name,
+            error_class,
+            message_of(error)[:MAX_MESSAGE_CHARACTERS],
+            frame,
+            run.started_at + run.duration_seconds,
+            self._release,
+            is_first=before != now,
+            died=died,
+            queue=job.queue,
+            jid=job.jid,
+            host=self._identity().partition(":")[0],
+            caller=caller,
+            tenant=tenant,
+            user=user,
+        )
 
     def forget(self, jid: str) -> None:
         """Delete the attempts of a job that has succeeded after failures."""
@@ -88,22 +124,32 @@ class Failures(LoopService):
             idle = not self._pending()
             self._done.append(jid)
         if idle:
-            self._loop.wake()
+            self.wake()
 
     def flush(self) -> None:
-        """Write the recorded failures; they are lost if Redis is unavailable."""
+        """Write the recorded failures. If Redis is unavailable, the counts are kept, and the attempts are lost."""
         with self._lock:
             noted, self._attempts = self._attempts, deque(maxlen=MAX_ATTEMPTS)
             groups, self._groups = self._groups, {}
             done, self._done = self._done, deque(maxlen=MAX_ATTEMPTS)
-        try:
+        with self._outage:
+            try:
+                error_groups.note(self._redis, groups)
+            except RedisUnavailable as error:
+                if not error.ambiguous:
+                    self._restore(groups)
+                raise
             attempts.add(self._redis, noted, self._clock.now())
             attempts.forget(self._redis, list(done))
-            error_groups.note(self._redis, groups.values())
-        except RedisFailure as error:
-            self._outage.noticed(error)
-        else:
-            self._outage.over()
+
+    def _restore(self, groups: dict[str, Noted]) -> None:
+        with self._lock:
+            for group, later in self._groups.items():
+                if group in groups:
+                    groups[group].add_later(later)
+                elif len(groups) < error_groups.MAX_GROUPS:
+                    groups[group] = later
+            self._groups = groups
 
     def _write_soon(self) -> float:
         if not self._pending():
@@ -112,7 +158,7 @@ class Failures(LoopService):
         if self._gathering:  # wait for more failures, so that one batch contains them all
             return WRITE_SECONDS
         self.flush()
-        return IDLE_SECONDS
+        return RETRY_SECONDS if self._pending() else IDLE_SECONDS
 
     def _pending(self) -> bool:
         return bool(self._attempts or self._groups or self._done)

@@ -104,9 +104,12 @@ class Reporter:
                 elif self._stranded is not None:
                     self._stranded.report(run.job, outcome)
                 return
-            case Interrupted():
+            case Interrupted(has_started, continues):
                 self._runs.requeued()
-                RequeueLog("the worker stops", logging.INFO).add(unit.raw, unit.queue)
+                why = "it continues at its cursor" if continues else "the worker stops"
+                RequeueLog(why, logging.INFO).add(unit.raw, unit.queue)
+                if not has_started:
+                    return
             case Failed():
                 self._count_failure(unit, run, run.job, outcome, disposition)
             case _:
@@ -152,7 +155,8 @@ class Reporter:
     ) -> None:
         self._runs.failed(unit, run, retried=isinstance(disposition, Later))
         if self._failures is not None:
-            self._failures.note(job, outcome.error, run.duration_seconds, self._kept_seconds(disposition))
+            died = isinstance(disposition, (Done, Dead)) and disposition.died is not None
+            self._failures.note(run, job, outcome.error, self._kept_seconds(disposition), died=died)
 
     def _kept_seconds(self, disposition: Disposition) -> float | None:
         """Return how long the job remains stored from now on; None if it was deleted."""

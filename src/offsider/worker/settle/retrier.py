@@ -7,10 +7,11 @@ The rules are Sidekiq's (parity.md, rows C2-C6, C11, C12, D1-D7):
    ``retry_count`` from 0.
 3. A job is exhausted after ``retry`` retries, that is after ``retry`` + 1 failed runs, or ``retry_for`` seconds after
    ``failed_at``.
-4. The job's ``retry_in`` returns a delay, ``"kill"``, ``"discard"``, or None for the default formula. A number gets
-   jitter, as in Sidekiq; a timedelta is exact.
+4. `Retry` has the delay, which is exact. Otherwise the job's ``retry_in`` returns a delay, ``"kill"``, ``"discard"``,
+   or None for the default formula. A number gets jitter, as in Sidekiq; a timedelta is exact.
 5. A job that was stranded for too long has never run: it is exhausted regardless of ``retry``.
-6. For an exhausted job ``on_exhausted`` may return ``"discard"``. Otherwise the job moves to the dead set, unless
+6. A job whose run an operator canceled is exhausted, too.
+7. For an exhausted job ``on_exhausted`` may return ``"discard"``. Otherwise the job moves to the dead set, unless
    ``dead`` is False.
 
 This module writes nothing to Redis.
@@ -22,18 +23,18 @@ import traceback
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from offsider.core import backoff
-from offsider.core.backtrace import compress
 from offsider.core.clock import MAX_SECONDS
-from offsider.core.compression import decode_plain, expand
-from offsider.core.error_text import class_of, message_of
-from offsider.core.errors import NoCapableWorker, UnknownJob
+from offsider.core.compression import compress_backtrace, decode_plain, expand
+from offsider.core.error_text import class_of, frame_of, message_of, trace_of
+from offsider.core.errors import DecryptionFailed, JobCancelled, NoCapableWorker, Retry, UnknownJob
 from offsider.core.normalize import normalize
 from offsider.core.payload import decode, encode, forget_stranded, new_jid, read_stamp, stamp
-from offsider.core.tracebacks import trace_of
 from offsider.worker.disposition import Dead, Done, Later
+from offsider.worker.run.interrupt import caused_by
 
 if TYPE_CHECKING:
+    from random import Random
+
     from offsider.config.config import Config
     from offsider.core.payload import JobPayload
     from offsider.jobs.registry import Declared
@@ -68,7 +69,8 @@ class Retrier:
         # Encode it before the job's callbacks run: they may add values that JSON cannot represent.
         stored = encode(payload)
         payload = expand(payload, job.raw)
-        if stranded or self._exhausted(known.get("retry_for"), payload, retry or 0, count):
+        is_last = stranded or caused_by(JobCancelled, error)
+        if is_last or self._exhausted(known.get("retry_for"), payload, retry or 0, count):
             # Keep a job that never ran: `retry`, `dead` and callbacks apply only to jobs that have failed.
             return Dead(stored, payload) if never_ran else self._exhaust(payload, stored, declared, error)
         match self._asked_delay(declared, count, error, payload):
@@ -79,7 +81,7 @@ class Retrier:
             case float(delay):
                 pass
             case _:
-                delay = backoff.retry_delay(count, self._config.random)
+                delay = retry_delay(count, self._config.random)
         return Later("retry", stored, delay)
 
     def bury(self, job: JobContext, error: BaseException) -> Dead:
@@ -111,7 +113,12 @@ class Retrier:
             payload["retry_count"] = 0
         lines = backtrace_lines(error, known.get("backtrace") or False)
         if lines:
-            payload["error_backtrace"] = compress(lines, self._wire_version)
+            payload["error_backtrace"] = compress_backtrace(lines, self._wire_version)
+        frame = frame_of(error, "" if job.declared is None else job.declared.module)
+        if frame.name:
+            payload["error_frame"] = frame.name  # after Sidekiq's keys
+        else:
+            payload.pop("error_frame", None)  # of an earlier failure
         return payload["retry_count"]
 
     def _exhausted(self, retry_for: float | None, payload: JobPayload, retry: int, count: int) -> bool:
@@ -125,10 +132,12 @@ class Retrier:
     def _asked_delay(
         self, declared: Declared | None, count: int, error: BaseException, payload: JobPayload
     ) -> float | str | None:
+        if isinstance(error, Retry) and error.after_seconds is not None:
+            return error.after_seconds
         if declared is None or declared.retry_in is None:
             return None
         try:
-            asked: Any = declared.retry_in(count, error, payload)
+            asked: Any = declared.retry_in(count, error, self._opened(payload))
             if asked in ("kill", "discard"):
                 return str(asked)
             is_exact = isinstance(asked, timedelta)
@@ -138,20 +147,30 @@ class Retrier:
             return None
         if not 0 < delay <= MAX_SECONDS:
             return None
-        return delay if is_exact else delay + backoff.jitter(count, self._config.random)
+        return delay if is_exact else delay + jitter(count, self._config.random)
 
     def _exhaust(
         self, payload: JobPayload, stored: bytes, declared: Declared | None, error: BaseException
     ) -> Later | Dead | Done:
         if declared is not None and declared.on_exhausted is not None:
             try:
-                if declared.on_exhausted(payload, error) == "discard":
+                if declared.on_exhausted(self._opened(payload), error) == "discard":
                     return self._discard(payload)
             except BaseException as own:  # noqa: BLE001 - a broken callback must not lose the job
                 self._config.handle_error(own, {"context": f"on_exhausted of {payload['class']}", "job": payload})
         if payload.get("dead") is False:
             return self._discard(payload)
         return Dead(stored, payload)
+
+    def _opened(self, payload: JobPayload) -> JobPayload:
+        """Return the payload for a callback of the job, which knows its arguments."""
+        encryption = self._config.encryption
+        if encryption is None or "encrypt" not in payload:
+            return payload
+        try:
+            return encryption.opened(payload)
+        except DecryptionFailed:  # as the run did
+            return payload
 
     def _discard(self, payload: JobPayload) -> Done:
         payload["discarded_at"] = stamp(self._config.clock.now(), self._wire_version)
@@ -173,3 +192,19 @@ def backtrace_lines(error: BaseException, wanted: int) -> list[str]:
     most = MAX_BACKTRACE_LINES if wanted is True else min(wanted, MAX_BACKTRACE_LINES)
     frames = traceback.extract_tb(trace_of(error), -most)
     return [f"{frame.filename}:{frame.lineno}:in `{frame.name}'" for frame in reversed(frames)]
+
+
+def retry_delay(count: int, random: Random) -> float:
+    """Seconds until the next run after failure number ``count`` (0 for the first).
+
+    ``count**4 + 15`` plus jitter, as in Sidekiq 8: 25 retries span about three weeks.
+    """
+    return float(count**4 + 15 + jitter(count, random))
+
+
+def jitter(count: int, random: Random) -> int:
+    """Random whole seconds, 0 to ``10 * (count + 1) - 1``: jobs that failed together are not retried together.
+
+    Sidekiq adds it to delays of a user's ``retry_in`` too.
+    """
+    return random.randint(0, 10 * (count + 1) - 1)

@@ -7,7 +7,7 @@ callback and no count, only a warning (``lost ownership``) and an event; see `re
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from offsider.config.installation import Installation
 from offsider.core.errors import MalformedPayload
@@ -23,11 +23,11 @@ from offsider.core.outcome import (
     Skipped,
     Succeeded,
 )
-from offsider.core.payload import decode, interrupted, not_stranded, rescheduled, stamp
+from offsider.core.payload import continued, decode, interrupted, not_stranded, rescheduled, stamp
 from offsider.inspector import removal
 from offsider.runtime.context import JobContext
 from offsider.runtime.events import JobRemoved
-from offsider.runtime.forks import end_child
+from offsider.runtime.forks import came_back, this_process
 from offsider.worker.disposition import (
     Dead,
     Disposition,
@@ -43,26 +43,16 @@ from offsider.worker.settle.retrier import Retrier
 from offsider.worker.unit_of_work import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from offsider.config.config import Config
-    from offsider.core.outcome import Destination, Outcome
+    from offsider.core.outcome import Outcome
     from offsider.storage.effects import Effect
     from offsider.worker.fetch.fetcher import Fetcher
     from offsider.worker.unit_of_work import UnitOfWork
 
 _DONE: Disposition = Done()
 _LOST: Disposition = Lost()
-#: The dispositions of jobs that did not start.
-_NOT_STARTED: Mapping[Destination, Callable[[NotStarted, UnitOfWork], Disposition]] = {
-    "gone": lambda _, __: _DONE,
-    "queue": lambda _, __: RequeuedLast(),
-    "schedule": lambda outcome, unit: Later(
-        "schedule", outcome.payload or not_stranded(unit.raw), outcome.delay_seconds
-    ),
-    "quarantine": lambda outcome, _: Quarantined(outcome.reason),
-    "elsewhere": lambda _, __: Moved(),
-}
 
 
 class Settlement:
@@ -94,8 +84,10 @@ class Settlement:
         job = run.job
         if job is not None and job.effects:
             effects, job.effects = job.effects, ()
+            job.again_in_seconds = disposition.delay_seconds if isinstance(disposition, Later) else 0.0
             disposition = self._with_effects(disposition, effects, outcome)
-        end_child(None if job is None else job.payload)
+        if this_process.stray:  # a callback forked
+            came_back(None if job is None else job.payload)
         self._fetcher.settle(unit, disposition)
 
     def decide(self, unit: UnitOfWork, run: Run) -> Disposition:
@@ -153,9 +145,12 @@ class Settlement:
                 payload = not_stranded(unit.raw)
                 return Later("schedule", rescheduled(payload, counter) if counted else payload, delay_seconds)
             case NotStarted() as outcome:
-                return _NOT_STARTED[outcome.place](outcome, unit)
-            case Interrupted():
-                return RequeuedFirst(interrupted(unit.raw))
+                return _not_started(outcome, unit)
+            case Interrupted(continues=True):
+                now, wire_version = self._config.clock.now(), self._config.redis.wire_version
+                return RequeuedFirst(continued(unit.raw, now, wire_version))
+            case Interrupted(has_started):
+                return RequeuedFirst(interrupted(unit.raw) if has_started else unit.raw)
             case Malformed(error):
                 return Dead(wrap(error, unit.queue, stamp(self._config.clock.now(), self._config.redis.wire_version)))
 
@@ -165,3 +160,19 @@ def _job(run: Run) -> JobContext:
         msg = f"a run without a job cannot be {run.outcome.name}"
         raise TypeError(msg)
     return run.job
+
+
+def _not_started(outcome: NotStarted, unit: UnitOfWork) -> Disposition:
+    match outcome.place:
+        case "gone":
+            return _DONE
+        case "queue":
+            return RequeuedLast()
+        case "quarantine":
+            return Quarantined(outcome.reason)
+        case "elsewhere":
+            return Moved()
+        case "schedule":
+            return Later("schedule", outcome.payload or not_stranded(unit.raw), outcome.delay_seconds)
+        case _:
+            assert_never(outcome.place)

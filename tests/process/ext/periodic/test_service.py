@@ -1,4 +1,4 @@
-"""Periodic jobs of real workers: whose clocks are wrong, through a change of the clocks, killed, without a server."""
+"""Periodic jobs of real workers: killed during a claim, and from the configuration file."""
 
 from __future__ import annotations
 
@@ -9,23 +9,16 @@ from collections import Counter
 
 import pytest
 
-from tests.process.cli.commands import offsider
+from tests.time_zones import Zones, changes
 from tests.waiting import wait_for
-from tests.zones import Expected, Zones, changes, ticks_by_minutes
 
 APP = """
 import json, os, signal
 from offsider import Config
-from offsider.core.clock import Clock
 from offsider.ext.periodic import Periodic
 from offsider.ext.periodic.store import PeriodicStore
 
-class Wrong(Clock):
-    def now(self) -> float:
-        return super().now() + float(os.environ.get("WRONG_BY", "0"))
-
 def configure(config: Config) -> None:
-    config.clock = Wrong()
     periodic = Periodic(grace_seconds=600)
     for name, cron, tz in json.loads(os.environ["JOBS"]):
         periodic.register(cron, "Tick", name=name, tz=tz, queue="ticks")
@@ -67,35 +60,12 @@ def pushed(stored) -> Counter:
     return Counter((payload["periodic"]["name"], payload["periodic"]["at"]) for payload in payloads)
 
 
-def wanted(jobs, zones, start: float, end: float) -> Counter:
-    found = Counter()
-    for job in jobs:
-        found.update((job.name, tick) for tick in ticks_by_minutes(job.cron, zones.zone(job.tz), start, end))
-    return found
-
-
 def dealt_with(stored, jobs, until: int) -> None:
     """As if workers had been running until then: they catch up on ticks missed while they start."""
     stored.hset("offsider:periodic:ticks", mapping=dict.fromkeys((job.name for job in jobs), until))
 
 
-def test_workers_with_clocks_five_minutes_apart_push_every_tick_once(start, stored, zones):
-    first, seconds = int(time.time()) + 8, 5
-    jobs = changes(zones, first, seconds)
-    begun, end = first - 5, first + seconds - 1
-    dealt_with(stored, jobs, begun)
-    for worker in [start(jobs, wait=False, WRONG_BY=wrong_by) for wrong_by in ("150", "-150")]:
-        worker.until_running()
-    expected = wanted(jobs, zones, begun, end)
-    assert sum(expected.values()) == 7 * seconds
-    wait_for(lambda: sum(pushed(stored).values()) >= sum(expected.values()), 60)
-    found = Counter({key: count for key, count in pushed(stored).items() if key[1] <= end})
-    assert found == expected
-
-
-@pytest.mark.parametrize(
-    "method,when", [("take_lease", "before"), ("take_lease", "after"), ("claim", "before"), ("claim", "after")]
-)
+@pytest.mark.parametrize("method,when", [("take_lease", "after"), ("claim", "after")])
 def test_a_kill_during_the_claim_neither_loses_nor_repeats_a_tick(start, stored, zones, method, when):
     due = int(time.time())
     jobs = changes(zones, due, 1)[:1]
@@ -129,30 +99,3 @@ def test_jobs_of_the_configuration_file_need_no_code(workers, stored, zones, tmp
         "kwargs": {"bucket": "backups"},
         "retry": 3,
     }
-
-
-@pytest.mark.parametrize(
-    "line,message",
-    [
-        ("keep_result = 60", "its extension is not installed: call config.use(Results())"),
-        ("expire_in = 60", "unknown key expire_in (did you mean 'expires_in'?)"),
-    ],
-)
-def test_a_wrong_option_in_the_file_ends_the_start_with_one_message(workers, tmp_path, line, message):
-    (tmp_path / "offsider.toml").write_text(f'[periodic.filed]\nevery = 1\njob = "Tick"\n{line}\n')
-    worker = workers.start("-q", "nothing", text="", wait=False)
-    assert worker.ended(60) == 1
-    assert "periodic job 'filed': " in worker.output
-    assert message in worker.output
-
-
-def test_a_job_is_marked_as_soon_as_no_live_process_declares_it(workers, start, tmp_path):
-    def shown() -> tuple[int, bool]:
-        given = {"REDIS_URL": workers.url}
-        versions = json.loads(offsider(tmp_path, "periodic", "list", "--json", **given).stdout)[0]["versions"]
-        return versions, "no worker" in offsider(tmp_path, "periodic", **given).stdout
-
-    worker = start([Expected("yearly", "0 0 1 1 *", "UTC")])
-    wait_for(lambda: shown() == (1, False))
-    worker.stopped()
-    assert shown() == (0, True)

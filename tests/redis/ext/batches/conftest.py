@@ -6,20 +6,17 @@ import json
 
 import pytest
 
-from offsider import Config, Discard, Reschedule, Skip, job
+from offsider import Discard, Reschedule, Skip, job
 from offsider.config.installation import Installation
 from offsider.ext.batches import Batch, Batches, store
-from offsider.ext.batches.store import Installed, lineages
+from offsider.ext.batches.store import Lives, lineages
 
 
 @pytest.fixture
-def config(redis_url):
-    config = Config()
-    config.redis.url = redis_url
+def config(config):
     config.worker.timeout_seconds = 5
     config.use(Batches())
-    yield config
-    Installation.of(config).close()
+    return config
 
 
 @pytest.fixture
@@ -37,7 +34,7 @@ def tell(config, redis):
     """Tells a batch the outcome of a member, as the script of the outcome does."""
 
     def tell(batch, event, jid, about="X: ValueError"):
-        lineage, lives = lineages(Installation.of(config)).of(batch.bid), Installed.of(config).lives(config)
+        lineage, lives = lineages(Installation.of(config)).of(batch.bid), Lives.of(config)
         return redis.run(*store.outcomes(redis.keys.prefix, lineage, lives).call(event, jid, about))
 
     return tell

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offsider.config.installation import Installation
 from offsider.ext.batches import BatchSet, store
-from tests.hostile import STRINGS
 
 X = {"class": "X", "args": []}
 STORED = 300
@@ -81,27 +79,6 @@ def test_a_scan_ends_after_its_time_and_continues_from_its_cursor(batches, many)
     assert batches.scan("rare", "no cursor").total == STORED
 
 
-def test_a_scan_ends_after_enough_matches(batches, many):
-    chunk = batches.scan("import", most=1)
-    assert chunk.cursor
-    assert 0 < len(chunk.entries) < STORED
-
-
-def test_a_scan_reads_no_more_than_the_tags_of_batches_without_the_tag(batches, many, redis, raw_redis):
-    raw_redis.config_resetstat()
-    assert batches.scan("none", budget_ms=10_000).complete
-    calls = {name: stat["calls"] for name, stat in raw_redis.info("commandstats").items()}
-    assert calls["cmdstat_hget"] == STORED
-    assert "cmdstat_hgetall" not in calls
-
-
-def test_hostile_tags_are_found(batches, empty):
-    bids = {text: empty(tags=["first", text]) for text in dict.fromkeys(STRINGS)}
-    for text, bid in bids.items():
-        (status,) = batches.tagged(text)
-        assert (status.bid, status.tags) == (bid, ("first", text))
-
-
 def test_malformed_tags_are_no_tags(batches, empty, raw_redis):
     malformed = [b"\xff", b"7", b'{"a": 1}', b'"nightly"', b"[", b"", b"[" * 100_000]
     for stored in malformed:
@@ -110,10 +87,3 @@ def test_malformed_tags_are_no_tags(batches, empty, raw_redis):
     raw_redis.hset(f"b-{bid}", "tags", '[1, null, ["nightly"], "nightly"]')
     assert bids_of(batches.tagged("nightly")) == [bid]
     assert [status.tags for status in batches if status.tags] == [("nightly",)]
-
-
-def test_batches_of_other_servers_are_not_listed(config, empty, make_server):
-    empty()
-    config.add_server("other", url=make_server().url)
-    other = Installation.of(config).for_server("other")
-    assert (len(BatchSet(config)), len(BatchSet(other))) == (1, 0)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 from contextlib import suppress
 
 import pytest
 
 from offsider import job
-from offsider.client import AsyncClient
+from offsider.client import Client
 from offsider.core.errors import BatchSpansServers, RedisFailure
-from offsider.ext.batches import RESULT, Batch, chain
+from offsider.ext.batches import Batch
 from offsider.inspector import Queue
 from offsider.testing import RunningWorker
 from tests.waiting import wait_for
@@ -45,6 +44,19 @@ def run(request):
     return lambda function: asyncio.run(function()) if inspect.iscoroutinefunction(function) else function()
 
 
+@pytest.fixture
+def commit(config):
+    """Runs what waits for the commit."""
+    waiting = []
+    config.after_commit = waiting.append
+
+    def commit():
+        while waiting:
+            waiting.pop(0)()
+
+    return commit
+
+
 def test_a_child_whose_block_ends_does_not_close_the_block_of_its_parent(run, watched, client, tell, pushed):
     def starts():
         with watched() as parent:
@@ -56,22 +68,6 @@ def test_a_child_whose_block_ends_does_not_close_the_block_of_its_parent(run, wa
             assert parent.status().open_blocks == 1
         tell(parent, "succeeded", own)
         assert pushed()[2:] == [("complete", parent.bid)]
-
-    run(starts)
-
-
-@pytest.mark.usefixtures("declared")
-def test_a_workflow_whose_push_ends_does_not_close_the_block_around_it(
-    run, watched, client, *, pushed, declared, config
-):
-    load, clean = (job(name=name)(lambda before: before) for name in ("load", "clean"))
-
-    def starts():
-        with watched() as outer:
-            client.push(X)
-            chain(load.call(1), clean.call(RESULT), config=config).enqueue()
-            assert (pushed(), outer.status().open_blocks) == ([], 1)
-        assert outer.status().open_blocks == 0
 
     run(starts)
 
@@ -93,12 +89,12 @@ def test_a_block_inside_a_block_of_the_same_batch_leaves_it_open(run, watched, c
 
 def test_concurrent_blocks_of_a_batch_keep_it_open_until_the_last_has_ended(run, config, watched, tell, pushed):
     async def starts():
-        batch, client, jids, ended = watched(), AsyncClient(config), [], [asyncio.Event() for _ in range(3)]
+        batch, client, jids, ended = watched(), Client(config), [], [asyncio.Event() for _ in range(3)]
         all_began = asyncio.Event()
 
         async def page(number):
             async with batch.jobs():
-                jids.append(await client.push(X))
+                jids.append(await client.apush(X))
                 if number == 2:
                     all_began.set()
                 await all_began.wait()
@@ -109,7 +105,7 @@ def test_concurrent_blocks_of_a_batch_keep_it_open_until_the_last_has_ended(run,
             ended[number].set()
 
         await asyncio.gather(*(page(number) for number in range(3)))
-        await client.close()
+        client.close()
         seen.append(batch.bid)
 
     seen = []
@@ -117,23 +113,6 @@ def test_concurrent_blocks_of_a_batch_keep_it_open_until_the_last_has_ended(run,
     *early, last, bid = seen
     assert early == [[], []]
     assert last == [("complete", bid), ("success", bid)]
-
-
-def test_blocks_of_threads_close_the_batch_once(watched, client, pushed, config):
-    batch, barrier = watched(), threading.Barrier(4)
-
-    def pushes():
-        with batch.jobs():
-            client.push(X)
-            barrier.wait(10)
-
-    threads = [threading.Thread(target=pushes) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    status = batch.status()
-    assert (status.total, status.open_blocks, pushed()) == (4, 0, [])
 
 
 def test_two_objects_of_a_batch_share_their_blocks_in_a_job(in_job, make, watched, client, *, tell, pushed):
@@ -171,17 +150,9 @@ def test_blocks_of_a_commit_are_closed_too(in_job, config, watched, client, *, p
     in_job(starts)
 
 
-def commit(waiting):
-    while waiting:
-        waiting.pop(0)()
-
-
 def test_a_commit_after_a_block_that_raised_stores_its_child_without_a_parent(
-    run, config, watched, make, client, *, raw_redis
+    run, commit, watched, make, client, *, raw_redis
 ):
-    waiting = []
-    config.after_commit = waiting.append
-
     def starts():
         parent, child = watched(), make()
         with suppress(LookupError), parent:
@@ -189,7 +160,7 @@ def test_a_commit_after_a_block_that_raised_stores_its_child_without_a_parent(
             with child:
                 client.push({**X, "queue": "inner"})
             raise LookupError
-        commit(waiting)
+        commit()
         assert (raw_redis.llen("queue:inner"), raw_redis.llen("queue:default")) == (1, 0)
         assert child.status().open_blocks == 0
         assert not raw_redis.exists(f"b-{parent.bid}")
@@ -198,35 +169,14 @@ def test_a_commit_after_a_block_that_raised_stores_its_child_without_a_parent(
     run(starts)
 
 
-def test_a_commit_after_a_block_of_a_stored_batch_raised_closes_the_batch(run, config, watched, make, client):
-    waiting = []
-    with watched() as parent:
-        client.push(X)
-    config.after_commit = waiting.append
-
-    def starts():
-        with suppress(LookupError), parent.jobs(), parent.jobs():
-            with make() as child:
-                client.push({**X, "queue": "inner"})
-            raise LookupError
-        commit(waiting)
-        assert parent.status().open_blocks == child.status().open_blocks == 0
-        assert [one.bid for one in parent.children()] == [child.bid]
-
-    run(starts)
-
-
-def test_a_commit_after_a_block_with_autoflush_raised_stores_none_of_its_jobs(run, config, make, client, raw_redis):
-    waiting = []
-    config.after_commit = waiting.append
-
+def test_a_commit_after_a_block_with_autoflush_raised_stores_none_of_its_jobs(run, commit, make, client, raw_redis):
     def starts():
         with make() as parent:
             client.push({**X, "queue": "outer"})
             with suppress(LookupError), make(autoflush=1):
                 client.push({**X, "queue": "inner"})
                 raise LookupError
-        commit(waiting)
+        commit()
         assert (raw_redis.llen("queue:outer"), raw_redis.llen("queue:inner")) == (1, 0)
         assert parent.status().open_blocks == 0
         assert parent.children() == []
@@ -261,19 +211,6 @@ def test_a_new_batch_whose_block_raises_after_its_child_is_not_stored(run, watch
     with batch:  # the object can be used again
         client.push(X)
     assert batch.status().total == 1
-
-
-def test_a_batch_whose_async_block_raises_after_its_child_is_not_stored(make, client, raw_redis):
-    async def starts():
-        async with batch:
-            async with make():
-                await asyncio.to_thread(client.push, X)
-            raise LookupError
-
-    batch = make()
-    with pytest.raises(LookupError):
-        asyncio.run(starts())
-    assert raw_redis.keys(f"b-{batch.bid}*") == []
 
 
 def test_an_old_batch_whose_block_raises_after_a_child_is_closed(run, watched, make, client, *, tell, pushed):
@@ -325,7 +262,7 @@ def test_a_failure_to_close_a_block_that_raised_is_reported(config, make, client
     reported = []
     config.error_handlers.append(lambda error, context: reported.append(context["context"]))
     batch = make()
-    monkeypatch.setattr(batch, "withdraw", fails)
+    monkeypatch.setattr(batch.stored, "withdraw", fails)
     with pytest.raises(LookupError):
         raises(batch, make, client)
     assert reported == ["closing a batch whose block raised"]

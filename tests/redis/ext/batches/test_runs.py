@@ -15,16 +15,14 @@ from offsider.config.installation import Installation
 from offsider.core.errors import NoCapableWorker, UnknownBatch
 from offsider.core.outcome import Failed
 from offsider.ext.batches import Batch, Batches, current_batch, store
-from offsider.ext.concurrency_limits import ConcurrencyLimits
 from offsider.ext.results import Results
-from offsider.inspector import Controls, DeadSet, Queue, RetrySet, ScheduledSet
-from offsider.inspector.job_filter import JobFilter
+from offsider.inspector import Controls, DeadSet, HeldList, Queue, ScheduledSet
 from offsider.storage import owners, working
 from offsider.storage.effects import EffectCalls, joined
 from offsider.storage.owners import Lists
 from offsider.storage.working import Owner, PrivateListEntry
 from offsider.testing import RunningWorker
-from offsider.worker.alive.poison import PoisonPills
+from offsider.worker.alive.sweeper import PoisonPills
 from offsider.worker.run import control_admission
 from offsider.worker.scheduler import Scheduler
 from offsider.worker.settle.report import Reporter
@@ -123,19 +121,6 @@ def test_a_cancelled_member_counts_as_dead(config, client, declared, reporting, 
     assert dict(batch.died())[jid] in {"Member: cancelled", "Member: removed (delete)"}
 
 
-def test_a_dead_member_that_an_operator_retries_can_still_succeed(config, client, member, reporting, ran):
-    with reporting() as batch:
-        (jid,) = push(client, "fail", retry=0)
-    with RunningWorker(config):
-        wait_for(lambda: len(ran) == 2)
-        (dead,) = DeadSet(config)
-        dead.delete()
-        push(client, "succeed")
-        client.push({"class": "Member", "args": [], "jid": str(jid), "bid": batch.bid})
-        wait_for(lambda: len(ran) == 3)
-    assert ran[2] == ("success", batch.bid)
-
-
 @pytest.mark.interrupts
 @pytest.mark.usefixtures("untraced")
 def test_a_member_that_a_stop_interrupts_completes_nothing(config, client, declared, reporting, ran):
@@ -157,20 +142,6 @@ def test_a_member_that_a_stop_interrupts_completes_nothing(config, client, decla
     assert len(Queue("default", config)) == 1
 
 
-@pytest.mark.parametrize("how", ["delete", "clear"])
-def test_a_member_that_is_removed_from_its_queue_counts_as_dead(config, client, member, watched, *, pushed, how):
-    with watched() as batch:
-        push(client, "succeed")
-    queue = Queue("default", config)
-    if how == "clear":
-        queue.clear()
-    else:
-        (stored,) = queue
-        queue.delete(stored)
-    assert [about for _, about in batch.died()] == [f"Member: removed ({how})"]
-    assert sorted(event for event, _ in pushed()) == ["complete", "death"]
-
-
 def each_of(verb, queue):
     return [getattr(queue, verb)(record) for record in queue]
 
@@ -179,16 +150,9 @@ REMOVALS = {
     "delete from the queue": lambda config: each_of("delete", Queue("default", config)),
     "quarantine from the queue": lambda config: each_of("quarantine", Queue("default", config)),
     "clear the queue": lambda config: Queue("default", config).clear(),
-    "delete all from the queue": lambda config: Queue("default", config).delete_by_class("Member"),
-    "delete from a set": lambda config: next(iter(ScheduledSet(config))).delete(),
     "kill from a set": lambda config: next(iter(ScheduledSet(config))).kill(),
-    "quarantine from a set": lambda config: next(iter(ScheduledSet(config))).quarantine(),
-    "kill all of a set": lambda config: ScheduledSet(config).kill_all(),
-    "delete all of a set": lambda config: ScheduledSet(config).delete_all(JobFilter(name="Member")),
     "clear a set": lambda config: ScheduledSet(config).clear(),
-    "pop from a set": lambda config: next(ScheduledSet(config).pop_each()),
-    "delete held jobs": lambda config: Controls(config).delete_held("Member"),
-    "quarantine held jobs": lambda config: Controls(config).quarantine_held("Member"),
+    "delete held jobs": lambda config: each_of("delete", HeldList("offsider:held:Member", config)),
 }
 
 
@@ -288,44 +252,11 @@ def test_a_worker_that_dies_after_it_removed_a_member_without_a_run_loses_no_cal
     assert jid.status() in ("dead", "discarded")
 
 
-@pytest.mark.parametrize("how", ["kill", "delete"])
-def test_a_member_that_is_removed_from_the_retries_counts_as_dead(config, client, member, watched, *, pushed, how):
-    config.worker.queues = ["default"]
-    with watched() as batch:
-        push(client, "fail")
-    with RunningWorker(config):
-        wait_for(lambda: len(RetrySet(config)))
-    (stored,) = RetrySet(config)
-    assert getattr(stored, how)()
-    assert len(batch.status().dead_jids) == 1
-    assert sorted(event for event, _ in pushed()) == ["complete", "death"]
-
-
-def test_a_job_that_a_control_drops_counts_as_dead(config, client, member, watched, pushed):
-    with watched() as batch:
-        push(client, "succeed")
-    config.worker.queues = ["default"]
-    Controls(config).drop("Member")
-    with RunningWorker(config):
-        wait_for(lambda: batch.status().complete)
-    assert sorted(event for event, _ in pushed()) == ["complete", "death"]
-
-
 def test_a_removed_job_of_no_batch_or_with_an_unreadable_payload_changes_nothing(config, client, raw_redis, member):
     client.push({"class": "Member", "args": ["bid"]})
     raw_redis.lpush("queue:default", b'{"bid"', b'{"class":"Member","args":[],"bid":"gone","jid":"1"}')
     Queue("default", config).clear()
     assert raw_redis.keys("b-*") == []
-
-
-def test_members_wait_for_slots_and_count_once(config, client, declared, reporting, ran):
-    config.use(ConcurrencyLimits())
-    job(name="Member", extra={"concurrency_limit": 1})(lambda what: None)
-    with reporting() as batch:
-        push(client, *"abcdef")
-    with RunningWorker(config):
-        wait_for(lambda: len(ran) == 2)
-    assert batch.status().success
 
 
 def test_a_member_adds_to_its_own_batch_and_opens_children(config, client, declared, reporting, ran):
@@ -407,7 +338,7 @@ def test_a_job_without_a_batch_has_none(config, client, declared):
 @pytest.mark.parametrize("act", ["succeed", "fail"])
 def test_outcomes_with_a_lost_reply_count_once(redis_url, raw_redis, member, callbacks, *, fault, act, pushed):
     """The worker loses its connection at the step that writes the outcome, and writes it again."""
-    script = working.POSTPONE if act == "fail" else working.ACK_AND_CLAIM
+    script = working.SETTLE if act == "fail" else working.ACK_AND_CLAIM
     composed = joined(script, [], [], EffectCalls([[store.Effect(store.ADVANCE, [])]]))[0]
     raw_redis.script_load(composed.text)
     with FaultProxy(redis_url) as proxy:
@@ -428,17 +359,3 @@ def test_outcomes_with_a_lost_reply_count_once(redis_url, raw_redis, member, cal
         assert proxy.lost == 1
         Installation.of(config).close()
     assert pushed() == [("complete", batch.bid), *([("success", batch.bid)] if act == "succeed" else [])]
-
-
-def test_a_job_without_a_batch_costs_nothing(config, client, raw_redis, declared):
-    ran = []
-    job(name="Plain")(lambda: ran.append(1))
-    client.push({"class": "Plain", "args": []})
-    commands = []
-    with raw_redis.monitor() as monitor:
-        with RunningWorker(config):
-            wait_for(lambda: ran)
-        raw_redis.echo("end")
-        while not commands or not commands[-1].startswith("ECHO"):
-            commands.append(monitor.next_command()["command"])
-    assert not [command for command in commands if "b-" in command.split() or "batches" in command]

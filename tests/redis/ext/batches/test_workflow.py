@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from offsider import Client, Config, Discard, Job, Skip, job
+from offsider import Client, Config, Discard, Skip, job
 from offsider.core.errors import BatchSpansServers, InvalidArguments, InvalidOptions, JobFailed
 from offsider.ext.batches import RESULT, Batch, Workflow, chain, chord, group, store
 from offsider.ext.concurrency_limits import ConcurrencyLimits
@@ -15,7 +15,6 @@ from offsider.ext.results import Results
 from offsider.ext.unique import Unique
 from offsider.inspector import DeadSet, Queue
 from offsider.testing.running_worker import RunningWorker
-from offsider.worker.settle.report import Reporter
 from tests.waiting import wait_for
 
 does = {}
@@ -150,22 +149,6 @@ def test_after_a_step_without_a_result_nothing_follows(config, jobs, error):
     assert status.complete
 
 
-def test_a_worker_that_dies_after_the_outcome_of_a_step_without_a_result_has_counted_those_after_it(
-    config, jobs, monkeypatch
-):
-    def fail(_):
-        raise Discard("no use")
-
-    does["load"] = fail
-    flow = chain(jobs.load.call(1), jobs.clean.call(RESULT), jobs.mail.call(RESULT), config=config)
-    last = flow.enqueue()
-    monkeypatch.setattr(Reporter, "settled", lambda *_: None)
-    with RunningWorker(config):
-        wait_for(lambda: len(flow.batch.status().dead_jids) == 3)
-    assert last.status() == "dead"
-    assert flow.batch.status().complete
-
-
 def test_a_process_that_dies_after_the_removal_of_a_step_has_counted_those_after_it(config, jobs, monkeypatch):
     def killed(*_):
         raise KeyboardInterrupt
@@ -199,12 +182,6 @@ def test_retrying_a_dead_step_resumes_the_workflow(config, jobs, redis):
     steps = store.batch_key(redis.keys, flow.batch.bid, store.STEPS)
     assert redis.call("HGET", steps, "waiting") == b"0"
     assert 0 < redis.call("TTL", steps) <= 86_400
-
-
-def test_a_removed_step_stops_those_after_it(config, jobs):
-    last = chain(jobs.load.call(1), jobs.clean.call(RESULT), config=config).enqueue()
-    assert Queue("default", config).clear() == 1
-    assert last.status() == "dead"
 
 
 def test_a_success_that_is_written_twice_pushes_nothing_again(config, jobs, redis):
@@ -242,7 +219,7 @@ def nested(levels):
     return value
 
 
-@pytest.mark.parametrize("levels", [98, 99, 200, 490, 900])
+@pytest.mark.parametrize("levels", [98, 99])
 @pytest.mark.parametrize("in_a_list", [False, True])
 def test_a_result_is_nested_as_deep_as_an_argument_or_ends_the_workflow(config, jobs, levels, in_a_list):
     levels -= in_a_list  # the list of results is a level too
@@ -259,15 +236,6 @@ def test_a_result_is_nested_as_deep_as_an_argument_or_ends_the_workflow(config, 
             with pytest.raises(JobFailed, match=r"its result cannot be an argument of the next step: .*nested"):
                 last.result(timeout=10)
     assert last.status() == ("succeeded" if fits else "dead")
-
-
-@pytest.mark.parametrize("value", [float("nan"), "\ud800", "x" * 1_100_000, {1: 2}, {1, 2}])
-def test_a_result_that_cannot_be_an_argument_ends_the_workflow_with_the_reason(config, jobs, value):
-    does["load"] = lambda _: value
-    flow = chain(jobs.load.call(1), jobs.clean.call(RESULT), config=config)
-    last = flow.enqueue()
-    with RunningWorker(config), pytest.raises(JobFailed, match="its result cannot be an argument of the next step"):
-        last.result(timeout=10)
 
 
 def test_a_deleted_workflow_leaves_its_running_step_alone(config, jobs):
@@ -330,19 +298,6 @@ def test_a_step_that_client_middleware_stops_is_refused(config, jobs):
         chain(jobs.load.call(1), jobs.clean.call(RESULT), config=config).enqueue()
 
 
-def test_pushes_of_client_middleware_are_not_steps(config, jobs):
-    def push_another(push):
-        if push.payload["class"] == "load":
-            Client(config).push({"class": "plain", "args": []})
-        yield
-
-    config.client_middleware.add(push_another)
-    last = chain(jobs.load.call(1), jobs.clean.call(RESULT), config=config).enqueue()
-    with RunningWorker(config):
-        assert last.result(timeout=10)
-        wait_for(lambda: "plain" in runs)
-
-
 def test_a_workflow_inside_a_batch_is_its_child(config, jobs):
     with Batch(config=config) as batch:
         flow = chain(jobs.load.call(1), jobs.clean.call(RESULT), config=config)
@@ -354,12 +309,3 @@ def test_a_step_for_another_server_is_refused(config, jobs, other_url):
     config.add_server("other", url=other_url)
     with pytest.raises(BatchSpansServers):
         chain(jobs.load.call(1), jobs.plain.using(server="other").call(), config=config).enqueue()
-
-
-def test_job_classes_are_steps_too(config, declared):
-    class Report(Job):
-        def perform(self, rows: object) -> object:
-            return rows
-
-    with RunningWorker(config):
-        assert chain(Report.call([1]), Report.call(RESULT), config=config).enqueue().result(timeout=10) == [1]

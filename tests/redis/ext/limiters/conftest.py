@@ -8,10 +8,10 @@ Fixtures
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from offsider import Config
-from offsider.config.installation import Installation
 from offsider.ext.limiters import Limiters, store, use
 from offsider.testing import FakeClock
 
@@ -47,29 +47,28 @@ class ServerTime(FakeClock):
     async def sleep_async(self, seconds: float) -> None:
         self.sleep(seconds)
 
-    def server(self, _redis):
-        return self._us / 1_000_000, 0.0
+
+@pytest.fixture
+def extension():
+    return Limiters()
 
 
 @pytest.fixture
-def config(redis_url):
-    config = Config()
-    config.redis.url = redis_url
+def config(config, extension):
     config.worker.timeout_seconds = 5
-    config.use(Limiters())
-    yield config
-    Installation.of(config).close()
+    config.use(extension)
+    return config
 
 
 @pytest.fixture
 def time(config, raw_redis, monkeypatch):
     time = ServerTime(raw_redis)
-    for name in ("TAKE_AMOUNT", "TAKE_SLOT", "FREE_SLOT"):
+    for name in ("TAKE", "FREE_SLOT"):
         script = getattr(store, name)
         assert TIME in script.source
         monkeypatch.setattr(store, name, type(script)(name, source=script.source.replace(TIME, SET_TIME)))
-    monkeypatch.setattr(use.time, "sleep", time.sleep)
-    monkeypatch.setattr(use.asyncio, "sleep", time.sleep_async)
-    monkeypatch.setattr(store.clocks, "look", time.server)
+    # Not `time.sleep` itself, which threads of other libraries call.
+    monkeypatch.setattr(use, "time", SimpleNamespace(sleep=time.sleep))
+    monkeypatch.setattr(use, "asyncio", SimpleNamespace(sleep=time.sleep_async))
     with time.installed(config):
         yield time

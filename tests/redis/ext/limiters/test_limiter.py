@@ -11,9 +11,8 @@ import pytest
 
 from offsider import Config
 from offsider.config.installation import Installation
-from offsider.core.errors import ConfigurationError, OverLimit, RedisUnavailable
+from offsider.core.errors import ConfigurationError, OverLimit
 from offsider.ext.limiters import Limiter, Limiters, LimiterSet
-from offsider.ext.limiters.limiter import _MAX_REGISTERED, _Registered
 
 
 def takes(limiter, **amount):
@@ -32,53 +31,15 @@ def granted(limiter, count=100, **amount):
 # ------------------------------------------------------------------------------------ rates
 
 
-def test_a_bucket_starts_again_at_the_next_calendar_interval(config, time):
-    limiter = Limiter.bucket("api", 3, "minute", wait_timeout=0, config=config)
-    time.advance(59)
-    assert granted(limiter, 5) == 3
-    time.advance(1)
-    assert granted(limiter, 5) == 3
-    time.advance(59)
-    assert granted(limiter, 5) == 0
-
-
-def test_a_window_never_permits_more_than_its_limit_in_any_period(config, time):
-    limiter = Limiter.window("api", 3, "minute", wait_timeout=0, config=config)
-    time.advance(59)
-    assert granted(limiter, 5) == 3
-    time.advance(59.9)
-    assert granted(limiter, 5) == 0
-    time.advance(0.1)
-    assert granted(limiter, 5) == 3
-
-
 def test_a_window_of_many_uses_takes_a_bounded_amount_of_memory(config, time, raw_redis):
     limiter = Limiter.window("api", 1_000_000, 10, wait_timeout=0, config=config)
-    for _ in range(1500):
+    for _ in range(1050):
         assert takes(limiter, used=7)
-        time.advance(0.005)
+        time.advance(0.009)
     assert raw_redis.llen("offsider:limiter:{window:api}:uses") <= 1001
-    assert limiter.used() == 7 * 1500
+    assert limiter.used() == 7 * 1050
     time.advance(10.01)
     assert limiter.used() == 0
-
-
-def test_a_leaky_bucket_permits_a_burst_and_then_drains_evenly(config, time):
-    limiter = Limiter.leaky("api", 10, "minute", wait_timeout=0, config=config)
-    assert granted(limiter, 20) == 10
-    time.advance(6)
-    assert granted(limiter, 20) == 1
-    time.advance(30)
-    assert granted(limiter, 20) == 5
-    time.advance(600)
-    assert granted(limiter, 20) == 10
-
-
-@pytest.mark.parametrize("kind", ["bucket", "window", "leaky"])
-def test_a_block_can_count_as_several_uses(config, time, kind):
-    limiter = getattr(Limiter, kind)("api", 10, "hour", wait_timeout=0, config=config)
-    assert [takes(limiter, used=6), takes(limiter, used=5), takes(limiter, used=4)] == [True, False, True]
-    assert (limiter.used(), limiter.remaining()) == (10, 0)
 
 
 @pytest.mark.parametrize("kind", ["bucket", "window", "leaky"])
@@ -249,7 +210,6 @@ def test_all_kinds_work_on_an_event_loop(config, time):
             use.points_used(50)
         async with Limiter.unlimited().within_limit():
             pass
-        await Installation.of(config).async_redis.close()
         return points.remaining()
 
     assert asyncio.run(main()) == 50
@@ -274,31 +234,20 @@ def test_both_forms_report_a_server_that_fails_at_the_end_of_a_block(config, tim
             ran.append("async")
         with pytest.raises(Exception, match=r"WRONGTYPE|wrong kind"):
             await limiter.within_limit().__aenter__()
-        await Installation.of(config).async_redis.close()
 
     asyncio.run(main())
     assert ran == ["sync", "async"]
     assert reported == ["ending a block of the concurrent limiter 'erp'"] * 2
 
 
-def test_a_limiter_is_on_the_server_that_the_extension_names(config, make_server, raw_redis):
-    other = Config()
-    other.redis.url = config.redis.url
+def test_a_limiter_is_on_the_server_that_the_extension_names(make_config, make_server, raw_redis):
+    other = make_config()
     other.add_server("limits", url=make_server().url)
     other.use(Limiters(server="limits"))
     assert takes(Limiter.bucket("api", 3, "hour", config=other))
     assert raw_redis.keys() == []
     assert [state.name for state in LimiterSet(other)] == ["api"]
-    Installation.of(other).close()
     Installation.of(other, "limits").close()
-
-
-def test_an_unreachable_server_is_an_error():
-    config = Config()
-    config.redis.url = "redis://127.0.0.1:1/0"
-    config.use(Limiters())
-    with pytest.raises(RedisUnavailable):
-        Limiter.bucket("api", 3, "hour", config=config).within_limit().__enter__()
 
 
 # ------------------------------------------------------------------------------------ keys
@@ -341,14 +290,6 @@ def test_a_definition_is_stored_once_an_hour(config, time, raw_redis):
     assert raw_redis.exists("offsider:limiters")
 
 
-def test_a_process_remembers_a_bounded_number_of_definitions():
-    registered = _Registered()
-    for number in range(_MAX_REGISTERED + 1):
-        assert registered.is_due(Limiter.bucket(str(number), 1, "day").definition, 0.0)
-    assert not registered.is_due(Limiter.bucket(str(_MAX_REGISTERED), 1, "day").definition, 1.0)
-    assert registered.is_due(Limiter.bucket("0", 1, "day").definition, 1.0)
-
-
 def test_a_reset_forgets_uses_and_statistics_but_not_the_definition(config, time):
     limiter = Limiter.bucket("api", 1, "day", wait_timeout=0, config=config)
     assert not limiter.reset()
@@ -382,15 +323,15 @@ def test_a_reset_forgets_uses_and_statistics_but_not_the_definition(config, time
         (lambda: Limiter.bucket(3, 1, "hour"), "a name must have 1 to 200 letters"),
         (lambda: Limiter.bucket("a", 1, "week"), "interval must be one of second, minute, hour, day, got 'week'"),
         (lambda: Limiter.window("a", 1, "week"), "interval must be one of second, minute, hour, day, or seconds, got"),
-        (lambda: Limiter.window("a", 1, 0), "interval must be a number of at least 0.001, got 0"),
-        (lambda: Limiter.leaky("a", 1, float("nan")), "interval must be a number of at least 0.001, got nan"),
+        (lambda: Limiter.window("a", 1, 0), "interval must be a number of seconds from 0.001 to"),
+        (lambda: Limiter.leaky("a", 1, float("nan")), "interval must be a number of seconds from 0.001 to"),
         (lambda: Limiter.points("a", 1, 0), "refill_per_second must be a number of at least 1e-06, got 0"),
-        (lambda: Limiter.concurrent("a", 1, wait_timeout=-1), "wait_timeout must be a number of at least 0, got -1"),
+        (lambda: Limiter.concurrent("a", 1, wait_timeout=-1), "wait_timeout must be a number of seconds from 0 to"),
         (
             lambda: Limiter.concurrent("a", 1, lock_timeout="x"),
-            "lock_timeout must be a number of at least 0.001, got 'x'",
+            "lock_timeout must be a number of seconds from 0.001 to",
         ),
-        (lambda: Limiter.concurrent("a", 1, ttl=60), "ttl must be a number of at least 86400, got 60"),
+        (lambda: Limiter.concurrent("a", 1, ttl=60), "ttl must be a number of seconds from 86400 to"),
         (
             lambda: Limiter.window("a", 1, 1e6, ttl=86_400),
             "ttl is 86400 s; it must not be shorter than interval and lock_timeout",

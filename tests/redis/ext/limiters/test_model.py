@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from offsider.config.installation import Installation
 from offsider.ext.limiters import store
 from offsider.ext.limiters.store import Definition
+from offsider.storage.hashes import texts
 
 SECOND_US = 1_000_000
 INTERVAL_SECONDS = 10
@@ -23,7 +24,7 @@ uses = st.lists(
     ),
     max_size=60,
 )
-modelled = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+modelled = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def ask(config, time):
 
     def ask(definition, amount):
         """Whether the amount was taken, and after how many microseconds it can be."""
-        taken, _, wait_us = redis.run(*store.take(redis.keys, definition, amount, 0.0, 0.0))
+        taken, _, wait_us = store.take(redis, definition, amount)
         return taken == store.TAKEN, wait_us
 
     return ask
@@ -114,14 +115,14 @@ def test_slots_are_a_set_of_holders_that_time_out(config, time, steps, limit):
             reclaimed += len(late)
             held = {holder: ends for holder, ends in held.items() if holder not in late}
             holder = str(next(tokens))
-            taken = redis.run(*store.acquire(redis.keys, definition, holder, 0.0, 0.0))[0] == store.TAKEN
+            taken = store.take(redis, definition, 1, holder=holder)[0] == store.TAKEN
             assert taken == (len(held) < limit)
             if taken:
                 held[holder] = time._us + 10 * SECOND_US
         else:
             holder = list(held)[which % len(held)] if held else "nobody"
-            assert redis.run(*store.release(redis.keys, definition, holder)) == (held.pop(holder, None) is not None)
+            assert store.release(redis, definition, holder) == (held.pop(holder, None) is not None)
         alive = sum(ends > time._us for ends in held.values())
         assert store.used(redis, definition) == alive <= limit
-    fields = store.fields(redis, [definition.member])[0]
+    fields = dict(texts(redis.call("HGETALL", store.keys_of(redis.keys, definition.member)[0])))
     assert int(fields.get("reclaimed", 0)) == reclaimed

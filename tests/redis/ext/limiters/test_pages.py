@@ -7,14 +7,13 @@ from urllib.parse import urlencode
 
 import pytest
 
-from offsider import Config
 from offsider.config.installation import Installation
-from offsider.ext.limiters import Limiter, Limiters, LimiterSet, doctor, store, web
+from offsider.ext.limiters import Limiter, LimiterSet, limiter_set, store, web
 from offsider.fleet.metrics import read_families
 from offsider.inspector.finding import Severity
 from offsider.prometheus.text import text_of
 from offsider.web.app import WebApp
-from offsider.web.options import WebOptions
+from offsider.web.page_request import WebOptions
 from offsider.web.request import Request
 from tests.hostile import STRINGS
 
@@ -71,11 +70,7 @@ def limiters(config, time):
 
 
 def found(config):
-    return [(finding.severity, finding.what) for finding in doctor.check_limiters(Installation.of(config))]
-
-
-def test_without_limiters_the_page_has_a_note(ask):
-    assert "No limiters were used." in ask("/limiters").body.decode()
+    return [(finding.severity, finding.what) for finding in limiter_set.check_limiters(Installation.of(config))]
 
 
 def test_limiters_are_listed_with_their_use(ask, limiters):
@@ -98,9 +93,17 @@ def test_all_limiters_are_reached_through_pages_the_most_recently_used_first(ask
 def test_limiters_are_found_by_a_part_of_their_name_or_kind(ask, listed, many, limiters):
     assert listed("name=customer-01")[0] == many[10:20]
     assert listed("name=points")[0] == ["shop"]
-    assert listed("name=concurrent:erp") == (["erp"], {"found": 1, "scanned": 133, "total": 133, "more": ""})
+    names, search = listed("name=concurrent:erp")
+    assert (names, search["found"], search["scanned"], search["total"], search["more"]) == (["erp"], 1, 133, 133, "")
     assert "Found: 1. Scanned everything." in ask("/limiters", query="name=erp").body.decode()
     assert "No limiter has this name or kind." in ask("/limiters", query="name=*").body.decode()
+
+
+def test_hostile_filters_of_limiters_are_answered(ask, limiters):
+    for text in STRINGS:
+        assert ask("/limiters", query=urlencode({"name": text}, errors="surrogatepass")).status in (200, 400)
+    for query in ("page=0", f"page={'9' * 400}", "name=a&seen=x", f"name={'x' * 101}", f"name=a&cursor={'9' * 101}"):
+        assert ask("/limiters", query=query).status == 400
 
 
 def test_a_search_for_a_limiter_continues_in_steps(listed, many, monkeypatch):
@@ -113,13 +116,6 @@ def test_a_search_for_a_limiter_continues_in_steps(listed, many, monkeypatch):
     assert search["scanned"] == 130
 
 
-def test_hostile_filters_of_limiters_are_answered(ask, limiters):
-    for text in STRINGS:
-        assert ask("/limiters", query=urlencode({"name": text}, errors="surrogatepass")).status in (200, 400)
-    for query in ("page=0", f"page={'9' * 400}", "name=a&seen=x", f"name={'x' * 101}", f"name=a&cursor={'9' * 101}"):
-        assert ask("/limiters", query=query).status == 400
-
-
 def test_a_limiter_has_a_page_with_its_statistics(ask, limiters):
     page = ask("/limiters/concurrent/erp").body.decode()
     assert "Reclaimed slots" in page
@@ -129,9 +125,9 @@ def test_a_limiter_has_a_page_with_its_statistics(ask, limiters):
 
 
 def test_a_limiter_is_reset_and_deleted(ask, config, limiters):
-    assert json.loads(ask("/limiters/bucket/stripe/reset", "POST").body)["done"] == "Reset: stripe"
+    assert json.loads(ask("/limiters/bucket/stripe/reset", "POST").body)["done"] == "Reset: bucket stripe"
     assert LimiterSet(config).find("bucket", "stripe").allowed == 0
-    assert json.loads(ask("/limiters/bucket/stripe/delete", "POST").body)["done"] == "Deleted: stripe"
+    assert json.loads(ask("/limiters/bucket/stripe/delete", "POST").body)["done"] == "Deleted: bucket stripe"
     assert LimiterSet(config).find("bucket", "stripe") is None
     assert [state.name for state in LimiterSet(config)] == ["shop", "erp"]
     assert not LimiterSet(config).delete("bucket", "stripe")
@@ -143,11 +139,9 @@ def test_data_of_another_revision_is_not_listed(config, limiters, raw_redis):
     assert [state.name for state in LimiterSet(config)] == ["shop"]
 
 
-def test_the_set_of_a_program_without_the_extension_is_that_of_its_server(config, limiters):
-    other = Config()
-    other.redis.url = config.redis.url
+def test_the_set_of_a_program_without_the_extension_is_that_of_its_server(make_config, limiters):
+    other = make_config()
     assert len(LimiterSet(other)) == len(list(LimiterSet(other))) == 3
-    Installation.of(other).close()
 
 
 def test_metrics_have_use_limit_and_counters(config, limiters, monkeypatch):
@@ -158,14 +152,14 @@ def test_metrics_have_use_limit_and_counters(config, limiters, monkeypatch):
     assert 'offsider_limiter_limit{kind="bucket",name="stripe"} 30.0' in lines()
     assert 'offsider_limiter_used{kind="points",name="shop"} 150.0' in lines()
     assert 'offsider_limiter_allowed_total{kind="concurrent",name="erp"} 1.0' in lines()
-    monkeypatch.setattr(doctor, "MAX_MEASURED", 2)
+    monkeypatch.setattr(limiter_set, "MAX_MEASURED", 2)
     assert not [line for line in lines() if "stripe" in line]
     assert "offsider_limiters 3.0" in lines()
 
 
-def test_the_doctor_counts_limiters_and_reports_growth(config, limiters, monkeypatch):
-    assert found(config) == [(Severity.OK, "3 limiters")]
-    monkeypatch.setattr(doctor, "MANY", 2)
+def test_the_doctor_reports_growth(config, limiters, monkeypatch):
+    assert found(config) == []
+    monkeypatch.setattr(limiter_set, "MANY", 2)
     assert found(config) == [(Severity.WARN, "3 limiters are stored")]
 
 
@@ -176,9 +170,3 @@ def test_the_doctor_reports_reclaimed_slots(config, limiters, time):
     with erp.within_limit():
         pass
     assert found(config) == [(Severity.WARN, "slots of concurrent erp were reclaimed 1 time")]
-
-
-def test_the_extension_is_installed_once_with_its_tab():
-    config = Config()
-    config.use(Limiters())
-    assert [tab.path for tab in config.web_tabs] == ["/limiters"]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from offsider import Config
-from offsider.config.installation import Installation
 from offsider.ext.outbox import Outbox
 from offsider.ext.unique import Unique
 from tests import django_project
@@ -61,15 +59,12 @@ def errors():
 
 
 @pytest.fixture
-def config(redis_url, source, errors):
-    config = Config()
-    config.redis.url = redis_url
+def config(config, source, errors):
     config.use(Unique())
     config.use(Outbox(source))
     config.error_handlers.remove(config.error_handlers[0])
     config.error_handlers.append(lambda error, context: errors.append((str(error), context["context"])))
-    yield config
-    Installation.of(config).close()
+    return config
 
 
 @pytest.fixture

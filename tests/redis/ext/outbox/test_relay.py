@@ -9,13 +9,11 @@ from contextlib import suppress
 import pytest
 from redis import Redis
 
-from offsider import Config
-from offsider.client import AsyncClient, Client
+from offsider.client import Client
 from offsider.config.installation import Installation
 from offsider.core.errors import InvalidArguments, RedisUnavailable
 from offsider.core.payload import decode
-from offsider.ext.outbox import relay as relays
-from offsider.ext.outbox.doctor import check_outbox
+from offsider.ext.outbox import Outbox, relay as relays
 from offsider.ext.outbox.relay import Relay
 from tests.faults import FaultProxy
 from tests.waiting import wait_for
@@ -56,8 +54,7 @@ def relay(config, source):
     """Everything that one relay does until it has nothing left to do."""
     one = Relay(config, source)
     wait_for(lambda: one.tick() != relays.IDLE_SECONDS, what="the turn")
-    one.stop()
-    one.tick()
+    one.finish()
 
 
 def args_of(raw_redis, queue="default"):
@@ -99,9 +96,9 @@ def test_an_async_push_is_a_row_too(config, source, raw_redis):
     config.client_middleware.add(lambda push: ran.append(push.payload["args"]) or (yield))
 
     async def push():
-        client = AsyncClient(config)
-        await client.push({"class": "Mail", "args": [1]})
-        await client.push_bulk({"class": "Mail", "args": [[2], [3]]})
+        client = Client(config)
+        await client.apush({"class": "Mail", "args": [1]})
+        await client.apush_bulk({"class": "Mail", "args": [[2], [3]]})
 
     asyncio.run(push())
     assert raw_redis.keys("queue*") == []
@@ -192,6 +189,21 @@ def test_redis_down_at_the_commit_loses_nothing(config, source, raw_redis, redis
     assert args_of(raw_redis) == [[1]]
 
 
+def test_rows_that_were_stored_before_a_failure_are_deleted(config, source, monkeypatch):
+    client = Client(config)
+    client.push({"class": "Mail", "args": [0]})
+    client.push(UNIQUE)
+    one = Relay(config, source)
+
+    def fail(*_):
+        raise RedisUnavailable("away")
+
+    monkeypatch.setattr(one, "_store_by_script", fail)
+    one.tick()
+    one.finish()
+    assert [decode(row.payload)["args"] for row in rows(source)] == [[1]]
+
+
 def test_a_database_that_is_down_is_reported_once(config, source, errors):
     class Down:
         identity = source.identity
@@ -208,19 +220,17 @@ def test_a_database_that_is_down_is_reported_once(config, source, errors):
         one.tick()
     assert errors == [("no database", "relaying the outbox: the database")]
     assert len(rows(source)) == 1
-    (finding,) = check_outbox(Installation.of(config), Down())
+    (finding,) = Outbox(Down()).check_outbox(Installation.of(config))
     assert "no database" in finding.what
 
 
-def test_a_scheduled_job_that_cannot_be_stored_blocks_no_other(config, source, raw_redis, redis_url, errors):
+def test_a_scheduled_job_that_cannot_be_stored_blocks_no_other(config, make_config, source, raw_redis, errors):
     client = Client(config)
     client.push({**UNIQUE, "at": 3600})
     client.push({"class": "Mail", "args": [2], "at": 3600})
-    other = Config()  # of a worker without the extension
-    other.redis.url = redis_url
+    other = make_config()  # of a worker without the extension
     other.error_handlers.append(lambda error, _context: errors.append(str(error)))
     relay(other, source)
-    Installation.of(other).close()
     assert [decode(raw)["args"] for raw in raw_redis.zrange("schedule", 0, -1)] == [[2]]
     assert [decode(row.payload)["args"] for row in rows(source)] == [[1]]
     assert "call config.use(Unique())" in errors[0]
@@ -240,20 +250,6 @@ def test_a_broken_guard_keeps_its_row_only(config, source, raw_redis, errors, mo
     assert (args_of(raw_redis), args_of(raw_redis, "low")) == ([[0]], [[2]])
     assert len(rows(source)) == 1
     assert "was not moved to Redis: broken" in errors[0][0]
-
-
-def test_rows_that_were_stored_before_a_failure_are_deleted(config, source, monkeypatch):
-    client = Client(config)
-    client.push({"class": "Mail", "args": [0]})
-    client.push(UNIQUE)
-    one = Relay(config, source)
-
-    def fail(*_):
-        raise RedisUnavailable("away")
-
-    monkeypatch.setattr(one, "_store_by_script", fail)
-    one.tick()
-    assert [decode(row.payload)["args"] for row in rows(source)] == [[1]]
 
 
 def test_a_refused_queue_blocks_no_other_and_keeps_its_order(config, source, raw_redis, errors, monkeypatch):
@@ -307,26 +303,12 @@ def test_a_full_server_keeps_all_rows(config, source, make_server, errors):
     assert rows(source) == []
 
 
-def test_a_unique_job_stays_until_a_worker_supports_unique_jobs(config, source, errors, redis_url):
-    Client(config).push(UNIQUE)
-    other = Config()
-    other.redis.url = redis_url
-    other.error_handlers.append(lambda error, _context: errors.append(str(error)))
-    relay(other, source)
-    Installation.of(other).close()
-    assert "config.use(Unique())" in errors[0]
-    assert len(rows(source)) == 1
-
-
-def test_rows_for_an_unknown_server_stay_and_are_reported_once_a_minute(config, source, caplog):
+def test_rows_for_an_unknown_server_stay_and_are_reported_once_a_minute(config, make_config, source, caplog):
     config.add_server("bulk", url="redis://localhost:1/5")
     Client(config).push({"class": "Mail", "args": [1], "server": "bulk"})
-    other = Config()
-    other.redis.url = config.redis.url
-    one = Relay(other, source)
+    one = Relay(make_config(), source)
     one.tick()
     one.tick()
-    Installation.of(other).close()
     assert caplog.text.count("1 row of the outbox for the server 'bulk'") == 1
     assert len(source.read("bulk", 0, 10)) == 1
 
@@ -335,13 +317,11 @@ def test_one_relay_runs_at_a_time_and_the_next_takes_over_immediately(config, so
     first, second = Relay(config, source), Relay(config, source)
     assert first.tick() is not None
     assert second.tick() == relays.IDLE_SECONDS
-    first._ending.set()
-    assert first.tick() is None
+    first.finish()
     Client(config).push({"class": "Mail", "args": [1]})
     wait_for(lambda: second.tick() != relays.IDLE_SECONDS, what="the turn")
     assert args_of(raw_redis) == [[1]]
-    second._ending.set()
-    second.tick()
+    second.finish()
 
 
 def test_the_service_relays_in_its_thread_and_stops(config, source, raw_redis):
@@ -354,7 +334,7 @@ def test_the_service_relays_in_its_thread_and_stops(config, source, raw_redis):
     never = Relay(config, source)
     never.stop()
     never.start()
-    assert never.join(0)
+    assert never.join(10)
 
 
 def test_postgresql_notifies_the_relay(config, source, alias):
@@ -382,13 +362,13 @@ def test_postgresql_notifies_the_relay(config, source, alias):
 def test_the_doctor_reports_old_rows(config, source):
     from offsider.django.models import OutboxRow
 
-    here = Installation.of(config)
+    server = Installation.of(config)
     Client(config).push({"class": "Mail", "args": [1]})
-    (finding,) = check_outbox(here, source)
-    assert (finding.severity, finding.what) == (0, "1 row of the outbox")
+    assert list(Outbox(source).check_outbox(server)) == []
     OutboxRow.objects.using(source._alias).update(created_at=time.time() - 90)
-    (finding,) = check_outbox(here, source)
+    (finding,) = Outbox(source).check_outbox(server)
     assert "1 row of the outbox, the oldest for 9" in finding.what
+    assert finding.numbers == {"rows": 1}
 
 
 def test_a_push_without_the_outbox_is_sent_directly_to_redis(config, raw_redis):
@@ -397,10 +377,11 @@ def test_a_push_without_the_outbox_is_sent_directly_to_redis(config, raw_redis):
     assert args_of(raw_redis) == [[1], [2]]
 
 
-def test_a_push_in_a_transaction_of_another_database_waits_for_its_commit(config, source, alias):
+def test_a_push_in_a_transaction_of_another_database_waits_for_its_commit(config, source, alias, tmp_path):
     from django.db import connections, transaction
 
-    connections.databases["other"] = {**connections.databases["default"], "NAME": ":memory:"}
+    # Not in memory: Django never closes such a database.
+    connections.databases["other"] = {**connections.databases["default"], "NAME": str(tmp_path / "other")}
     with suppress(ZeroDivisionError), transaction.atomic(using="other"):
         Client(config).push({"class": "Mail", "args": [1]})
         raise ZeroDivisionError

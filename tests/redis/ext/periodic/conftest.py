@@ -21,6 +21,7 @@ from offsider.ext.periodic.entry import Entry
 from offsider.ext.periodic.service import PeriodicService
 from offsider.ext.periodic.store import Servers
 from offsider.jobs import registry
+from offsider.storage.scripts import Script
 
 TIME = "redis.call('TIME')"
 SET_TIME = "(function() return {redis.call('GET', '{offsider}:test:now'), '0'} end)()"
@@ -75,13 +76,19 @@ class Process:
 @pytest.fixture
 def clock(raw_redis) -> Iterator[ServerClock]:
     scripts = (store.LOOK, store.CLAIM, store.RESUME, store.ADD)
-    before = [script.text for script in scripts]
+    before = [script.source for script in scripts]
     for script in scripts:
-        assert TIME in script.text
-        script._use(script.text.replace(TIME, SET_TIME))
+        assert TIME in script.source
+        use(script, script.source.replace(TIME, SET_TIME))
     yield ServerClock(raw_redis)
-    for script, text in zip(scripts, before, strict=True):
-        script._use(text)
+    for script, source in zip(scripts, before, strict=True):
+        use(script, source)
+
+
+def use(script: Script, source: str) -> None:
+    script.source = source
+    script._use(source)
+    store._claiming.cache_clear()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import time
 from offsider.ext.periodic.entry import Entry
 from offsider.ext.periodic.store import PeriodicStore, digest_of
 from offsider.storage import processes
+from offsider.storage.activity import Activity
 from offsider.storage.redis import Redis
 
 
@@ -19,4 +20,6 @@ def publish(redis: Redis, *entries: Entry, since: float = 1.0) -> None:
 
 def beat(redis: Redis, *, since: float = 1.0, **info: str) -> None:
     """Register a process with this info."""
-    processes.heartbeat(redis, f"host:{since:.0f}:abcdef", {"info": json.dumps(info), "busy": 0}, {}, wire_version=8)
+    processes.write(
+        redis, f"host:{since:.0f}:abcdef", {"info": json.dumps(info), "busy": 0}, {}, Activity(), wire_version=8
+    )

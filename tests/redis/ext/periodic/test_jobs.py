@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
-from zoneinfo import ZoneInfo
+import time
+from datetime import UTC, datetime
 
 import pytest
 import redis
@@ -13,36 +13,15 @@ from offsider import Config, job
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
 from offsider.ext.periodic import Periodic, PeriodicJobs, UnknownPeriodicJob
-from offsider.ext.periodic.entry import make
-from offsider.ext.periodic.registry import registered_in
+from offsider.ext.periodic.entry import make, registered_in
 from offsider.ext.periodic.service import PeriodicService
+from offsider.inspector import EventLog
 from offsider.jobs import registry
 from offsider.storage import processes
 from tests.middleware import returning
 from tests.redis.ext.periodic import live_processes
 
-
-@pytest.fixture(autouse=True)
-def forgotten_jobs():
-    with registry.isolated():
-        yield
-
-
-@pytest.fixture
-def make_config(redis_url):
-    made = []
-
-    def make_config(*extensions) -> Config:
-        config = Config()
-        config.redis.url = redis_url
-        for extension in extensions:
-            config.use(extension)
-        made.append(config)
-        return config
-
-    yield make_config
-    for config in made:
-        Installation.of(config).close()
+pytestmark = pytest.mark.usefixtures("declared")
 
 
 @pytest.fixture
@@ -94,15 +73,20 @@ def test_versions_of_processes_are_counted_and_the_latest_is_shown(jobs, make_co
     assert (jobs["n"].versions, jobs["n"].entry.cron) == (2, "@hourly")
 
 
-def test_the_next_runs_are_in_the_jobs_time_zone(jobs, make_config):
-    zone = ZoneInfo("America/New_York")
-    publish(make_config(), make("n", "30 2 * * *", "A", tz="America/New_York"))
-    after = datetime(2026, 3, 7, 12, tzinfo=zone).timestamp()
-    assert [when.isoformat() for when in jobs["n"].next_runs(2, after)] == [
+def test_the_next_runs_are_in_the_job_s_time_zone(jobs, make_config):
+    publish(make_config(), make("n", "30 2 * * *", "A", {"tz": "America/New_York"}))
+    before_summer_time = datetime(2026, 3, 7, 17, tzinfo=UTC).timestamp()
+    assert [when.isoformat() for when in jobs["n"].next_runs(2, before_summer_time)] == [
         "2026-03-08T03:00:00-04:00",
         "2026-03-09T02:30:00-04:00",
     ]
     assert len(jobs["n"].next_runs()) == 5
+
+
+def test_pausing_and_resuming_return_whether_they_changed_something(jobs, make_config):
+    publish(make_config(), make("n", "@daily", "A"))
+    assert (jobs["n"].pause(), jobs["n"].pause(), jobs["n"].paused) == (True, False, True)
+    assert (jobs["n"].resume(), jobs["n"].resume(), jobs["n"].paused) == (True, False, False)
 
 
 def test_a_manual_run_of_a_job_declared_elsewhere_uses_its_options(make_config, jobs, raw_redis):
@@ -133,28 +117,14 @@ def test_a_run_that_middleware_stops_has_no_jid(make_config):
     assert "@" in jobs["A"].history()[0].by
 
 
-def test_pausing_and_resuming(jobs, make_config):
-    publish(make_config(), make("n", "@daily", "A"))
-    assert jobs["n"].pause()
-    assert not jobs["n"].pause()
-    assert jobs["n"].paused
-    assert jobs["n"].resume()
-    assert not jobs["n"].paused
-
-
 def test_a_job_is_added_changed_and_removed_at_run_time(jobs, make_config):
     added = jobs.add("@daily", "A", args=[1], tz="Europe/Berlin", queue="low", description="x")
     assert (added.entry.tz, added.entry.queue, added.entry.args) == ("Europe/Berlin", "low", (1,))
     assert jobs.add("@hourly", "A").entry.cron == "@hourly"
+    assert jobs.add(job="A", every=10).entry.cron == "@every 10s"
     assert len(jobs) == 1
     added.remove()
     assert len(jobs) == 0
-
-
-def test_an_interval_is_added_at_run_time(jobs):
-    added = jobs.add(job="Ping", every=10, tz="Europe/Berlin")
-    assert (added.entry.cron, jobs["Ping"].entry) == ("@every 10s", added.entry)
-    assert [each.second for each in added.next_runs(2, after=1_000_000_005)] == [50, 0]
 
 
 def test_a_job_whose_arguments_do_not_fit_is_not_added(jobs):
@@ -228,3 +198,32 @@ def test_a_job_changed_to_another_server_is_only_there(make_config, other_url):
     publish(Installation.of(config, "bulk"), make("theirs", "@daily", "A"))
     with pytest.raises(ConfigurationError, match="'theirs' is registered in code or in a file"):
         jobs.add("@daily", "A", name="theirs")
+
+
+def test_a_pause_has_its_author_and_time_and_is_in_the_event_log(jobs, make_config):
+    publish(make_config(), make("nightly", "@daily", "A"))
+    assert jobs["nightly"].pause_origin is None
+    before = time.time()
+    assert jobs["nightly"].pause(by="Kim", reason="the partner is down")
+    assert not jobs["nightly"].pause(by="Ann")
+    origin = jobs["nightly"].pause_origin
+    assert (origin.by, origin.reason) == ("Kim", "the partner is down")
+    assert before - 1 <= origin.at <= time.time() + 1
+    assert jobs["nightly"].resume(by="Ann")
+    assert [(event.kind, event.subject, event.who) for event in EventLog(make_config()).read()] == [
+        ("periodic-resumed", "nightly", "Ann"),
+        ("periodic-paused", "nightly", "Kim"),
+    ]
+
+
+def test_a_job_that_no_live_process_has_is_listed_until_it_is_removed(jobs, make_config):
+    redis = Installation.of(make_config()).redis
+    publish(make_config(), make("nightly", "@daily", "A"))
+    with pytest.raises(ConfigurationError, match="registered in code: remove it there"):
+        jobs["nightly"].remove()
+    live = jobs["nightly"].seen_at
+    processes.leave(redis, "host:1:abcdef")
+    redis.call("UNLINK", "offsider:periodic:programs")  # as after three minutes
+    assert (jobs["nightly"].versions, jobs["nightly"].seen_at) == (0, live)
+    jobs["nightly"].remove()
+    assert jobs.find("nightly") is None

@@ -13,14 +13,15 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from offsider import job
 from offsider.core.errors import RedisRefused, RedisUnavailable
-from offsider.ext.periodic import service as module
+from offsider.ext.periodic import PeriodicJobs, service as module
 from offsider.ext.periodic.cron import ALIASES
 from offsider.ext.periodic.entry import Entry, make
 from offsider.ext.periodic.store import Claimed, HistoryLine, PeriodicStore
 from offsider.ext.unique import Unique
+from offsider.inspector import EventLog
 from tests.faults import FaultProxy
+from tests.time_zones import ticks_by_minutes
 from tests.waiting import wait_for
-from tests.zones import ticks_by_minutes
 
 NOON = int(datetime(2026, 3, 1, 12, 0, tzinfo=UTC).timestamp())
 
@@ -29,8 +30,22 @@ def at(*moment: int, tz: str = "UTC") -> int:
     return int(datetime(*moment, tzinfo=ZoneInfo(tz)).timestamp())
 
 
-def entry(cron: str = "* * * * *", **more) -> Entry:
-    return make(more.pop("name", "tick"), cron, more.pop("job", "Tick"), **more)
+def entry(cron: str = "* * * * *", *, name: str = "tick", job: str = "Tick", source: str = "code", **options) -> Entry:
+    return make(name, cron, job, options, source=source)
+
+
+@pytest.fixture
+def started(clock, process):
+    """Makes a process with these entries that has begun at noon."""
+
+    def started(*entries):
+        clock.set(NOON)
+        one = process(*entries)
+        one.config.use(Unique())
+        one.settle()
+        return one
+
+    return started
 
 
 # ------------------------------------------------------------------------------------------ once
@@ -38,7 +53,7 @@ def entry(cron: str = "* * * * *", **more) -> Entry:
 
 def test_a_tick_pushes_its_job_at_its_time(clock, process, pushed, raw_redis):
     clock.set(NOON + 10)
-    one = process(entry(args=(1, "a"), options={"queue": "low"}))
+    one = process(entry(args=(1, "a"), queue="low"))
     assert one.settle() == module.MAX_SLEEP_SECONDS
     assert pushed("low") == []
     clock.set(NOON + 60)
@@ -52,7 +67,7 @@ def test_a_tick_pushes_its_job_at_its_time(clock, process, pushed, raw_redis):
 
 
 def test_options_of_the_entry_override_those_of_the_declared_job(clock, process, raw_redis):
-    one = process(entry(options={"retry": 2}))
+    one = process(entry(retry=2))
 
     @job(name="Tick", queue="slow", retry=9, tags=["a"])
     def tick() -> None: ...
@@ -69,7 +84,6 @@ def test_options_of_the_entry_override_those_of_the_declared_job(clock, process,
     "tz,change",
     [
         ("America/New_York", (at(2026, 3, 8, 6, 0), ["30 2 * * *", "*/30 * * * *", "15 * * * *", "0 3 * * *"])),
-        ("America/New_York", (at(2026, 11, 1, 4, 0), ["30 1 * * *", "*/30 * * * *", "0 2 * * *", "10 1,2 * * *"])),
         ("Australia/Lord_Howe", (at(2026, 4, 4, 13, 0), ["45 1 * * *", "*/15 * * * *", "@hourly", "@daily"])),
     ],
 )
@@ -90,7 +104,7 @@ def test_two_processes_with_clocks_five_minutes_apart_fire_every_tick_once(clock
             thread.join()
         for one in processes:
             pool = one.service._store._redis
-            pool.call("DEL", *(f"{pool.keys.prefix}offsider:periodic:turn:{each.name}" for each in entries))
+            pool.call("DEL", *(f"{pool.keys.prefix}offsider:periodic:lease:{each.name}" for each in entries))
             one.settle()
     end = clock.now
     wanted = sorted(
@@ -128,10 +142,12 @@ def test_any_steps_of_time_give_the_ticks_of_the_clock(clock, process, pushed, r
     assert pushed() == ticks_by_minutes(expression, ZoneInfo(tz), start, now)
 
 
-def test_many_processes_at_once_push_one_job(clock, process, pushed):
+@pytest.mark.parametrize("options", [{}, {"extra": {"unique_for": 600}}], ids=["plain", "unique"])
+def test_many_processes_at_once_push_one_job(clock, process, pushed, options):
     clock.set(NOON)
-    processes = [process(entry()) for _ in range(6)]
+    processes = [process(entry(**options)) for _ in range(6)]
     for one in processes:
+        one.config.use(Unique())
         one.settle()
     clock.set(NOON + 60)
     threads = [threading.Thread(target=one.tick) for one in processes]
@@ -166,15 +182,6 @@ def test_ticks_missed_within_grace_seconds_are_pushed(clock, process, pushed):
     assert pushed() == [NOON + 60]
 
 
-def test_a_late_tick_logs_a_warning(clock, process, pushed, caplog):
-    clock.set(NOON)
-    one = process(entry())
-    one.settle()
-    clock.set(NOON + 75)
-    one.settle()
-    assert "for the tick at 2026-03-01T12:01:00+00:00, 15 s late" in caplog.text
-
-
 def test_older_ticks_are_skipped_and_logged_once(clock, process, pushed, caplog):
     clock.set(NOON)
     processes = [process(entry()), process(entry())]
@@ -190,21 +197,51 @@ def test_older_ticks_are_skipped_and_logged_once(clock, process, pushed, caplog)
         ("tick", NOON + 600, 0),
         ("skipped", NOON + 540, 9),
     ]
+    (event,) = EventLog(processes[0].config).read()
+    assert (event.kind, event.subject, event.fields) == ("periodic-missed", "tick", {"count": "9"})
 
 
-def test_a_year_of_missed_ticks_is_skipped_quickly(clock, process, pushed, caplog):
+def test_an_entry_that_no_live_process_has_is_reported_once_and_forgotten_after_a_week(clock, process):
+    def reported() -> list[tuple[str, str]]:
+        return [(event.kind, event.subject) for event in EventLog(after.config).read() if "orphaned" in event.kind]
+
     clock.set(NOON)
-    one = process(entry())
-    one.settle()
+    before, after = process(entry()), process()
+    before.settle()
+    for seconds, expected in ((60, 0), (181, 1), (300, 1)):
+        clock.set(NOON + seconds)
+        after.service._publish_at = 0
+        after.settle()
+        assert reported() == [("periodic-orphaned", "tick")] * expected
+    jobs = PeriodicJobs(after.config)
+    assert (jobs["tick"].versions, jobs["tick"].seen_at) == (0, NOON)
+    again = process(entry())
+    again.settle()  # a deploy brings it back, and another one removes it
+    clock.set(NOON + 500)
+    after.service._publish_at = 0
+    after.settle()
+    assert len(reported()) == 2
+    clock.set(NOON + 300 + 8 * 86_400)
+    after.service._publish_at = 0
+    after.settle()
+    assert not after.redis.call("EXISTS", "offsider:periodic:seen", "offsider:periodic:orphaned")
+
+
+def test_a_year_of_missed_ticks_is_skipped_quickly(clock, started, pushed, caplog):
+    one = started(entry())
     clock.set(NOON + 365 * 86_400 + 30)
     one.settle()
     assert pushed() == [NOON + 365 * 86_400]
-    assert "skipped at least 1000 ticks" in caplog.text
+    assert "skipped at least 1,000 ticks" in caplog.text
 
 
 def test_an_interval_pushes_once_among_processes_and_no_burst_after_an_outage(clock, process, pushed, caplog):
     clock.set(NOON + 3)
-    several = [process(make("ping", None, "Ping", every=10), make("beat", None, "Beat", every=10)) for _ in range(3)]
+    every_10_seconds = {"every": 10}
+    several = [
+        process(make("ping", None, "Ping", every_10_seconds), make("beat", None, "Beat", every_10_seconds))
+        for _ in range(3)
+    ]
     assert [4.9 < each.settle() <= 5 for each in several] == [True] * 3
     for now in (NOON + 10, NOON + 20, NOON + 55):
         clock.set(now)
@@ -217,37 +254,8 @@ def test_an_interval_pushes_once_among_processes_and_no_burst_after_an_outage(cl
     assert "periodic job ping: skipped 2 ticks, the first at 2026-03-01T12:00:30+00:00" in skipped[0]
 
 
-def test_intervals_due_together_cost_one_read(clock, process, pushed, monkeypatch):
-    looks = []
-    monkeypatch.setattr(PeriodicStore, "look", lambda *args, look=PeriodicStore.look: looks.append(1) or look(*args))
-    clock.set(NOON)
-    one = process(*(make(f"every-{n}", None, "Ping", every=n) for n in (5, 10, 20)))
-    one.settle()
-    looks.clear()
-    clock.set(NOON + 20)
-    assert 4.9 < one.settle() <= 5
-    assert (len(pushed()), len(looks)) == (3, 3)  # skips missed ticks, pushes all three, sleeps until the next
-
-
-def test_longer_grace_seconds_push_more_missed_ticks(clock, process, pushed):
-    clock.set(NOON)
-    one = process(entry("*/10 * * * *", grace_seconds=3600))
-    one.settle()
-    clock.set(NOON + 1830)
-    one.settle()
-    assert pushed() == [NOON + 600, NOON + 1200, NOON + 1800]
-
-
-def test_a_new_job_begins_with_its_next_tick(clock, process, pushed):
-    clock.set(NOON)
-    process(entry()).settle()
-    assert pushed() == []
-
-
-def test_after_a_loss_of_data_no_tick_is_repeated_or_lost(clock, process, pushed, raw_redis):
-    clock.set(NOON)
-    one = process(entry())
-    one.settle()
+def test_after_a_loss_of_data_no_tick_is_repeated_or_lost(clock, started, pushed, raw_redis):
+    one = started(entry())
     clock.set(NOON + 60)
     one.settle()
     raw_redis.flushall()
@@ -261,19 +269,6 @@ def test_after_a_loss_of_data_no_tick_is_repeated_or_lost(clock, process, pushed
 
 
 # ------------------------------------------------------------------------------- dead and failing
-
-
-def test_another_process_pushes_the_job_of_a_process_that_died_with_its_turn(clock, process, pushed, raw_redis):
-    clock.set(NOON)
-    one = process(entry())
-    one.settle()
-    clock.set(NOON + 60)
-    PeriodicStore(one.redis).take_lease("tick", "who:died:1")
-    assert 0 < one.tick() <= module.LEASE_SECONDS
-    assert pushed() == []
-    raw_redis.delete("offsider:periodic:turn:tick")
-    one.settle()
-    assert pushed() == [NOON + 60]
 
 
 def test_middleware_runs_once_and_may_stop_a_job(clock, process, pushed, caplog):
@@ -312,10 +307,8 @@ def fail_for_bad(push):
     yield
 
 
-def test_a_queue_key_of_the_wrong_type_claims_no_tick(clock, process, pushed, raw_redis):
-    clock.set(NOON)
-    one = process(entry())
-    one.settle()
+def test_a_queue_key_of_the_wrong_type_claims_no_tick(clock, started, pushed, raw_redis):
+    one = started(entry())
     raw_redis.set("queue:default", "x")
     clock.set(NOON + 60)
     one.settle()
@@ -341,7 +334,7 @@ def test_an_outage_is_reported_once_and_due_jobs_are_pushed_after_it(redis_url, 
     assert "periodic jobs: Redis is online" in caplog.text
 
 
-STEPS = (b"offsider:periodic:entries", b"offsider:periodic:turn", b"offsider:periodic:history")
+STEPS = (b"offsider:periodic:entries", b"offsider:periodic:lease", b"offsider:periodic:history")
 
 
 @pytest.mark.parametrize("lost", [(part, step) for part in ("lose_request", "lose_reply") for step in STEPS])
@@ -362,10 +355,8 @@ def test_a_tick_is_pushed_once_if_any_reply_is_lost(redis_url, pushed, process, 
 # -------------------------------------------------------------------------------------- by hand
 
 
-def test_a_paused_job_pushes_nothing_and_resumes_with_its_next_tick(clock, process, pushed):
-    clock.set(NOON)
-    one = process(entry())
-    one.settle()
+def test_a_paused_job_pushes_nothing_and_resumes_with_its_next_tick(clock, started, pushed):
+    one = started(entry())
     store = PeriodicStore(one.redis)
     assert (store.pause("tick"), store.pause("tick")) == (True, False)
     clock.set(NOON + 60)
@@ -377,18 +368,6 @@ def test_a_paused_job_pushes_nothing_and_resumes_with_its_next_tick(clock, proce
     clock.set(NOON + 120)
     one.settle()
     assert pushed() == [NOON + 120]
-
-
-def test_a_job_paused_between_read_and_claim_is_not_pushed(clock, process, pushed, monkeypatch):
-    clock.set(NOON)
-    one = process(entry())
-    one.settle()
-    clock.set(NOON + 60)
-    store = PeriodicStore(one.redis)
-    prepare = one.service._prepare
-    monkeypatch.setattr(one.service, "_prepare", lambda *args: (store.pause("tick"), prepare(*args))[1])
-    one.settle()
-    assert pushed() == []
 
 
 def test_every_process_pushes_a_job_added_at_run_time_until_it_is_removed(clock, process, pushed):
@@ -409,7 +388,6 @@ def test_every_process_pushes_a_job_added_at_run_time_until_it_is_removed(clock,
     clock.set(NOON + 240)
     one.settle()
     assert len(pushed()) == 2
-    assert not one.service._due
 
 
 def test_code_overrides_added_jobs_and_invalid_entries_are_reported(clock, process, pushed, raw_redis):
@@ -429,35 +407,11 @@ def test_a_service_finds_added_jobs_and_stops_on_request(process, raw_redis, mon
     monkeypatch.setattr(module, "MAX_SLEEP_SECONDS", 0.05)
     one = process()
     one.service.start()
-    wait_for(lambda: one.service._loop.ticks)
+    wait_for(lambda: one.service.ticks)
     PeriodicStore(one.redis).add(entry("* * * * *", name="later", source="redis"))
     wait_for(lambda: "later" in one.service._added)
     one.service.stop()
     assert one.service.join(10)
-
-
-def test_a_process_publishes_its_registered_jobs(clock, process):
-    clock.set(NOON)
-    one = process(entry(), entry(name="other", job="Known"))
-
-    @job(name="Known", queue="slow")
-    def known() -> None: ...
-
-    one.settle()
-    reported = PeriodicStore(one.redis).published()
-    assert {name: versions[0].queue for name, versions in reported.items()} == {"tick": "", "other": "slow"}
-
-
-def test_the_history_has_the_last_ten(clock, process):
-    clock.set(NOON)
-    one = process(entry())
-    for minute in range(12):
-        clock.set(NOON + 60 * minute)
-        one.settle()
-    lines = one.service._store.history("tick")
-    assert [int(line.tick - NOON) // 60 for line in lines] == list(range(11, 1, -1))
-    assert isinstance(lines[0], HistoryLine)
-    assert (lines[0].how, len(lines[0].jid)) == ("tick", 24)
 
 
 # ------------------------------------------------------------------------------- with unique jobs
@@ -470,7 +424,7 @@ def unique(*processes):
 
 def test_a_unique_job_is_pushed_with_its_lock_and_a_duplicate_is_stopped(clock, process, pushed, raw_redis, caplog):
     clock.set(NOON)
-    processes = [process(entry(options={"extra": {"unique_for": 600}})) for _ in range(2)]
+    processes = [process(entry(unique_for=600)) for _ in range(2)]
     unique(*processes)
     for one in processes:
         one.settle()
@@ -487,31 +441,11 @@ def test_a_unique_job_is_pushed_with_its_lock_and_a_duplicate_is_stopped(clock, 
     assert "deduplicated" in caplog.text
 
 
-def test_unique_jobs_of_many_processes_at_once_are_claimed_once_as_well(clock, process, pushed, raw_redis):
-    names = [f"e{number}" for number in range(5)]
-    options = {"extra": {"unique_for": 600}}
-    clock.set(NOON)
-    processes = [process(*(entry(name=name, args=[name], options=options) for name in names)) for _ in range(4)]
-    unique(*processes)
-    for one in processes:
-        one.settle()
-    clock.set(NOON + 60)
-    threads = [threading.Thread(target=one.settle) for one in processes]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert pushed() == [NOON + 60] * 5
-
-
 @pytest.mark.parametrize("state", ["gone", "paused", "early", "refused"])
-def test_a_unique_job_whose_tick_cannot_be_claimed_acquires_no_lock(clock, process, pushed, raw_redis, state):
-    clock.set(NOON)
-    one = process(entry(options={"extra": {"unique_for": 600}}))
-    unique(one)
-    one.settle()
+def test_a_unique_job_whose_tick_cannot_be_claimed_acquires_no_lock(clock, started, pushed, raw_redis, state):
+    one = started(entry(unique_for=600))
     store, client = one.service._store, one.service._client
-    job = client.prepare(client.build(entry(options={"extra": {"unique_for": 600}}).item(NOON)))
+    job = client.prepare(client.build(entry(unique_for=600).item(NOON)))
     storing = one.config.push_guard.call(one.redis.keys, [job])
     line = HistoryLine("tick", NOON if state != "early" else 4_000_000_000, NOON, job.jid)
     if state == "gone":
@@ -524,41 +458,13 @@ def test_a_unique_job_whose_tick_cannot_be_claimed_acquires_no_lock(clock, proce
         raw_redis.config_set("maxmemory", 1)
         try:
             with pytest.raises(RedisRefused):
-                store.claim_by_script("tick", line, storing)
+                store.claim("tick", line, storing)
         finally:
             raw_redis.config_set("maxmemory", 0)
         assert raw_redis.hget("offsider:periodic:ticks", "tick") == str(NOON - 60).encode()
     else:
-        claimed, reply = store.claim_by_script("tick", line, storing)
+        claimed, reply = store.claim("tick", line, storing)
         assert (claimed, reply) == (Claimed[state.upper()], None)
     assert pushed() == []
     assert not list(raw_redis.scan_iter("offsider:unique:*"))
     assert store._redis.call("PING") == b"PONG"
-
-
-def test_a_unique_job_whose_queue_has_the_wrong_type_is_reported_and_its_tick_is_done(clock, process, raw_redis):
-    clock.set(NOON)
-    one = process(entry(options={"extra": {"unique_for": 600}}))
-    unique(one)
-    one.settle()
-    raw_redis.set("queue:default", "x")
-    clock.set(NOON + 60)
-    one.settle()
-    assert isinstance(one.errors[0][0], RedisRefused)
-    assert int(raw_redis.hget("offsider:periodic:ticks", "tick")) == NOON + 60
-
-
-def test_a_failed_read_before_a_claim_leaves_no_key_watched(clock, process, raw_redis):
-    clock.set(NOON)
-    one = process(entry(options={"extra": {"unique_for": 600}}))
-    unique(one)
-    one.settle()
-    raw_redis.set("offsider:periodic:paused", "x")
-    store, client = one.service._store, one.service._client
-    job = client.prepare(client.build(entry(options={"extra": {"unique_for": 600}}).item(NOON)))
-    with pytest.raises(RedisRefused, match="WRONGTYPE"):
-        store.claim_by_script(
-            "tick", HistoryLine("tick", NOON, NOON), one.config.push_guard.call(one.redis.keys, [job])
-        )
-    raw_redis.delete("offsider:periodic:paused")
-    assert store.pause("tick")

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from offsider import Config
-from offsider.config.installation import Installation
-from offsider.ext.results import Results, subscriber
+from offsider.ext.results import Results, reader, subscriber
 from offsider.jobs import registry
 from offsider.jobs.declared import Declared
 
@@ -29,26 +25,12 @@ def _declared(request):
 
 
 @pytest.fixture
-def arun(config):
-    """Run a coroutine, and close the connections of its loop."""
-
-    async def run(coroutine):
-        try:
-            return await coroutine
-        finally:
-            await Installation.of(config).async_redis.close()
-
-    return lambda coroutine: asyncio.run(run(coroutine))
-
-
-@pytest.fixture
-def config(redis_url, results, monkeypatch):
+def config(config, results, monkeypatch):
     monkeypatch.setattr(subscriber, "IDLE_SECONDS", 0.02)  # tests wait for their threads
-    config = Config()
-    config.redis.url = redis_url
+    monkeypatch.setattr(reader, "SEARCH_MS", 10_000.0)  # a busy machine may take longer than a caller would wait
+    config.client.push_timeout_seconds = 10  # as above
     config.worker.timeout_seconds = 5
     config.use(results)
     # `enqueue` and `lookup` use the configuration of the process.
     monkeypatch.setattr("offsider.config.installation.default_config", lambda: config)
-    yield config
-    Installation.of(config).close()
+    return config

@@ -99,12 +99,6 @@ def test_a_job_that_is_retried_is_removed(config):
     assert jid.status() == "cancelled"
 
 
-def test_asynchronously(config, arun):
-    jid = waiting.enqueue_in(60)
-    assert arun(jid.acancel())
-    assert jid.status() == "cancelled"
-
-
 def test_an_unknown_job_is_not_cancelled(config):
     assert not lookup("f" * 24).cancel()
 
@@ -180,7 +174,7 @@ def test_hard_warns_of_a_job_that_it_cannot_interrupt(config, caplog, monkeypatc
 def test_a_claimed_or_held_job_or_one_whose_caller_dies_is_cancelled_at_once_and_does_not_start(config, delay):
     jid = waiting.enqueue() if delay is None else waiting.enqueue_in(delay)
     redis = Installation.of(config).redis
-    redis.run(*store.cancel_call(redis.keys, jid, hard=False, now=1.5))  # without the removal
+    store.cancel(redis, jid, hard=False, now=1.5)  # without the removal
     assert jid.info() == JobInfo(jid, "cancelled", name="waiting", changed_at=1.5)
     with pytest.raises(JobFailed, match="has ended as cancelled"):
         jid.result(timeout=0)
@@ -192,47 +186,19 @@ def test_a_claimed_or_held_job_or_one_whose_caller_dies_is_cancelled_at_once_and
     assert jid.status() == "cancelled"
 
 
-def test_a_tracked_job_is_removed_only_near_the_ends_of_a_long_queue(config, monkeypatch, raw_redis):
-    monkeypatch.setattr(reader, "SEARCHED_JOBS", 2)
-    jids = [waiting.enqueue() for _ in range(8)]
-    before = raw_redis.info("commandstats").get("cmdstat_lrange", {"calls": 0})["calls"]
-    assert [jid.cancel() for jid in (jids[0], jids[7], jids[4])] == [True] * 3
-    assert len(Queue("default")) == 6
-    assert [jid.status() for jid in jids] == [
-        "cancelled",
-        "queued",
-        "queued",
-        "queued",
-        "cancelled",
-        "queued",
-        "queued",
-        "cancelled",
-    ]
-    assert raw_redis.info("commandstats")["cmdstat_lrange"]["calls"] - before < 10
-    with pytest.raises(JobFailed, match="has ended as cancelled"):
-        jids[4].result(timeout=0)
-    with RunningWorker(config) as worker:
-        worker.wait()
-    assert ended == ["ran"] * 5
-    assert jids[4].status() == "cancelled"
-
-
-def test_a_scheduled_job_is_removed_without_a_search(config, raw_redis):
-    jids = [waiting.enqueue_in(seconds) for seconds in (60, 61.123456789, 62)]
-    before = raw_redis.info("commandstats").get("cmdstat_zscan")
+def test_a_tracked_job_that_a_short_search_does_not_find_stays_and_is_skipped(config, monkeypatch):
+    jids = [waiting.enqueue() for _ in range(3)]
+    assert jids[2].cancel()
+    monkeypatch.setattr(reader, "SEARCH_MS", 0.0)
     assert jids[1].cancel()
-    assert {entry.jid for entry in ScheduledSet()} == {jids[0], jids[2]}
-    assert raw_redis.info("commandstats").get("cmdstat_zscan") == before
-
-
-def test_a_running_job_that_is_not_tracked_is_asked_to_stop(config):
+    assert len(Queue("default")) == 2
+    assert [jid.status() for jid in jids] == ["queued", "cancelled", "cancelled"]
+    with pytest.raises(JobFailed, match="has ended as cancelled"):
+        jids[1].result(timeout=0)
     with RunningWorker(config) as worker:
-        jid = coroutine.enqueue()
-        assert began.wait(5)
-        assert jid.cancel()  # at once: no worker has reported the job yet
         worker.wait()
-    assert ended == ["cancelled"]
-    assert not jid.cancel()
+    assert ended == ["ran"]
+    assert jids[1].status() == "cancelled"
 
 
 def test_an_untracked_job_of_a_killed_worker_cannot_be_asked(config):
@@ -247,7 +213,7 @@ def test_an_untracked_job_of_a_killed_worker_cannot_be_asked(config):
 
 
 @pytest.mark.parametrize("alive", [True, False])
-def test_a_job_whose_worker_was_killed_is_cancelled_at_once(config, arun, alive):
+def test_a_job_whose_worker_was_killed_is_cancelled_at_once(config, alive):
     jid = polite.enqueue()
     redis = Installation.of(config).redis
     fields = {"state": "running", "at": "1", "process": "host:1:abc", "run": "host:1:abc 1"}
@@ -258,8 +224,8 @@ def test_a_job_whose_worker_was_killed_is_cancelled_at_once(config, arun, alive)
     assert jid.cancel()
     assert jid.status() == ("running" if alive else "cancelled")
     redis.call("DEL", redis.keys.alive("host:1:abc"))
-    assert jid.status() == arun(jid.astatus()) == "cancelled"
-    for result in (jid.result, lambda timeout: arun(jid.aresult(timeout=timeout))):
+    assert jid.status() == asyncio.run(jid.astatus()) == "cancelled"
+    for result in (jid.result, lambda timeout: asyncio.run(jid.aresult(timeout=timeout))):
         with pytest.raises(JobFailed, match="has ended as cancelled"):
             result(timeout=5)
 

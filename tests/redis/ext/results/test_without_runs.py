@@ -58,14 +58,6 @@ def test_a_dead_job_that_is_retried_waits_again(config, again):
     assert jid.status() == "cancelled"
 
 
-def test_a_dead_job_whose_state_has_expired_is_tracked_again(config):
-    jid = _run(config, dies, DeadSet())
-    redis = Installation.of(config).redis
-    redis.call("DEL", store.job_key(redis.keys, jid))
-    DeadSet().find_job(jid).retry()
-    assert (jid.info().state, jid.info().name) == ("queued", "dies-first")
-
-
 @pytest.mark.parametrize("kill", [lambda entry: entry.kill(), lambda _: RetrySet().kill_all()], ids=["one", "all"])
 def test_a_retrying_job_that_is_killed_is_dead_until_it_is_retried(config, kill):
     jid = _run(config, retried, RetrySet())
@@ -89,16 +81,6 @@ def test_a_job_with_another_time_is_scheduled_for_it(config):
     assert (jid.status(), jid.info().due_at) == ("queued", None)
 
 
-def test_a_retry_with_another_time_is_still_a_retry(config):
-    jid = _run(config, retried, RetrySet())
-    entry = RetrySet().find_job(jid)
-    assert entry.reschedule(time.time() + 60)
-    assert jid.status() == "retrying"
-    entry.delete()
-    assert not entry.reschedule(time.time() + 60)
-    assert jid.status() == "discarded"
-
-
 def test_a_job_that_comes_back_from_quarantine_waits_again(config):
     queued, scheduled = waits.enqueue(), waits.enqueue_in(60)
     Queue("default").quarantine(Queue("default").find_job(queued))
@@ -110,12 +92,3 @@ def test_a_job_that_comes_back_from_quarantine_waits_again(config):
     DeadSet().find_job(dead).quarantine()
     Quarantine().restore_all()
     assert dead.status() == "dead"
-
-
-def test_moves_of_untracked_jobs_run_the_same_script_as_without_the_extension(config):
-    jid = untracked.enqueue_in(60)
-    ScheduledSet().find_job(jid).reschedule(time.time() + 90)
-    ScheduledSet().find_job(jid).add_to_queue()
-    assert jid.status() == "untracked"
-    redis = Installation.of(config).redis
-    assert redis.call("KEYS", "*offsider:results:*") == []

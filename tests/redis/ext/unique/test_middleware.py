@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from offsider import Discard, Reschedule, Skip, current_job, job
 from offsider.client import Client
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
-from offsider.core.payload import decode
-from offsider.ext.unique import Locks, store
+from offsider.ext.unique import Locks, locks
 from offsider.inspector import DeadSet, Quarantine, Queue, RetrySet, ScheduledSet
 from offsider.testing import RunningWorker
 from tests.middleware import raising
@@ -62,31 +59,26 @@ def raises(error):
     return raise_it
 
 
-@pytest.mark.parametrize("options", [{"unique_for": 600}, {"unique_until": "until_executed"}])
-def test_a_job_holds_its_lock_until_it_has_succeeded(config, stage, options):
+@pytest.mark.parametrize(
+    "options, locked_inside",
+    [
+        ({"unique_for": 600}, 1),
+        ({"unique_until": "until_executed"}, 1),
+        ({"unique_for": 600, "unique_until": "start"}, 0),
+        ({"unique_until": "until_executing"}, 0),
+    ],
+)
+def test_a_job_holds_its_lock_until_it_has_succeeded_or_until_its_start(config, stage, options, locked_inside):
     push(config, **options)
     run(config, lambda: stage.ran and free(config)())
-    assert stage.locked_inside == [1]
+    assert stage.locked_inside == [locked_inside]
 
 
-@pytest.mark.parametrize("options", [{"unique_for": 600, "unique_until": "start"}, {"unique_until": "until_executing"}])
-def test_a_lock_until_the_start_is_free_inside_of_the_job(config, stage, options):
-    push(config, **options)
-    run(config, lambda: stage.ran)
-    assert stage.locked_inside == [0]
-
-
-@pytest.mark.parametrize("error", [Skip(), Discard("no use")])
-def test_a_discarded_job_releases_its_lock(config, stage, error):
+@pytest.mark.parametrize("error, dead", [(Skip(), 0), (Discard("no use"), 0), (LookupError("gone"), 1)])
+def test_a_job_that_is_discarded_or_dies_releases_its_lock(config, stage, error, dead):
     stage.does = raises(error)
     push(config)
-    run(config, lambda: stage.ran and free(config)())
-
-
-def test_a_job_that_dies_frees_its_lock(config, stage):
-    stage.does = raises(LookupError("gone"))
-    push(config)
-    run(config, lambda: len(DeadSet(config)) and free(config)())
+    run(config, lambda: stage.ran and free(config)() and len(DeadSet(config)) == dead)
 
 
 def test_a_job_that_will_be_retried_keeps_its_lock(config, stage):
@@ -100,32 +92,6 @@ def test_a_job_that_will_be_retried_keeps_its_lock(config, stage):
         stage.does = lambda: None
         assert entry.retry()
         wait_for(lambda: stage.ran == 2 and free(config)())
-
-
-def test_a_job_that_is_rescheduled_keeps_its_lock(config, stage):
-    stage.does = raises(Reschedule(3600))
-    push(config)
-    run(config, lambda: len(ScheduledSet(config)))
-    assert len(Locks(config)) == 1
-
-
-def test_an_interrupted_job_keeps_its_lock(config, stage):
-    begun, end = threading.Event(), threading.Event()
-
-    def wait():
-        begun.set()
-        end.wait(20)
-
-    stage.does = wait
-    config.worker.timeout_seconds = 0
-    jid = push(config)
-    worker = RunningWorker(config).start()
-    assert begun.wait(20)
-    worker.stop()
-    end.set()
-    (lock,) = Locks(config)
-    assert lock.jid == jid
-    assert len(Queue("default", config)) == 1
 
 
 def test_a_void_run_keeps_the_lock(config, stage, raw_redis):
@@ -144,15 +110,6 @@ def test_a_void_run_keeps_the_lock(config, stage, raw_redis):
     assert [lock.jid for lock in Locks(config)] == [jid]
 
 
-def test_the_lock_of_a_deleted_job_is_released(config, stage, raw_redis):
-    """One step does both, so no reader sees only one of them."""
-    seen = []
-    config.on("execution_finished", lambda news: seen.append(len(Locks(config))))
-    push(config)
-    run(config, lambda: seen)
-    assert seen == [0]
-
-
 def test_a_job_sent_on_before_it_starts_keeps_its_lock(config, stage):
     push(config, unique_for=600, unique_until="start")
     starting = list(config.server_middleware)[-1]
@@ -160,18 +117,6 @@ def test_a_job_sent_on_before_it_starts_keeps_its_lock(config, stage):
     run(config, lambda: len(ScheduledSet(config)))
     assert stage.ran == 0
     assert len(Locks(config)) == 1
-
-
-def test_deleting_a_stored_job_frees_its_lock(config):
-    client = Client(config)
-    client.push({"class": "A", "args": [1], "unique_for": 60})
-    client.push({"class": "A", "args": [2], "unique_for": 60, "at": 4_102_444_800})
-    queue = Queue("default", config)
-    assert queue.delete(next(iter(queue)))
-    assert [lock.job_name for lock in Locks(config)] == ["A"]
-    (entry,) = ScheduledSet(config)
-    assert entry.delete()
-    assert free(config)()
 
 
 def test_clearing_and_killing_free_locks_as_well(config):
@@ -192,7 +137,7 @@ def test_a_job_that_is_put_into_quarantine_frees_its_lock(config):
     assert queue.quarantine(next(iter(queue)))
     assert free(config)()
     (kept,) = Quarantine(config)
-    assert Quarantine(config).restore(kept.id)
+    assert Quarantine(config).restore(kept)
     assert len(queue) == 1
 
 
@@ -209,7 +154,7 @@ def test_a_job_runs_although_its_lock_is_unreachable(config, stage, monkeypatch)
     def away(*_args, **_kwargs):
         raise RedisUnavailable("away")
 
-    monkeypatch.setattr(store, "release", away)
+    monkeypatch.setattr(locks, "release", away)
     push(config, unique_for=600, unique_until="start")
     run(config, lambda: stage.ran and free(config)())
     assert "releasing the lock of a unique job" in errors
@@ -239,12 +184,3 @@ def test_a_duplicate_pushed_during_the_run_causes_one_more_run(config, stage):
     push(config, **options)
     run(config, lambda: stage.ran == 2 and free(config)())
     assert stage.ran == 2
-
-
-def test_the_payload_of_a_retry_has_the_name_of_its_lock(config, stage, raw_redis):
-    stage.does = raises(LookupError("gone"))
-    push(config, unique_for=600, retry=3)
-    run(config, lambda: len(RetrySet(config)))
-    (raw,) = raw_redis.zrange("retry", 0, -1)
-    (lock,) = Locks(config)
-    assert decode(raw)["idempotency_key"] == lock.name

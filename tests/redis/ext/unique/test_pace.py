@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from offsider import AsyncClient, job
+from offsider import Client, job
 from offsider.core.errors import InvalidOptions
 from offsider.core.payload import decode
 from offsider.ext.results import Results
@@ -62,14 +62,6 @@ def test_a_run_does_not_end_the_throttle(config, jobs):
     assert list(Locks(config)) == []  # only locks that operators may free
 
 
-def test_neither_does_its_deletion(config, jobs):
-    throttled, _, _ = jobs
-    throttled.enqueue(1)
-    Queue("default", config).clear()
-    assert not throttled.enqueue(1)
-    assert throttled.using(throttle=False).enqueue(1)
-
-
 def test_the_last_of_several_pushes_runs_after_a_quiet_time(config, jobs, redis):
     _, debounced, _ = jobs
     first, second = debounced.enqueue("a"), debounced.enqueue("b")
@@ -78,9 +70,9 @@ def test_the_last_of_several_pushes_runs_after_a_quiet_time(config, jobs, redis)
     before = time.time()
 
     async def push():
-        client = AsyncClient(config)
-        await client.push({"class": "Debounced", "args": ["c"], "debounce": 60})
-        await client.close()
+        client = Client(config)
+        await client.apush({"class": "Debounced", "args": ["c"], "debounce": 60})
+        client.close()
 
     asyncio.run(push())
     ((args, due),) = waiting(config)
@@ -164,11 +156,3 @@ def test_a_full_server_keeps_the_waiting_job(config, jobs, redis):
 def test_options_that_do_not_fit_are_refused(client, declared, options, why):
     with pytest.raises(InvalidOptions, match=why):
         client.push({"class": "X", "args": [], **options})
-
-
-def test_an_idempotent_job_that_is_paced_takes_no_lock(config, client, declared):
-    @job(name="Idempotent", idempotent=True, throttle=60)
-    def idempotent() -> None: ...
-
-    assert idempotent.via(client).enqueue()
-    assert list(Locks(config)) == []

@@ -39,17 +39,6 @@ def test_a_declared_option_is_checked_when_the_job_is_first_pushed(client, decla
         bad.via(client).enqueue()
 
 
-def test_without_the_extension_its_options_are_refused(redis_url, declared):
-    config = Config()
-    config.redis.url = redis_url
-
-    @job(name="Unique", unique_for=60)
-    def unique() -> None: ...
-
-    with pytest.raises(InvalidOptions, match="unique_for"):
-        unique.via(Client(config)).enqueue()
-
-
 def test_a_push_can_go_without_the_lock(client, declared):
     @job(name="Unique", unique_for=60)
     def unique(number: int) -> None: ...
@@ -61,23 +50,12 @@ def test_a_push_can_go_without_the_lock(client, declared):
     assert not pushing.enqueue_many([[1], [2]])[0]
 
 
-def test_options_can_be_passed_as_extra_too(client, declared):
-    @job(name="Unique", extra={"unique_until": "until_executed"})
-    def unique() -> None: ...
-
-    assert unique.via(client).enqueue()
-    assert not unique.via(client).enqueue()
-
-
-def test_the_extensions_ttl_is_the_default(redis_url):
-    config = Config()
-    config.redis.url = redis_url
-    config.use(Unique(ttl=timedelta(minutes=1), across_queues=True))
+def test_the_extensions_ttl_is_the_default(make_config):
+    config = make_config(Unique(ttl=timedelta(minutes=1), across_queues=True))
     client = Client(config)
     assert client.push({"class": "A", "args": [], "unique_until": "until_executed", "queue": "a"})
     assert not client.push({"class": "A", "args": [], "unique_until": "until_executed", "queue": "b"})
     assert [0 < lock.ttl_seconds <= 60 for lock in Locks(config)] == [True]
-    Installation.of(config).close()
 
 
 def test_the_payload_has_the_same_keys_as_in_ruby(client, raw_redis):
@@ -87,28 +65,12 @@ def test_the_payload_has_the_same_keys_as_in_ruby(client, raw_redis):
     assert (payload["unique_for"], payload["unique_until"]) == (60, "start")
 
 
-def test_keys_have_the_prefix(redis_url, raw_redis, tag):
-    config = Config()
-    config.redis.url = redis_url
-    config.redis.key_prefix = f"{tag}shop:"
-    config.use(Unique())
-    Client(config).push({"class": "A", "args": [], "unique_for": 60})
-    keys = {key.decode().rpartition("unique")[0] for key in raw_redis.keys("*unique*")}
-    assert keys == {"shop:offsider:"}
-    (lock,) = Locks(config)
-    assert lock.release()
-    assert not raw_redis.keys("*unique*")
-    Installation.of(config).close()
-
-
-def test_the_acl_line_of_the_deployment_page_is_enough(redis_url, raw_redis):
+def test_the_acl_line_of_the_deployment_page_is_enough(make_config, raw_redis):
     name, rules = re.search(r"^user (\S+) (.+)$", (ROOT / "docs" / "deployment.md").read_text(), re.MULTILINE).groups()
     raw_redis.execute_command("ACL", "SETUSER", name, *rules.split())
-    config = Config()
-    config.redis.url = redis_url
+    config = make_config(Unique())
     config.redis.username = name
     config.redis.password = re.search(r">(\S+)", rules)[1]
-    config.use(Unique())
     errors = []
     config.error_handlers.append(lambda error, _context: errors.append(error))
     try:

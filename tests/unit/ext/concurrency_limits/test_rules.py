@@ -7,7 +7,7 @@ import pytest
 from offsider import Config, job
 from offsider.core.errors import ConfigurationError, InvalidOptions
 from offsider.ext.concurrency_limits import ConcurrencyLimits
-from offsider.ext.concurrency_limits.rules import Rules, check_option, check_share, number, rate
+from offsider.ext.concurrency_limits.rules import Rules, check_share, number, rate
 from offsider.jobs import registry
 from offsider.storage.slots import Rate
 
@@ -39,16 +39,14 @@ def test_a_limit_is_a_number_of_runs_or_none_at_all(value, expected):
 @pytest.mark.parametrize("value", [True, "3", 2.0, [], 1_000_001])
 def test_any_other_value_is_refused(value):
     with pytest.raises(InvalidOptions, match="whole number of concurrent runs"):
-        check_option(value)
+        number(value)
 
 
-@pytest.mark.parametrize("declaration", [{"concurrency_limit": 3}, {"extra": {"concurrency_limit": 3}}])
-def test_a_job_declares_its_limit(config, declaration):
-    assert limit(declare(**declaration), config) == 3
-
-
-def test_a_job_without_the_option_has_no_limit(config):
-    assert limit(declare(), config) == 0
+@pytest.mark.parametrize(
+    "declaration, expected", [({"concurrency_limit": 3}, 3), ({"extra": {"concurrency_limit": 3}}, 3), ({}, 0)]
+)
+def test_a_job_declares_its_limit_or_has_none(config, declaration, expected):
+    assert limit(declare(**declaration), config) == expected
 
 
 def test_a_job_overrides_the_limit_of_all_jobs(config):
@@ -77,13 +75,11 @@ def test_a_function_with_an_invalid_result_is_reported_with_its_job(config):
         limit(declare(), config, {"Hard": lambda: "many"})
 
 
-@pytest.mark.parametrize("urgency, threads, expected", [("high", 100, 35), ("low", 10, 3), ("throttled", 1, 1)])
+@pytest.mark.parametrize(
+    "urgency, threads, expected", [("high", 100, 35), ("low", 10, 3), ("throttled", 1, 1), ("low", 0, 0)]
+)
 def test_shares_of_the_fleet_are_by_urgency(config, urgency, threads, expected):
     assert limit(declare(urgency=urgency), config, threads=threads, default_shares=True) == expected
-
-
-def test_without_a_known_fleet_size_shares_do_not_limit(config):
-    assert limit(declare(), config, default_shares=True) == 0
 
 
 @pytest.mark.parametrize("key, value", [("", 3), ("Hard", "3"), ("urgency=quick&", 3), ("urgency==", 1)])

@@ -11,7 +11,7 @@ from offsider.core.payload import decode, encode
 from offsider.ext.limiters import Limiter, Limiters, sidekiq_backoff
 from offsider.jobs import registry
 from offsider.worker.unit_of_work import UnitOfWork
-from tests.unit.worker.executors import make_executor
+from tests.unit.worker.executors import make_executor, run_job
 
 
 class TooManyRequests(Exception):
@@ -35,7 +35,7 @@ def outcome(error, overrated=None, **options):
 
     payload = {"class": "Call", "args": [], "jid": "a" * 24}
     raw = encode(payload if overrated is None else {**payload, "overrated": overrated})
-    return make_executor(config).run(UnitOfWork("default", raw), 0.0).outcome
+    return run_job(make_executor(config), UnitOfWork("default", raw)).outcome
 
 
 def over(**options):
@@ -123,8 +123,8 @@ def test_a_drain_counts_reschedules_as_a_worker_does(tmp_path):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"ttl": 3600}, r"Limiters\(ttl=…\) must be at least a day \(86400 seconds\), got 3600"),
-        ({"ttl": float("nan")}, "must be at least a day"),
+        ({"ttl": 3600}, r"Limiters\(ttl=…\) must be a number of seconds from 86400"),
+        ({"ttl": float("nan")}, "must be a number of seconds from 86400"),
         ({"reschedule": -1}, r"Limiters\(reschedule=…\) must be a whole number of at least 0, got -1"),
         ({"reschedule": True}, "must be a whole number of at least 0, got True"),
         ({"backoff": 3}, r"Limiters\(backoff=…\) must be a function, got 3"),

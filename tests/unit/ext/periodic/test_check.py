@@ -9,7 +9,7 @@ import pytest
 from offsider import Config, job
 from offsider.core.errors import ConfigurationError
 from offsider.ext.periodic import Periodic
-from offsider.ext.periodic.registry import examine
+from offsider.ext.periodic.entry import examine
 from offsider.jobs import registry
 
 
@@ -28,22 +28,6 @@ def problems(periodic: Periodic, **options) -> list[str]:
     config = Config()
     config.use(periodic)
     return [problem for _, problem in examine(config, **options)]
-
-
-def test_a_valid_registry_has_no_errors(periodic):
-    @job(name="shop.clean")
-    def clean(days: int, *, hard: bool = False) -> None: ...
-
-    periodic.register("@daily", clean, args=[3], kwargs={"hard": True})
-    assert problems(periodic) == [""]
-
-
-def test_arguments_that_do_not_match_are_reported(periodic):
-    @job(name="shop.clean")
-    def clean(days: int) -> None: ...
-
-    periodic.register("@daily", clean)
-    assert "days" in problems(periodic)[0]
 
 
 def test_an_unknown_job_is_reported_unless_foreign_jobs_are_allowed(periodic):
@@ -113,12 +97,6 @@ def test_no_worker_starts_with_arguments_that_do_not_fit_the_job(periodic, codec
     periodic.register("@daily", clean, name="nightly", args=args, kwargs=kwargs)
     with pytest.raises(ConfigurationError, match=f"^periodic job 'nightly': {says}"):
         [make(config) for make in config.services]
-
-
-@pytest.mark.parametrize("foreign", [False, True])
-def test_an_unknown_server_is_reported(periodic, foreign):
-    periodic.register("@daily", "HardJob", server="blk")
-    assert "there is no server 'blk'" in problems(periodic, foreign=foreign)[0]
 
 
 def test_no_worker_starts_with_a_periodic_job_for_an_unknown_server(periodic):

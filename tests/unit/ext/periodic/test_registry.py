@@ -8,7 +8,7 @@ from offsider import Config
 from offsider.config.installation import Installation
 from offsider.core.errors import ConfigurationError
 from offsider.ext.periodic import Periodic
-from offsider.ext.periodic.registry import defaults_of, registered_in
+from offsider.ext.periodic.entry import registered_in, registry_of
 
 
 def test_jobs_of_code_and_of_the_file_are_registered(tmp_path):
@@ -24,7 +24,7 @@ def test_jobs_of_code_and_of_the_file_are_registered(tmp_path):
     assert (coded.tz, coded.grace_seconds, coded.queue, coded.source) == ("Europe/Berlin", 10, "high", "code")
     assert (entries["filed"].tz, entries["filed"].queue, entries["filed"].source) == ("Europe/Berlin", "low", "file")
     assert (entries["later"].tz, entries["later"].grace_seconds) == ("UTC", 5)
-    assert defaults_of(config) == ("Europe/Berlin", 10)
+    assert registry_of(config).defaults == ("Europe/Berlin", 10)
 
 
 def test_duplicate_names_are_refused():
@@ -40,20 +40,3 @@ def test_a_running_worker_refuses_registrations():
     config.freeze()
     with pytest.raises(ConfigurationError, match=r"PeriodicJobs\(\)\.add"):
         periodic.register("@daily", "A")
-
-
-def test_an_unknown_time_zone_is_refused():
-    with pytest.raises(ConfigurationError, match="tz expects"):
-        Periodic(tz="Nowhere")
-
-
-def test_without_the_extension_nothing_is_registered():
-    assert registered_in(Installation.of(Config())) == {}
-    assert defaults_of(Config()) == ("UTC", 60.0)
-
-
-def test_a_disabled_entry_is_left_out(tmp_path):
-    (tmp_path / "offsider.toml").write_text("[periodic.off]\nenabled = false\n")
-    config = Config.load(cwd=tmp_path, environ={})
-    config.use(Periodic())
-    assert registered_in(Installation.of(config)) == {}

@@ -7,6 +7,7 @@ import hashlib
 import pytest
 
 from offsider import Job, job
+from offsider.config.config import Config
 from offsider.core.errors import InvalidArguments
 from offsider.ext.unique.rules import lock_name, unique_by
 from offsider.jobs import registry
@@ -20,7 +21,7 @@ def declared():
 
 def name_of(*args, across_queues=False, **payload):
     given = {"class": "Hard", "queue": "default", "args": list(args), **payload}
-    return lock_name(given, across_queues=across_queues)
+    return lock_name(given, Config(), across_queues=across_queues)
 
 
 def test_the_name_is_the_sha_256_of_queue_class_and_arguments():

@@ -39,11 +39,11 @@ def test_options_make_a_rule(options, rule):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"unique_for": 0}, "unique_for expects a positive"),
+        ({"unique_for": 0}, "unique_for must be a positive"),
         ({"unique_for": -1}, "positive"),
         ({"unique_for": True}, "positive"),
         ({"unique_for": float("nan")}, "positive"),
-        ({"unique_for": timedelta(days=30, seconds=1)}, "up to 30 days"),
+        ({"unique_for": timedelta(days=30, seconds=1)}, "(up to 2,592,000)"),
         ({"unique_for": "60"}, "positive"),
         ({"unique_for": [60]}, "positive"),
         ({"unique_for": 60, "unique_until": "end"}, "unique_until must be one of success, start"),

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from argparse import ArgumentParser
 from typing import Any
 
@@ -13,7 +12,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from offsider.cli.main import main
-from offsider.config.environment import RELOAD_BY_DEFAULT
+from offsider.config.loading import RELOAD_BY_DEFAULT
 
 RELOAD = "OFFSIDER_WORKER_RELOAD"
 
@@ -34,9 +33,6 @@ class Command(BaseCommand):
             os.environ[RELOAD] = "false"
         elif settings.DEBUG:
             os.environ[RELOAD_BY_DEFAULT] = "true"
-        # The reloader starts `python -m offsider`, which must find the settings too.
-        folders = sys.path[: 2 if of_django.pythonpath else 1]
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (*folders, os.environ.get("PYTHONPATH"))))
         main(args=words, prog_name="manage.py offsider")
 
     def handle(self, *_: Any, **__: Any) -> None:

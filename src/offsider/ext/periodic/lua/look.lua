@@ -4,7 +4,7 @@
 -- neither repeat ticks nor lose the next ones.
 -- KEYS[1] ticks: hash of name -> epoch seconds
 -- KEYS[2] entries: hash of name -> entry added at run time
--- KEYS[3] paused: set of names
+-- KEYS[3] paused: hash of name -> who paused it, when and why
 -- ARGV[1...] name and remembered tick (epoch seconds or 0) of each job that the caller knows
 -- returns {seconds, microseconds, {name, epoch seconds, ...}, {name, entry, ...}, {paused name, ...}}
 local time = redis.call('TIME')
@@ -21,4 +21,4 @@ local function look(name, remembered)
 end
 for i = 1, #ARGV, 2 do look(ARGV[i], ARGV[i + 1]) end
 for i = 1, #added, 2 do look(added[i], '0') end
-return {time[1], time[2], ticks, added, redis.call('SMEMBERS', KEYS[3])}
+return {time[1], time[2], ticks, added, redis.call('HKEYS', KEYS[3])}

@@ -1,5 +1,0 @@
-"""A configuration for the server under test."""
-
-from tests.redis.inspector.conftest import config
-
-__all__ = ["config"]
