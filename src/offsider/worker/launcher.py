@@ -306,9 +306,15 @@ class Launcher:
             self._pools.close()
 
     def _leave(self, parts: Assembly) -> None:
-        parts.failures.flush()
-        events.note(parts.redis, events.ENDED, self.identity, **self._release)
-        for last in (parts.heartbeat.runs.write, parts.heartbeat.leave, parts.ownership.leave):
+        ended = partial(events.note, parts.redis, events.ENDED, self.identity, **self._release)
+        # The registration first: if the time is over before the end, no sweeper has to find empty lists.
+        for last in (
+            parts.ownership.leave,
+            parts.heartbeat.runs.write,
+            parts.failures.flush,
+            parts.heartbeat.leave,
+            ended,
+        ):
             try:
                 last()
             except RedisFailure as error:
