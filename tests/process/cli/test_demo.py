@@ -93,7 +93,7 @@ def is_alive(pid: int) -> bool:
 
 
 def test_a_demo_kills_a_worker_retries_jobs_and_loses_none(folder, start_demo):
-    process = start_demo("--seconds", "12")
+    process = start_demo("--seconds", "18")
     output, (processed, failed, retried, dead, left, lost) = end_of(process)
 
     assert (lost, process.returncode) == (0, 0), output

@@ -228,7 +228,9 @@ def test_an_application_that_cannot_be_loaded_ends_the_parent(swarm, processes):
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_stop_before_the_workers_are_up_works(swarm, ledger, processes):
-    parent = swarm(text=APP + "\n    time.sleep(30)\n", processes=processes, wait=False)
+    # Many sleeps: CPython calls no handler of a signal that comes just before one until it ends.
+    slow = "\n    for _ in range(600):\n        time.sleep(0.05)\n"
+    parent = swarm(text=APP + slow, processes=processes, wait=False)
     wait_for(lambda: ledger.notes("imported"))
     parent.worker.stopped(seconds=5)
 
