@@ -184,7 +184,7 @@ def test(words: Sequence[str]) -> int:
     tests = ("python", "scripts/run_tests.py", *PARALLEL)
     steps: dict[str, Sequence[str]] = {
         "tests": (*tests, *IN_PROCESS),
-        "tests of programs": (*tests, "-n", str(WORKERS + 2), "tests", *(f"--ignore={name}" for name in IN_PROCESS)),
+        "tests of programs": (*tests, "-n", str(WORKERS + 1), "tests", *(f"--ignore={name}" for name in IN_PROCESS)),
     }
     # One after the other beside the tests, which wait for servers and processes more than they compute.
     further: dict[str, Sequence[str]] = {
