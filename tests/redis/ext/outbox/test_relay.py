@@ -13,6 +13,7 @@ from offsider.client import Client
 from offsider.config.installation import Installation
 from offsider.core.errors import InvalidArguments, RedisUnavailable
 from offsider.core.payload import decode
+from offsider.ext.encryption import Encryption
 from offsider.ext.outbox import Outbox, relay as relays
 from offsider.ext.outbox.relay import Relay
 from tests.faults import FaultProxy
@@ -75,6 +76,16 @@ def test_a_committed_push_reaches_its_queue_with_the_jid_of_the_call(config, sou
     ((raw, due),) = raw_redis.zrange("schedule", 0, -1, withscores=True)
     assert (decode(raw)["jid"], due > time.time() + 3000) == (later, True)
     assert rows(source) == []
+
+
+def test_the_row_of_an_encrypted_job_has_no_plain_text(config, source, atomic, raw_redis):
+    config.use(Encryption({"one": Encryption.new_key()}, current="one"))
+    with atomic():
+        Client(config).push({"class": "Mail", "args": [1, "4111 1111"], "encrypt": True})
+    (row,) = rows(source)
+    assert b"4111" not in row.payload
+    relay(config, source)
+    assert raw_redis.lindex("queue:default", 0) == row.payload
 
 
 def test_a_rolled_back_push_is_never_pushed_also_to_a_savepoint(config, source, atomic, raw_redis):
