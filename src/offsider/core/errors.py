@@ -47,7 +47,8 @@
         └── Skip
 
     Shutdown (BaseException)                interrupts a running job at the stop deadline
-    └── RunInterrupted                ends a run between two elements of an iteration
+    └── RunInterrupted                      ends a run between two elements of an iteration
+        └── Waiting                         ends a run that waits for a time or a signal
 """
 
 from __future__ import annotations
@@ -425,3 +426,14 @@ class Shutdown(BaseException):
 
 class RunInterrupted(Shutdown):
     """Ends the run of a job between two elements or steps, and of one that another process owns; it is requeued."""
+
+
+class Waiting(RunInterrupted):
+    """Ends the run of a job that waits; see `sleep_until`. It runs again after ``seconds``, which is not counted."""
+
+    limit, counter = None, None
+
+    def __init__(self, seconds: float, reason: str) -> None:
+        super().__init__(f"{reason} for {seconds:g} s")
+        self.seconds = seconds
+        self.reason = reason

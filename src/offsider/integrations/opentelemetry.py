@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 
 from offsider.config.config import Config
 from offsider.core.error_text import class_of
-from offsider.core.errors import Discard, Reschedule, Shutdown, Skip
+from offsider.core.errors import Discard, Reschedule, Shutdown, Skip, Waiting
 from offsider.core.payload import shown_class
 from offsider.integrations import missing
 from offsider.runtime.context import JobContext
@@ -182,7 +182,7 @@ def _outcome(error: BaseException) -> str:
             return "skipped"
         case Discard():
             return "discarded"
-        case Reschedule():
+        case Reschedule() | Waiting():
             return "rescheduled"
         case _:
             return "interrupted" if caused_by(Shutdown, error) else "failed"

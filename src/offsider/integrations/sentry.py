@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from offsider.config.config import Config
-from offsider.core.errors import HardTimeout, JobSignal, Shutdown
+from offsider.core.errors import HardTimeout, JobSignal, Shutdown, Waiting
 from offsider.core.payload import JobPayload, read_stamp, shown_class
 from offsider.integrations import missing
 from offsider.runtime.context import JobContext
@@ -184,7 +184,7 @@ def _is_failure(error: BaseException) -> bool:
 
 
 def _status(error: BaseException) -> str:
-    if isinstance(error, JobSignal):
+    if isinstance(error, JobSignal | Waiting):
         return "ok"
     return "aborted" if caused_by(Shutdown, error) else "internal_error"
 

@@ -27,10 +27,10 @@ from offsider.core.errors import (
     InvalidOptions,
     NoCurrentJob,
     RedisUnavailable,
-    Reschedule,
     RunInterrupted,
     SignalTimeout,
     Skip,
+    Waiting,
 )
 from offsider.core.payload import not_stranded
 from offsider.jobs.clients import client_for
@@ -120,7 +120,7 @@ def sleep_until(when: datetime | float) -> None:
         raise InvalidOptions(f"sleep_until takes an aware datetime or epoch seconds, got {when!r}")
     at = due_at(when, now)
     if at is not None:
-        raise Waiting(at - now, reason="sleeps")
+        raise Waiting(at - now, "sleeps")
 
 
 def wait_for(name: str, *, timeout: float | timedelta) -> Any:
@@ -184,12 +184,6 @@ def signal(jid: str, name: str, value: Any = None) -> bool:
 async def asignal(jid: str, name: str, value: Any = None) -> bool:
     """As `signal`, without blocking the event loop."""
     return await client_for().installation.loop_threads.run(lambda: signal(jid, name, value))
-
-
-class Waiting(Reschedule):
-    """Ends a run that waits. It is not counted."""
-
-    counter = None
 
 
 class _RunSteps:
@@ -307,7 +301,7 @@ class _RunSteps:
         if now >= until:
             raise SignalTimeout(f"{self.job.name}: the signal {name!r} has not come in time")
         self._wait = SignalWait(name, not_stranded(self.job.raw), until)
-        raise Waiting(until - now, reason=f"waits for the signal {name!r}")
+        raise Waiting(until - now, f"waits for the signal {name!r}")
 
     def _life(self) -> float:
         return self._life_seconds + self.job.again_in_seconds

@@ -19,7 +19,7 @@ from offsider.config import test_mode
 from offsider.config.config import Config
 from offsider.config.default import default_config
 from offsider.config.hooks import Prepared
-from offsider.core.errors import ConfigurationError, OffsiderError, Reschedule, TooManyReschedules
+from offsider.core.errors import ConfigurationError, OffsiderError, Reschedule, TooManyReschedules, Waiting
 from offsider.core.payload import rescheduled
 from offsider.core.wording import counted
 from offsider.jobs.enqueuer import Call, Delay, Moment
@@ -289,7 +289,7 @@ class Recorder:
         with test_mode.diverted(self):
             try:
                 result, following = self._runner.run(job.prepared())
-            except Reschedule as signal:
+            except (Reschedule, Waiting) as signal:
                 if signal.limit is not None and job.payload.get("rescheduled_count", 0) >= signal.limit:
                     raise TooManyReschedules(signal.limit) from signal
                 at = self._runner.config.clock.now() + signal.seconds

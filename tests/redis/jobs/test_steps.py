@@ -15,7 +15,6 @@ from offsider import (
     InvalidJob,
     JobContext,
     RedisUnavailable,
-    Reschedule,
     RunInterrupted,
     SignalTimeout,
     Skip,
@@ -28,6 +27,7 @@ from offsider import (
     wait_for,
 )
 from offsider.config.installation import Installation
+from offsider.core.errors import Waiting
 from offsider.jobs import registry
 from offsider.jobs.clients import pushing_with
 from offsider.runtime.context import running
@@ -205,7 +205,7 @@ def test_no_run_waits_while_a_step_runs_and_none_begins_in_a_run_that_waits(run)
     with run(), pytest.raises(InvalidJob, match="a wait for a signal while the step 'slow' runs"):
         asyncio.run(wait_during_a_step())
     with run():
-        with pytest.raises(Reschedule):
+        with pytest.raises(Waiting):
             wait_for("paid", timeout=60)
         with pytest.raises(RunInterrupted, match="before the wait for the signal 'shipped'"):
             wait_for("shipped", timeout=60)

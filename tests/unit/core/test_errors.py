@@ -22,13 +22,14 @@ from offsider.core.errors import (
     Shutdown,
     TooManyReschedules,
     UnknownJob,
+    Waiting,
 )
 
 
 def test_every_error_is_an_offsider_error_but_the_shutdown_and_in_the_tree_of_the_docstring():
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and kind.__module__ == errors.__name__]
     assert [kind for kind in kinds if kind.__name__ not in (errors.__doc__ or "")] == []
-    assert [kind for kind in kinds if not issubclass(kind, OffsiderError)] == [Shutdown, RunInterrupted]
+    assert [kind for kind in kinds if not issubclass(kind, OffsiderError)] == [Shutdown, RunInterrupted, Waiting]
     assert not issubclass(Shutdown, Exception)
 
 

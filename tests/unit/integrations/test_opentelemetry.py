@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from offsider.config.config import Config
-from offsider.core.errors import ConfigurationError, Discard, Reschedule, Shutdown, Skip
+from offsider.core.errors import ConfigurationError, Discard, Reschedule, Shutdown, Skip, Waiting
 from offsider.integrations.opentelemetry import OpenTelemetry
 from offsider.runtime.context import JobContext
 from offsider.runtime.middleware import Push
@@ -163,6 +163,7 @@ def caused_by_a_stop():
         (Skip(), "skipped"),
         (Discard("done"), "discarded"),
         (Reschedule(5), "rescheduled"),
+        (Waiting(5, "sleeps"), "rescheduled"),
         (Shutdown(), "interrupted"),
         (caused_by_a_stop(), "interrupted"),
     ],

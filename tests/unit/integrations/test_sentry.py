@@ -5,7 +5,7 @@ import sentry_sdk
 from sentry_sdk.transport import Transport
 
 from offsider.config.config import Config
-from offsider.core.errors import Discard, HardTimeout, PoisonPill, Reschedule, Shutdown, Skip
+from offsider.core.errors import Discard, HardTimeout, PoisonPill, Reschedule, Shutdown, Skip, Waiting
 from offsider.integrations.sentry import HEADERS, Sentry
 from offsider.runtime.context import JobContext
 from offsider.runtime.middleware import Push
@@ -174,14 +174,18 @@ def test_only_the_last_failure_is_sent_where_that_is_wanted(start):
     assert event["tags"]["jid"] == JID
 
 
-@pytest.mark.parametrize("signal", [Skip(), Discard("x"), Reschedule(1), Shutdown()], ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize(
+    "signal",
+    [Skip(), Discard("x"), Reschedule(1), Waiting(1, "sleeps"), Shutdown()],
+    ids=lambda s: type(s).__name__,
+)
 @pytest.mark.parametrize("only_when_dead", [False, True])
 def test_only_failures_are_sent(start, signal, only_when_dead):
     watched = start(only_when_dead=only_when_dead)
     watched.fail(signal, died=True)
     assert watched.errors == []
     status = watched.transactions[0]["contexts"]["trace"]["status"]
-    assert status == ("aborted" if isinstance(signal, Shutdown) else "ok")
+    assert status == ("aborted" if type(signal) is Shutdown else "ok")
 
 
 def test_a_job_of_an_unknown_class_is_sent_though_it_has_no_run(watched):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offsider import Client, Config, Discard, Reschedule, Skip, TooManyReschedules, UnknownJob, current_job, job
+from offsider.core.errors import Waiting
 from offsider.testing import FakeClock, NothingEnqueued, fake
 
 
@@ -113,11 +114,12 @@ def test_an_undeclared_job_cannot_be_drained(enqueued, config):
         enqueued.drain()
 
 
-def test_a_rescheduled_job_waits_for_the_next_drain(enqueued, ran, config):
+@pytest.mark.parametrize("again", [Reschedule(60), Waiting(60, "sleeps")], ids=lambda error: type(error).__name__)
+def test_a_rescheduled_job_waits_for_the_next_drain(enqueued, ran, config, again):
     @job(name="patient")
     def patient() -> None:
         ran.append("asked")
-        raise Reschedule(60)
+        raise again
 
     patient.enqueue()
     with FakeClock(2e9).installed(config):

@@ -13,7 +13,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from offsider import Discard, Job, NoCapableWorker, Reschedule, Skip, TooManyReschedules, UnknownJob, current_job, job
+from offsider import (
+    Discard,
+    Job,
+    NoCapableWorker,
+    Reschedule,
+    Skip,
+    TooManyReschedules,
+    UnknownJob,
+    current_job,
+    job,
+    sleep_until,
+)
 from offsider.core import wording
 from offsider.core.compression import compress
 from offsider.core.errors import InvalidArguments, NoCurrentJob, Shutdown, SoftTimeout
@@ -197,6 +208,20 @@ def while_stopping() -> None:
         {}["missing"]
 
 
+def waiting() -> None:
+    try:
+        sleep_until(time.time() + 60)
+    except Exception:  # as jobs do around a call of another service
+        {}["missing"]
+
+
+def cleaning_up_before_a_wait() -> None:
+    try:
+        sleep_until(time.time() + 60)
+    finally:
+        {}["missing"]
+
+
 def raises(error: BaseException):
     def raiser() -> None:
         raise error
@@ -216,6 +241,8 @@ def raises(error: BaseException):
         (caused_by_a_stop, Interrupted),
         (while_stopping, Interrupted),
         (raises(Reschedule(12.5)), Rescheduled),
+        (waiting, Rescheduled),
+        (cleaning_up_before_a_wait, Rescheduled),
         (raises(Discard("too old")), Discarded),
         (raises(Skip("nothing to do")), Skipped),
     ],

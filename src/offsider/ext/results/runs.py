@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from offsider.config import test_mode
 from offsider.core.arguments import encode_result
-from offsider.core.errors import Discard, OffsiderError, RedisFailure, Reschedule, Skip
+from offsider.core.errors import Discard, OffsiderError, RedisFailure, Reschedule, Skip, Waiting
 from offsider.core.outcome import Discarded, Failed, Skipped, Succeeded
 from offsider.ext.results import store
 from offsider.ext.results.control import ResultsControl
@@ -115,7 +115,7 @@ class ResultRuns:
         control.began_at, control.started_at = time.perf_counter(), now
         try:
             result = yield
-        except Reschedule:
+        except (Reschedule, Waiting):
             raise
         except BaseException as error:
             self._remember(control, _outcome_of(error))

@@ -39,6 +39,7 @@ from offsider.core.errors import (
     Shutdown,
     Skip,
     TooManyReschedules,
+    Waiting,
 )
 from offsider.core.normalize import ignored, normalize
 from offsider.core.outcome import (
@@ -395,6 +396,8 @@ class _Options:
 
 def _outcome_of(error: BaseException) -> Outcome:
     if caused_by(Shutdown, error):
+        if (wait := caused_by(Waiting, error)) is not None:
+            return Rescheduled(wait.seconds, wait.reason)
         return _CONTINUES if caused_by(RunInterrupted, error) else _INTERRUPTED
     return Failed(error)
 

@@ -35,7 +35,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakMethod
 
 from offsider.core import gil
@@ -49,6 +49,8 @@ MAX_ATTEMPTS = 5
 POLL_SECONDS = 0.0005
 #: Functions in which an exception would leave a lock locked, or be swallowed.
 SPARED = frozenset({"__enter__", "__exit__", "__del__"})
+
+E = TypeVar("E", bound=BaseException)
 
 #: The module that calls the function of a job.
 _CALLER = "offsider.jobs.declared"
@@ -184,8 +186,8 @@ def find_obstacle() -> str:
 OBSTACLE = find_obstacle()
 
 
-def caused_by(kind: type[BaseException], error: BaseException) -> bool:
-    """Return whether an error of this class caused ``error``, even if the job raised another exception from it.
+def caused_by(kind: type[E], error: BaseException) -> E | None:
+    """Return the error of this class that caused ``error``, even if the job raised another exception from it.
 
     If a stop of the worker did (`Shutdown`), the job did not fail (parity.md, row D3).
     """
@@ -193,10 +195,10 @@ def caused_by(kind: type[BaseException], error: BaseException) -> bool:
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
         if isinstance(current, kind):
-            return True
+            return current
         seen.add(id(current))
         current = origin_of(current)
-    return False
+    return None
 
 
 class Injection:

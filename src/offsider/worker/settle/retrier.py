@@ -69,7 +69,7 @@ class Retrier:
         # Encode it before the job's callbacks run: they may add values that JSON cannot represent.
         stored = encode(payload)
         payload = expand(payload, job.raw)
-        is_last = stranded or caused_by(JobCancelled, error)
+        is_last = stranded or caused_by(JobCancelled, error) is not None
         if is_last or self._exhausted(known.get("retry_for"), payload, retry or 0, count):
             # Keep a job that never ran: `retry`, `dead` and callbacks apply only to jobs that have failed.
             return Dead(stored, payload) if never_ran else self._exhaust(payload, stored, declared, error)
