@@ -18,7 +18,7 @@ from tests.waiting import wait_for
 
 FAST = {"OFFSIDER_WORKER_LIVENESS_SECONDS": "6"}
 APP = """
-    import ctypes, logging, os, resource, signal, time
+    import ctypes, logging, os, resource, signal, subprocess, time
     from contextvars import ContextVar
     from offsider import Skip, SoftTimeout, configure_client, current_job, job, resumable, step, wait_for
     from offsider.ext.current_attributes import CurrentAttributes
@@ -48,6 +48,9 @@ APP = """
             case "loop in C":
                 ctypes.pythonapi.PyBytes_FromStringAndSize  # loaded
                 sum(range(10**13))
+            case "killed":  # from outside, as the kernel does when memory is short
+                subprocess.run(["sh", "-c", "kill -KILL $PPID"])
+                time.sleep(60)
             case "memory":
                 resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))
                 bytearray(2**31)
@@ -59,6 +62,13 @@ APP = """
     @job(name="Isolated", isolated=True)
     def isolated(number=0):
         note("isolated", current_job().jid, f"{number} {os.getppid()}")
+
+    grown = []
+
+    @job(name="Grow", isolated=True)
+    def grow(megabytes):
+        note("isolated", current_job().jid)
+        grown.append(bytearray(b"x") * (megabytes * 2**20))
 
     @job(name="Fail", isolated=True, retry=0)
     def fail():
@@ -130,12 +140,12 @@ def dead(stored) -> dict[str, str]:
 
 
 def test_a_crash_fails_its_job_alone(workers, stored, ledger):
-    ways = ("SIGSEGV", "exit", "loop in C", "memory")
+    ways = ("SIGSEGV", "exit", "loop in C", "memory", "killed")
     crashes = {}
     for number in range(1000):
         push(stored, "Plain", number)
         if number % 20 == 0:
-            how = ways[number // 20 % 4]
+            how = ways[number // 20 % 5]
             crashes[push(stored, "Crash", how, retry=0, hard_timeout=1.0)] = how
     worker = workers.start("-c", "10", text=APP, environ=FAST)
     pid = worker.pid
@@ -147,6 +157,8 @@ def test_a_crash_fails_its_job_alone(workers, stored, ledger):
         "exit": "offsider.core.errors.ProcessCrashed: the process of the job ended with code 7",
         "loop in C": "offsider.core.errors.HardTimeout: the job exceeded its hard limit of 1 s (hard_timeout)",
         "memory": "MemoryError: ",
+        "killed": "offsider.core.errors.ProcessCrashed: the process of the job was killed by SIGKILL, perhaps because "
+        "the system had no more memory",
     }
     assert dead(stored) == {jid: reasons[how] for jid, how in crashes.items()}
     assert worker.pid == pid
@@ -242,6 +254,18 @@ def test_a_child_is_replaced_after_its_jobs(workers, stored, ledger):
     workers.start("-c", "1", text=APP, environ=FAST | {"OFFSIDER_WORKER_MAX_JOBS_PER_CHILD": "2"})
     wait_for(lambda: len(ledger.notes("isolated")) == 6)
     assert set(Counter(note.pid for note in ledger.notes("isolated")).values()) == {2}
+
+
+def test_a_child_that_has_grown_is_replaced(workers, stored, ledger):
+    jobs = [("Isolated", 1), ("Isolated", 2), ("Grow", 300), ("Isolated", 3), ("Isolated", 4)]
+    jids = [push(stored, *job) for job in jobs]
+    workers.start("-c", "1", text=APP, environ=FAST | {"OFFSIDER_WORKER_MEMORY_PER_CHILD_MB": "250"})
+    wait_for(lambda: len(ledger.notes("isolated")) == len(jids))
+    assert [note.jid for note in ledger.notes("isolated")] == jids
+    first, *same, another, last = [note.pid for note in ledger.notes("isolated")]
+    assert set(same) == {first}
+    assert another == last != first
+    wait_for(lambda: not exists(first))
 
 
 def test_an_isolated_capsule_runs_all_its_jobs_in_children(workers, stored, ledger):

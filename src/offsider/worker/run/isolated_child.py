@@ -57,6 +57,7 @@ class IsolatedChild:
         self._asked_at: dict[str, float] = {}
         self._replies: dict[str, Any] = {}
         self._ran = 0
+        self._leaves = False
 
     def live(self) -> NoReturn:
         """Run jobs until the worker closes the link."""
@@ -149,6 +150,7 @@ class IsolatedChild:
         except BaseException as raised:  # noqa: BLE001 - the end of the run
             error = raised
         self._ran += 1
+        self._leaves = self._is_used_up()  # once: the worker gives its next job to a child that stays
         return self._message(job, result, error, time.process_time() - started)
 
     def _perform(self, job: JobContext, capsule: str) -> Any:
@@ -170,8 +172,7 @@ class IsolatedChild:
         context = [entry for entry in capsule.server_middleware if getattr(entry, "sets_context", False)]
         return client, MiddlewareChain[JobContext](([] if config.reloader is None else [config.reloader]) + context)
 
-    @property
-    def _leaves(self) -> bool:
+    def _is_used_up(self) -> bool:
         worker = self._config.worker
         if 0 < worker.max_jobs_per_child <= self._ran:
             return True
