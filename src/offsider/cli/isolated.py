@@ -1,6 +1,6 @@
 """The fork server of isolated jobs: a process without threads that a worker forks before it starts its own.
 
-The worker asks for a child, and passes two descriptors: the child's end of its link, and a pipe for its exit status.
+The worker asks for a child, and passes the child's end of its link, and pipes for its exit status and its stack.
 When a child has ended, the server writes the status, and closes the link, also for processes that the child has left.
 When the worker has ended, the server kills the children, and exits.
 """
@@ -8,6 +8,7 @@ When the worker has ended, the server kills the children, and exits.
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import gc
 import os
 import select
@@ -109,21 +110,22 @@ class _ForkingProcess:
             self._reap()
         if self._link.fileno() not in ready:
             return True
-        data, descriptors, _, _ = socket.recv_fds(self._link, REQUEST.size, 2)
+        data, descriptors, _, _ = socket.recv_fds(self._link, REQUEST.size, 3)
         if len(data) < REQUEST.size:
             return False
         number, what = REQUEST.unpack(data)
         if what == 0:
-            self._fork(number, socket.socket(fileno=descriptors[0]), descriptors[1])
+            self._fork(number, socket.socket(fileno=descriptors[0]), descriptors[1], descriptors[2])
         else:
             for pid, (own, _, _) in self._children.items():
                 if own == number:
                     os.kill(pid, what)
         return True
 
-    def _fork(self, number: int, end: socket.socket, status: int) -> None:
-        os.set_inheritable(end.fileno(), False)
-        os.set_inheritable(status, False)
+    def _fork(self, number: int, end: socket.socket, status: int, stack: int) -> None:
+        for descriptor in (end.fileno(), status, stack):
+            os.set_inheritable(descriptor, False)
+        os.set_blocking(stack, False)  # a stack that does not fit is cut
 
         def release() -> None:
             signal.set_wakeup_fd(-1)
@@ -135,7 +137,8 @@ class _ForkingProcess:
                 other.close()
                 os.close(other_status)
 
-        pid = fork(release, lambda: _live(end, self._config))
+        pid = fork(release, lambda: _live(end, stack, self._config))
+        os.close(stack)
         if pid is not None:
             self._children[pid] = (number, end, status)
             return
@@ -161,9 +164,10 @@ class _ForkingProcess:
             end.close()
 
 
-def _live(end: socket.socket, config: Config) -> NoReturn:
+def _live(end: socket.socket, stack: int, config: Config) -> NoReturn:
     """Run jobs in this process, a child, to its end."""
     try:
+        faulthandler.register(signal.SIGTTIN, stack, all_threads=False)
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         title_setter()("offsider isolated jobs")

@@ -22,12 +22,13 @@ from offsider.core.error_text import describe
 from offsider.core.payload import decode_or_none
 from offsider.logs.setup import base36, logger
 from offsider.worker.launcher import start_thread
+from offsider.worker.run.coroutine_run import CoroutineRun
 
 if TYPE_CHECKING:
     from offsider.cli.signals import SignalQueue
+    from offsider.runtime.context import Reach
     from offsider.worker.alive.parent_link import ParentLink
     from offsider.worker.launcher import Launcher
-    from offsider.worker.run.coroutine_run import CoroutineRun
 
 TITLE_SECONDS = 1.0
 # From the deadline of running jobs to the exit of the process.
@@ -167,7 +168,7 @@ class MainLoop:
             logger.info("running now: %s", ", ".join(jobs))
 
     def _dump(self) -> None:
-        dump(self._launcher.parts.async_jobs())
+        dump(self._launcher.parts.outside_of_threads())
 
 
 def _named(raw: bytes) -> str:
@@ -175,9 +176,9 @@ def _named(raw: bytes) -> str:
     return "malformed payload" if payload is None else f"{payload['class']} jid={payload.get('jid')}"
 
 
-def dump(jobs: Iterable[tuple[str, bytes, CoroutineRun]] = ()) -> None:
+def dump(jobs: Iterable[tuple[str, bytes, Reach]] = ()) -> None:
     """Write all stacks to the log."""
-    for text in (*thread_stacks(), *task_stacks(jobs)):
+    for text in (*thread_stacks(), *job_stacks(jobs)):
         logger.warning(text)  # without arguments: their line breaks would be escaped
 
 
@@ -191,12 +192,13 @@ def thread_stacks() -> Iterator[str]:
         yield f"thread tid={number} {name}\n{''.join(traceback.format_stack(frame)).rstrip()}"
 
 
-def task_stacks(jobs: Iterable[tuple[str, bytes, CoroutineRun]]) -> Iterator[str]:
-    """Yield one text per async job: its ID as in the busy table, its name, its stack."""
-    for tid, raw, coroutine in jobs:
-        title = f"asyncio task tid={tid} {_named(raw)}"
+def job_stacks(jobs: Iterable[tuple[str, bytes, Reach]]) -> Iterator[str]:
+    """Yield one text per async or isolated job: its ID as in the busy table, its name, its stack."""
+    for tid, raw, reach in jobs:
+        kind = "asyncio task" if isinstance(reach, CoroutineRun) else "isolated job"
+        title = f"{kind} tid={tid} {_named(raw)}"
         try:
-            lines = [line for frame in coroutine.frames() for line in traceback.format_stack(frame, limit=1)]
+            lines = [line for frame in reach.frames() for line in traceback.format_stack(frame, limit=1)]
             yield f"{title}\n{''.join(lines).rstrip()}"
         except Exception as error:  # noqa: BLE001  # the task runs in another thread and may change during the read
             yield f"{title}: its stack cannot be shown: {describe(error)}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import pickle
 import sys
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice, pairwise
 from types import FrameType, TracebackType
 from typing import Any, cast
@@ -100,10 +101,17 @@ def _with_trace(error: BaseException, frames: list[tuple[str, str, str, int]]) -
     """Give an error a traceback with these lines."""
     trace: TracebackType | None = None
     for file, module, function, line in reversed(frames):
-        code = compile("found = look()", file, "exec")
-        code = code.replace(co_name=function.rpartition(".")[2], co_qualname=function, co_firstlineno=line)
-        names: dict[str, Any] = {"__name__": module, "look": sys._getframe}  # noqa: SLF001 - the documented way
-        exec(code, names)  # noqa: S102 - the line above
-        frame: FrameType = names.pop("found")
-        trace = TracebackType(trace, frame, -1, line)  # -1: the line counts, and not the instruction
+        # -1: the line counts, and not the instruction
+        trace = TracebackType(trace, frame_at(file, module, function, line), -1, line)
     return BaseException.with_traceback(error, trace)
+
+
+@lru_cache(1_000)
+def frame_at(file: str, module: str, function: str, line: int) -> FrameType:
+    """Return a frame that has ended at a line."""
+    code = compile("found = look()", file, "exec")
+    code = code.replace(co_name=function.rpartition(".")[2], co_qualname=function, co_firstlineno=line)
+    names: dict[str, Any] = {"__name__": module, "look": sys._getframe}  # noqa: SLF001 - the documented way
+    exec(code, names)  # noqa: S102 - the lines above
+    frame: FrameType = names.pop("found")
+    return frame

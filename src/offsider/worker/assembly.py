@@ -31,6 +31,7 @@ from offsider.worker.run.cancellation import Cancellation, jid_of
 from offsider.worker.run.control_admission import Admission
 from offsider.worker.run.control_rules import ControlRules
 from offsider.worker.run.finishing import takes_jobs
+from offsider.worker.run.interrupt import Injection
 from offsider.worker.run.slots import Slots
 from offsider.worker.run.stranded import StrandedCheck, StrandedRescue
 from offsider.worker.run.time_limits import TimeLimits
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from offsider.runtime.service import Service
     from offsider.storage.redis import Redis
     from offsider.worker.fetch.fetcher import Fetcher
-    from offsider.worker.run.coroutine_run import CoroutineRun
     from offsider.worker.run.isolated import IsolatedChildren
     from offsider.worker.unit_of_work import UnitOfWork
 
@@ -264,11 +264,11 @@ class Assembly:
                 ways[name] = fetcher.described_wait()
         return {name: way for name, way in ways.items() if way}
 
-    def async_jobs(self) -> list[tuple[str, bytes, CoroutineRun]]:
-        """Return the running async jobs, each with its thread id as in the busy table and its payload, for a dump."""
+    def outside_of_threads(self) -> list[tuple[str, bytes, Reach]]:
+        """Return the running async and isolated jobs, each with its thread id as in the busy table and its payload."""
+        reaches = dict(self._runs())
         return [
-            (tid, work.unit.raw, coroutine)
+            (tid, work.unit.raw, reach)
             for tid, work in self.work_state.running().items()
-            for manager in self.managers
-            if (coroutine := manager.async_runner.running.get(work.unit)) is not None
+            if (reach := reaches.get(work.unit)) is not None and not isinstance(reach, Injection)
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections import Counter
 
@@ -266,6 +267,16 @@ def test_a_child_that_has_grown_is_replaced(workers, stored, ledger):
     assert set(same) == {first}
     assert another == last != first
     wait_for(lambda: not exists(first))
+
+
+def test_the_stack_of_an_isolated_job_is_shown_even_in_c(workers, stored, ledger):
+    jid = push(stored, "Crash", "loop in C", retry=0, hard_timeout=10)
+    worker = workers.start("-c", "1", text=APP, environ=FAST)
+    wait_for(lambda: ledger.notes("begun"))
+    worker.send("TTIN")
+    worker.until_says("sum(range(10**13))")
+    _, _, shown = worker.output.partition("isolated job tid=")
+    assert re.fullmatch(rf"\w+ Crash jid={jid}\n    File .*, in crash\n      sum\(range\(10\*\*13\)\)\n", shown)
 
 
 def test_an_isolated_capsule_runs_all_its_jobs_in_children(workers, stored, ledger):

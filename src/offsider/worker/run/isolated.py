@@ -7,6 +7,7 @@
 3. During the run the child asks the worker for its state: whether it stops, or the job was cancelled.
 4. SIGTERM has the child ask which error to raise: of a time limit, of a stop, or of an operator. So it also interrupts
    system calls. A child that still runs a second after its hard limit is killed.
+5. SIGTTIN has the child write its stack into a pipe, also from C code: `faulthandler` does it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import re
 import select
 import signal
 import socket
@@ -24,11 +26,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from offsider.core.carried_error import CarriedError, raised_again
+from offsider.core.carried_error import CarriedError, frame_at, raised_again
 from offsider.core.errors import OffsiderError, ProcessCrashed, RunInterrupted, Shutdown
 from offsider.core.wording import described
 from offsider.storage.effects import Effect
 from offsider.storage.steps import KEEP_STEPS
+from offsider.worker.run.interrupt import line_of
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -46,6 +49,11 @@ logger = logging.getLogger("offsider")
 REQUEST = struct.Struct("!qi")
 #: Time for a child whose link is closed to end by itself.
 END_SECONDS = 1.0
+#: Maximum time until a child has written its stack.
+STACK_SECONDS = 0.1
+#: The frames of a job in the text of `faulthandler`, the innermost first, up to its caller; and one of them.
+_STACK = re.compile(rb'first\):\n(.*?)  (?:File "[^\n]*/offsider/jobs/declared\.py"|\.\.\.\n)', re.DOTALL)
+_FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)\n')
 _LENGTH = struct.Struct("!I")
 
 
@@ -124,14 +132,16 @@ class JobEnded(NamedTuple):
 
 
 class _Child:
-    def __init__(self, number: int, link: Link, status: int) -> None:
+    def __init__(self, number: int, link: Link, status: int, stack: int) -> None:
         self.number = number
         self.link = link
         self.status = status
+        self.stack = stack
 
     def close(self) -> None:
         self.link.close()
         os.close(self.status)
+        os.close(self.stack)
 
 
 class IsolatedChildren:
@@ -165,13 +175,14 @@ class IsolatedChildren:
             self._number += 1
             number = self._number
         ours, theirs = socket.socketpair()
-        status, end = os.pipe()
+        (status, end), (stack, written) = os.pipe(), os.pipe()
         with theirs:
             try:
-                self._ask(number, 0, theirs.fileno(), end)
+                self._ask(number, 0, theirs.fileno(), end, written)
             finally:
                 os.close(end)
-        return _Child(number, Link(ours), status)
+                os.close(written)
+        return _Child(number, Link(ours), status, stack)
 
     def give_back(self, child: _Child) -> None:
         with self._lock:
@@ -181,6 +192,19 @@ class IsolatedChildren:
         """Send a signal to a child, unless it has ended."""
         with suppress(Shutdown):
             self._ask(child.number, number)
+
+    def stack(self, child: _Child) -> list[FrameType]:
+        """Return the frames of a child's job, the outermost first; none if the child does not answer or has no job."""
+        while select.select([child.stack], [], [], 0)[0] and os.read(child.stack, 65536):
+            pass  # the rest of an earlier one
+        self.signal(child, signal.SIGTTIN)
+        stack = b""
+        while select.select([child.stack], [], [], STACK_SECONDS)[0] and (data := os.read(child.stack, 65536)):
+            stack += data
+            if of_job := _STACK.search(stack):
+                lines: list[tuple[str, str, str]] = _FRAME.findall(of_job[1].decode(errors="replace"))
+                return [frame_at(file, "", name, int(line)) for file, line, name in reversed(lines)]
+        return []
 
     def end_of(self, child: _Child) -> BaseException:
         """Return the error for a run whose child has closed its link."""
@@ -277,10 +301,12 @@ class ChildRun:
             return True
 
     def place(self) -> str:
-        return ""
+        frames = self.frames()
+        return line_of(frames[-1]) if frames else ""
 
     def frames(self) -> Sequence[FrameType]:
-        return ()
+        with self._lock:
+            return () if self._child is None else self._children.stack(self._child)
 
     def _attended(self, link: Link) -> JobEnded:
         """Answer the child until it has ended the run."""
