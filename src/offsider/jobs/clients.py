@@ -15,6 +15,11 @@ ClientSource: TypeAlias = Client | Callable[[], Client]
 _of_capsule: ContextVar[Client | None] = ContextVar("offsider_client", default=None)
 
 
+def push_with(client: Client) -> None:
+    """Have jobs that are enqueued from now on, in this context, pushed by ``client``."""
+    _of_capsule.set(client)
+
+
 @contextmanager
 def pushing_with(client: Client) -> Generator[None, None, None]:
     """Have jobs that are enqueued inside of the block pushed by ``client``."""

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from offsider.runtime.context import JobContext
     from offsider.storage.attempts import LogLine
     from offsider.storage.scripts import Argument, Script
-    from offsider.storage.working import Owner
 
 logger = logging.getLogger("offsider")
 
@@ -63,28 +62,23 @@ class Link:
     def __init__(self, end: socket.socket) -> None:
         self._end = end
         self._rest = b""
+        self._poll = select.poll()
+        self._poll.register(end, select.POLLIN)
 
     def send(self, message: bytes) -> None:
         self._end.sendall(_LENGTH.pack(len(message)) + message)
 
     def receive(self) -> Any:
         """Return the next message. Raises EOFError or OSError if the other end is closed."""
-        data = self._rest or self._received()
-        while len(data) < _LENGTH.size or len(data) < _LENGTH.size + _LENGTH.unpack_from(data)[0]:
+        data, end = self._rest or self._received(), 0
+        while len(data) < _LENGTH.size or len(data) < (end := _LENGTH.size + _LENGTH.unpack_from(data)[0]):
             data += self._received()
-        end = _LENGTH.size + _LENGTH.unpack_from(data)[0]
         self._rest = data[end:]
         return pickle.loads(data[_LENGTH.size : end])  # noqa: S301 - see the class
 
     def is_open(self) -> bool:
         """Return whether the other end is open, and has sent nothing."""
-        try:
-            self._end.recv(1, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return True
-        except OSError:
-            pass
-        return False
+        return not self._poll.poll(0)
 
     def close(self) -> None:
         self._end.close()
@@ -104,7 +98,7 @@ class Begun(NamedTuple):
     queue: str
     raw: bytes
     log: dict[str, object]
-    owner: Owner | None
+    owner: tuple[str, str] | None
     alone_in: str
     ends_at: float | None
     bound: Any
@@ -195,11 +189,11 @@ class IsolatedChildren:
 
     def stack(self, child: _Child) -> list[FrameType]:
         """Return the frames of a child's job, the outermost first; none if the child does not answer or has no job."""
-        while select.select([child.stack], [], [], 0)[0] and os.read(child.stack, 65536):
+        while _is_readable(child.stack, 0) and os.read(child.stack, 65536):
             pass  # the rest of an earlier one
         self.signal(child, signal.SIGTTIN)
         stack = b""
-        while select.select([child.stack], [], [], STACK_SECONDS)[0] and (data := os.read(child.stack, 65536)):
+        while _is_readable(child.stack, STACK_SECONDS) and (data := os.read(child.stack, 65536)):
             stack += data
             if of_job := _STACK.search(stack):
                 lines: list[tuple[str, str, str]] = _FRAME.findall(of_job[1].decode(errors="replace"))
@@ -208,7 +202,7 @@ class IsolatedChildren:
 
     def end_of(self, child: _Child) -> BaseException:
         """Return the error for a run whose child has closed its link."""
-        if not select.select([child.status], [], [], END_SECONDS)[0]:
+        if not _is_readable(child.status, END_SECONDS):
             self.signal(child, signal.SIGKILL)
         status = os.read(child.status, 64)
         child.close()
@@ -257,7 +251,8 @@ class ChildRun:
     def result(self) -> Any:
         """Run the job, and return its result or raise its error."""
         job, child = self._job, self._children.take()
-        begun = (self._capsule, job.payload, job.queue, job.raw, job.log, job.owner, job.alone_in)
+        owner = None if job.owner is None else (job.owner.identity, job.owner.capsule)
+        begun = (self._capsule, job.payload, job.queue, job.raw, job.log, owner, job.alone_in)
         message = pickle.dumps((*begun, job.ends_at, job.bound, job.control is not None))
         with self._lock:
             self._child = child
@@ -356,3 +351,10 @@ class ChildRun:
             return [round(cast("int", kept[0]) + self._job.again_in_seconds), *kept[1:]]
 
         return Effect(script, keys, arguments)
+
+
+def _is_readable(descriptor: int, seconds: float) -> bool:
+    """Return whether a pipe has data or has been closed, or wait for that."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))

@@ -19,10 +19,11 @@ from offsider.core.error_text import shown
 from offsider.core.errors import InvalidJob
 from offsider.core.outcome import Succeeded
 from offsider.jobs import registry
-from offsider.jobs.clients import pushing_with
+from offsider.jobs.clients import push_with
 from offsider.logs.setup import job_level
 from offsider.runtime.context import JobContext, enter_job
 from offsider.runtime.middleware import MiddlewareChain
+from offsider.storage.working import Owner
 from offsider.worker.memory import resident_kilobytes
 from offsider.worker.run.isolated import Begun, JobEnded, Link
 
@@ -133,7 +134,7 @@ class IsolatedChild:
             registry.find(begun.payload["class"]),
             begun.log,
             self._stopping,
-            begun.owner,
+            None if begun.owner is None else Owner(*begun.owner),
             begun.alone_in,
         )
         job.ends_at, job.bound = begun.ends_at, begun.bound
@@ -158,11 +159,11 @@ class IsolatedChild:
             self._capsules[capsule] = self._parts_of(capsule)
         client, chain = self._capsules[capsule]
         enter_job(job)
-        with pushing_with(client):
-            if chain.is_empty and "log_level" not in job.payload:  # as most
-                return _call(job)
-            with job_level(job.payload.get("log_level")):
-                return chain.run(job, _call)
+        push_with(client)
+        if chain.is_empty and "log_level" not in job.payload:  # as most
+            return _call(job)
+        with job_level(job.payload.get("log_level")):
+            return chain.run(job, _call)
 
     def _parts_of(self, name: str) -> tuple[Client, MiddlewareChain[JobContext]]:
         config, capsule = self._config, self._config.capsules[name]
