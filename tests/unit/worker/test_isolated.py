@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import socket
 import threading
+import time
 from contextlib import closing
 
 import pytest
@@ -37,6 +38,17 @@ def test_messages_of_any_size_arrive_in_their_order(ends):
     assert not link.is_open()
     with pytest.raises(EOFError):
         link.receive()
+
+
+def test_a_large_result_is_not_copied_for_each_part_of_it(ends):
+    sender, link = Link(ends[0]), Link(ends[1])
+    result = b"x" * 40_000_000
+    thread = threading.Thread(target=sender.send, args=(pickle.dumps(result),))
+    began = time.perf_counter()
+    thread.start()
+    assert link.receive() == result
+    assert time.perf_counter() - began < 3  # not 7 s
+    thread.join()
 
 
 def test_a_script_stays_the_same_object():

@@ -70,10 +70,13 @@ class Link:
 
     def receive(self) -> Any:
         """Return the next message. Raises EOFError or OSError if the other end is closed."""
-        data, end = self._rest or self._received(), 0
-        while len(data) < _LENGTH.size or len(data) < (end := _LENGTH.size + _LENGTH.unpack_from(data)[0]):
-            data += self._received()
-        self._rest = data[end:]
+        data: bytes | bytearray = self._rest or self._received()
+        if len(data) < _end_of(data):
+            data = bytearray(data)  # bytes would be copied for each part
+            while len(data) < _end_of(data):
+                data += self._received()
+        end = _end_of(data)
+        self._rest = bytes(data[end:])
         return pickle.loads(data[_LENGTH.size : end])  # noqa: S301 - see the class
 
     def is_open(self) -> bool:
@@ -88,6 +91,11 @@ class Link:
         if not data:
             raise EOFError
         return data
+
+
+def _end_of(data: bytes | bytearray) -> int:
+    """Return the size of the message that data begins with, as far as it is known."""
+    return _LENGTH.size + (_LENGTH.unpack_from(data)[0] if len(data) >= _LENGTH.size else 0)
 
 
 class Begun(NamedTuple):
