@@ -180,9 +180,16 @@ def linked(error: BaseException) -> Iterator[BaseException]:
         if id(one) not in seen:
             seen.add(id(one))
             yield one
-            if issubclass(type(one), BaseExceptionGroup):
-                pending += _MEMBERS.__get__(one)
+            pending += members_of(one)
             pending += [other for other in (_CONTEXT.__get__(one), _CAUSE.__get__(one)) if other is not None]
+
+
+def members_of(error: BaseException) -> tuple[BaseException, ...]:
+    """Return the members of an exception group; none of another error."""
+    members: tuple[BaseException, ...] = ()
+    if issubclass(type(error), BaseExceptionGroup):
+        members = _MEMBERS.__get__(error)
+    return members
 
 
 def origin_of(error: BaseException) -> BaseException | None:

@@ -242,8 +242,10 @@ class _RunSteps:
             raise InvalidJob(f"{self.job.name}: a job has at most {MAX_STEPS:,} steps; enqueue a job for each part")
         if self.job.cancelled:
             raise Skip("cancelled")
-        if self.job.stopping or self._wait is not None:
+        if self.job.stopping:
             raise RunInterrupted(f"before the step {name!r}")
+        if self._wait is not None:
+            raise self._waiting(self._wait)
         return False
 
     def stored(self, name: str, function: Callable[..., Any]) -> Any:
@@ -292,8 +294,8 @@ class _RunSteps:
             return self._seen.signals[name]
         if self._under_way:  # the run would end, and its next one repeat it
             raise InvalidJob(f"{self.job.name}: a wait for a signal while the step {min(self._under_way)!r} runs")
-        if self._wait is not None:  # another one; the next run comes to this
-            raise RunInterrupted(f"before the wait for the signal {name!r}")
+        if self._wait is not None:  # that of another task; the next run comes to this
+            raise self._waiting(self._wait)
         if not self.job.process:
             raise InvalidJob(f"{self.job.name}: no worker runs this job, so the signal {name!r} cannot come")
         now = self._clock.now()
@@ -301,7 +303,10 @@ class _RunSteps:
         if now >= until:
             raise SignalTimeout(f"{self.job.name}: the signal {name!r} has not come in time")
         self._wait = SignalWait(name, not_stranded(self.job.raw), until)
-        raise Waiting(until - now, f"waits for the signal {name!r}")
+        raise self._waiting(self._wait)
+
+    def _waiting(self, wait: SignalWait) -> Waiting:
+        return Waiting(max(0.0, wait.until - self._clock.now()), f"waits for the signal {wait.name!r}")
 
     def _life(self) -> float:
         return self._life_seconds + self.job.again_in_seconds

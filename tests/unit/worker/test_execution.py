@@ -27,7 +27,7 @@ from offsider import (
 )
 from offsider.core import wording
 from offsider.core.compression import compress
-from offsider.core.errors import InvalidArguments, NoCurrentJob, Shutdown, SoftTimeout
+from offsider.core.errors import InvalidArguments, NoCurrentJob, RunInterrupted, Shutdown, SoftTimeout
 from offsider.core.outcome import Discarded, Failed, Interrupted, Malformed, NotStarted, Rescheduled, Skipped, Succeeded
 from offsider.core.payload import encode
 from offsider.worker.run.async_runner import AsyncRunner
@@ -222,6 +222,18 @@ def cleaning_up_before_a_wait() -> None:
         {}["missing"]
 
 
+def in_a_group(perform):
+    async def task() -> None:
+        perform()
+
+    async def both() -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(2):
+                group.create_task(task())
+
+    return lambda: asyncio.run(both())
+
+
 def raises(error: BaseException):
     def raiser() -> None:
         raise error
@@ -243,6 +255,8 @@ def raises(error: BaseException):
         (raises(Reschedule(12.5)), Rescheduled),
         (waiting, Rescheduled),
         (cleaning_up_before_a_wait, Rescheduled),
+        (in_a_group(raises(RunInterrupted())), Interrupted),
+        (in_a_group(waiting), Rescheduled),
         (raises(Discard("too old")), Discarded),
         (raises(Skip("nothing to do")), Skipped),
     ],

@@ -289,6 +289,9 @@ def test_errors_caused_by_a_stop_are_not_failures():
     assert caused_by(Shutdown, Shutdown())
     assert caused_by(Shutdown, chained(chained(Shutdown(), by="__cause__"), by="__context__"))
     assert not caused_by(Shutdown, chained(KeyError(), by="__cause__"))
+    members = [Shutdown(), chained(Shutdown(), by="__cause__")]
+    assert caused_by(Shutdown, BaseExceptionGroup("of a TaskGroup", members)) is members[0]
+    assert not caused_by(Shutdown, BaseExceptionGroup("of a TaskGroup", [*members, KeyError()]))
 
 
 class Job:

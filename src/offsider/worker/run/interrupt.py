@@ -39,7 +39,7 @@ from typing import Any, TypeVar
 from weakref import WeakMethod
 
 from offsider.core import gil
-from offsider.core.error_text import origin_of
+from offsider.core.error_text import members_of, origin_of
 from offsider.core.errors import HardTimeout, JobCancelled, OffsiderError, Shutdown, SoftTimeout
 
 AIMED = (Shutdown, SoftTimeout, HardTimeout, JobCancelled)
@@ -189,13 +189,17 @@ OBSTACLE = find_obstacle()
 def caused_by(kind: type[E], error: BaseException) -> E | None:
     """Return the error of this class that caused ``error``, even if the job raised another exception from it.
 
-    If a stop of the worker did (`Shutdown`), the job did not fail (parity.md, row D3).
+    If a stop of the worker did (`Shutdown`), the job did not fail (parity.md, row D3). It caused a group, as of
+    `asyncio.TaskGroup`, if it caused all its members.
     """
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
         if isinstance(current, kind):
             return current
+        found = [caused_by(kind, one) for one in members_of(current)]
+        if found and None not in found:
+            return found[0]
         seen.add(id(current))
         current = origin_of(current)
     return None
