@@ -29,11 +29,11 @@ TOUR = ROOT / "docs" / "internals" / "architecture.md"
 NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 CEILINGS = {
-    "src, lines of code": 47_930,
+    "src, lines of code": 47_986,
     "src, files": 497,
-    "tests, lines of code": 62_900,
+    "tests, lines of code": 63_136,
     "bench, lines of code": 6_900,
-    "docs, words": 78_750,
+    "docs, words": 78_805,
     "tour, files": 25,
     "biggest class, lines": 264,
     "circles": 0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import TypeAlias
 
 from offsider.client import Client
@@ -15,15 +15,15 @@ ClientSource: TypeAlias = Client | Callable[[], Client]
 _of_capsule: ContextVar[Client | None] = ContextVar("offsider_client", default=None)
 
 
-def push_with(client: Client) -> None:
+def push_with(client: Client) -> Token[Client | None]:
     """Have jobs that are enqueued from now on, in this context, pushed by ``client``."""
-    _of_capsule.set(client)
+    return _of_capsule.set(client)
 
 
 @contextmanager
 def pushing_with(client: Client) -> Generator[None, None, None]:
     """Have jobs that are enqueued inside of the block pushed by ``client``."""
-    token = _of_capsule.set(client)
+    token = push_with(client)
     try:
         yield
     finally:
