@@ -29,9 +29,9 @@ TOUR = ROOT / "docs" / "internals" / "architecture.md"
 NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 CEILINGS = {
-    "src, lines of code": 47_986,
+    "src, lines of code": 47_988,
     "src, files": 497,
-    "tests, lines of code": 63_136,
+    "tests, lines of code": 63_148,
     "bench, lines of code": 6_900,
     "docs, words": 78_805,
     "tour, files": 25,

@@ -38,6 +38,9 @@ APP = """
             super().__init__(f"{code}: {why}")
             self.code = code
 
+    def dive(depth):
+        return dive(depth - 1) if depth else time.sleep(60)
+
     @job(name="Crash", isolated=True, retry=0)
     def crash(how):
         note("begun", current_job().jid, how)
@@ -49,6 +52,8 @@ APP = """
             case "loop in C":
                 ctypes.pythonapi.PyBytes_FromStringAndSize  # loaded
                 sum(range(10**13))
+            case "recursion":
+                dive(300)
             case "killed":  # from outside, as the kernel does when memory is short
                 subprocess.run(["sh", "-c", "kill -KILL $PPID"])
                 time.sleep(60)
@@ -277,6 +282,15 @@ def test_the_stack_of_an_isolated_job_is_shown_even_in_c(workers, stored, ledger
     worker.until_says("sum(range(10**13))")
     _, _, shown = worker.output.partition("isolated job tid=")
     assert re.fullmatch(rf"\w+ Crash jid={jid}\n    File .*, in crash\n      sum\(range\(10\*\*13\)\)\n", shown)
+
+
+def test_the_stack_of_a_deep_recursion_has_its_innermost_frames(workers, stored, ledger):
+    push(stored, "Crash", "recursion", retry=0, hard_timeout=10)
+    worker = workers.start("-c", "1", text=APP, environ=FAST)
+    wait_for(lambda: ledger.notes("begun"))
+    worker.send("TTIN")
+    worker.until_says(", in dive\n", times=100)
+    assert ", in crash" not in worker.output
 
 
 def test_an_isolated_capsule_runs_all_its_jobs_in_children(workers, stored, ledger):

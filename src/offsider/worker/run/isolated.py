@@ -50,8 +50,10 @@ REQUEST = struct.Struct("!qi")
 END_SECONDS = 1.0
 #: Maximum time until a child has written its stack.
 STACK_SECONDS = 0.1
-#: The frames of a job in the text of `faulthandler`, the innermost first, up to its caller; and one of them.
-_STACK = re.compile(rb'first\):\n(.*?)  (?:File "[^\n]*/offsider/jobs/declared\.py"|\.\.\.\n)', re.DOTALL)
+#: The frames of a job in the text of `faulthandler`, the innermost first: those up to its caller, or 100, its limit.
+_STACK = re.compile(
+    rb'first\):\n((?:  File [^\n]*\n)*?(?=  File "[^\n]*/offsider/jobs/declared\.py")|(?:  File [^\n]*\n){100})'
+)
 _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)\n')
 _LENGTH = struct.Struct("!I")
 
