@@ -1,7 +1,7 @@
 """The main thread of a running worker: it waits for signals and handles them.
 
 1. Handle signals one by one, including those sent through Redis: TSTP quiets, TERM, INT and HUP stop, QUIT and a second
-   INT stop at once, TTIN dumps stacks, USR2 drains (exit once no job runs), and ends a stop at once.
+   INT stop at once, TTIN dumps stacks, USR2 drains (exit once no job runs).
 2. Stop when the parent has died.
 3. Run a stop in a separate thread, so that a dump still works while the stop waits for jobs.
 4. In between, update the process title every second.
@@ -149,7 +149,6 @@ class MainLoop:
 
     def _end_when_idle(self) -> None:
         if self._stop_requested.is_set():
-            self._hurry()
             return
         self._draining = True
         self._log_running_jobs()

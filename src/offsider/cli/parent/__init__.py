@@ -240,8 +240,8 @@ class Parent:
             self._stop()
             self._interrupts += name == "INT"
             if self._interrupts > 1 or name == "QUIT":
-                # A terminal sends INT to the workers too, `kill` does not. To a stopping worker USR2 means: at once.
-                self._workers.send("USR2")
+                # A terminal sends INT to the workers too, `kill` does not. QUIT may arrive before TERM.
+                self._workers.send("QUIT")
             elif name == "INT":
                 logger.info("press Ctrl-C again to stop at once: running jobs are requeued")
         elif name == "TSTP":
