@@ -29,7 +29,7 @@ class Jobs(models.Model):
 
 
 class OutboxRow(models.Model):
-    """A push on its way to Redis: see `offsider.ext.outbox.source.StoredPush`. Empty without the outbox."""
+    """A push on its way to Redis: see `offsider.client.relay_source.StoredPush`. Empty without the outbox."""
 
     id = models.BigAutoField(primary_key=True)
     jid = models.CharField(max_length=255)

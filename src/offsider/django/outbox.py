@@ -13,10 +13,10 @@ from django.db import connections, transaction
 from django.db.models import Count, Min
 from django.utils.asyncio import async_unsafe
 
+from offsider.client.relay_source import CHANNEL, StoredPush, can_listen, identity_of, wait_for_notification
 from offsider.core.errors import ConfigurationError
 from offsider.django.database import after_commit, is_open
 from offsider.django.models import TABLE, OutboxRow
-from offsider.ext.outbox.source import CHANNEL, StoredPush, can_listen, identity_of, wait_for_notification
 
 _async_unsafe: Any = async_unsafe
 FIELDS = ("id", "jid", "server", "place", "score", "payload", "guarded", "created_at")
@@ -31,6 +31,8 @@ class DjangoSource:
     Raises:
         ConfigurationError: there is no such database.
     """
+
+    noun = "outbox"
 
     def __init__(self, alias: str = "default") -> None:
         if alias not in settings.DATABASES:

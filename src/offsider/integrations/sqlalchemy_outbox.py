@@ -25,10 +25,10 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import ref
 
+from offsider.client.relay_source import CHANNEL, StoredPush, can_listen, identity_of, wait_for_notification
 from offsider.core.errors import ConfigurationError
 from offsider.core.wording import first_time
 from offsider.ext.outbox import Outbox
-from offsider.ext.outbox.source import CHANNEL, StoredPush, can_listen, identity_of, wait_for_notification
 from offsider.integrations import missing
 
 try:
@@ -159,6 +159,8 @@ class SQLAlchemySource:
         table: the table.
         session: returns the session of a push, or None.
     """
+
+    noun = "outbox"
 
     def __init__(self, engine: Engine | AsyncEngine, table: Table, session: Callable[[], AnySession | None]) -> None:
         self._engine = engine

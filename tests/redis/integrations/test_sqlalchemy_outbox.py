@@ -16,13 +16,13 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from offsider import Config
-from offsider.client import Client
+from offsider.client import Client, relay as relays
+from offsider.client.relay import Relay
 from offsider.config.installation import Installation
 from offsider.core import wording
 from offsider.core.errors import ConfigurationError, InvalidOptions
 from offsider.core.payload import decode
-from offsider.ext.outbox import Outbox, relay as relays
-from offsider.ext.outbox.relay import Relay
+from offsider.ext.outbox import Outbox
 from offsider.ext.unique import Unique
 from offsider.integrations.sqlalchemy_outbox import SQLAlchemyOutbox
 from tests.tagged import client_of

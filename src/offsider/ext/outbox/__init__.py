@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from offsider.client.relay import Relay
+from offsider.client.relay_source import Source, StoredPush
 from offsider.core.errors import ConfigurationError
 from offsider.core.wording import counted
-from offsider.ext.outbox.relay import Relay
-from offsider.ext.outbox.source import Source, StoredPush
 from offsider.inspector.finding import Finding, error, warn
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from contextlib import suppress
 import pytest
 from redis import Redis
 
-from offsider.client import Client
+from offsider.client import Client, relay as relays
+from offsider.client.relay import Relay
 from offsider.config.installation import Installation
 from offsider.core.errors import InvalidArguments, RedisUnavailable
 from offsider.core.payload import decode
 from offsider.ext.encryption import Encryption
-from offsider.ext.outbox import Outbox, relay as relays
-from offsider.ext.outbox.relay import Relay
+from offsider.ext.outbox import Outbox
 from tests.faults import FaultProxy
 from tests.waiting import wait_for
 
@@ -217,7 +217,7 @@ def test_rows_that_were_stored_before_a_failure_are_deleted(config, source, monk
 
 def test_a_database_that_is_down_is_reported_once(config, source, errors):
     class Down:
-        identity = source.identity
+        identity, noun = source.identity, source.noun
         close = source.close
 
         def read(self, *_):

@@ -1,6 +1,6 @@
-"""The relay: moves committed rows to Redis, in the order of their ids.
+"""The relay: moves rows of an outbox or a spool to Redis, in the order of their ids.
 
-One worker at a time does this, under a lease on each server. For each server that this process knows:
+One process at a time does this, under a lease on each server. For each server that this process knows:
 
 1. Read a batch of rows.
 2. Store their jobs, each once: a mark in Redis remembers for a day that a row was stored.
@@ -20,13 +20,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from offsider.client.delivery import read_reply, storing_call
+from offsider.client.relay_source import QUEUE
 from offsider.config.hooks import Prepared, effects_of
 from offsider.config.installation import Installation
 from offsider.core.compression import decode_plain
 from offsider.core.errors import ConfigurationError, QueueFull, RedisFailure, RedisRefused
 from offsider.core.payload import new_jid
 from offsider.core.wording import counted
-from offsider.ext.outbox.source import QUEUE
 from offsider.runtime.middleware import Push
 from offsider.runtime.service import Loop
 from offsider.storage.leases import hold_lease, release
@@ -36,8 +36,8 @@ from offsider.storage.store_once import PUSH_ONCE, Transfer, run_once, store_onc
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from offsider.client.relay_source import Source, StoredPush
     from offsider.config.config import Config
-    from offsider.ext.outbox.source import Source, StoredPush
 
 logger = logging.getLogger("offsider")
 
@@ -52,7 +52,7 @@ REPORT_SECONDS = 60.0
 
 
 class Relay(Loop):
-    """The relay of one worker.
+    """The relay of one process.
 
     Args:
         config: its servers, push guard and error handlers.
@@ -60,14 +60,15 @@ class Relay(Loop):
     """
 
     def __init__(self, config: Config, source: Source) -> None:
-        super().__init__("offsider-outbox", self.tick, config.handle_error, finish=self.finish)
+        super().__init__(f"offsider-{source.noun}", self.tick, config.handle_error, finish=self.finish)
         self._config = config
         self._source = source
-        self._lease = f"outbox:{source.identity}"
+        self._lease = f"{source.noun}:{source.identity}"
         self._holder = new_jid()
+        self._led: dict[str, Installation] = {}
         self._report_at: dict[str, float] = {}
 
-    def tick(self) -> float:
+    def tick(self) -> float | None:
         """Move all rows of all servers; return the seconds until the next tick."""
         leases = [self._relay(server) for server in self._servers()]
         if not any(leases):
@@ -90,11 +91,14 @@ class Relay(Loop):
             self._failed("the database", error)
         return True
 
-    def _sweep(self, server: Installation) -> bool:
+    def _sweep(self, server: Installation, *, alone: bool = True) -> bool:
+        """Move all rows of a server, if ``alone`` under the lease. False if another process has it."""
         last, blocked, began = 0, set[str](), time.time()
         while not self.stopping:
-            if not hold_lease(server.redis, self._lease, self._holder, LEASE_SECONDS):
-                return False
+            if alone:
+                if not hold_lease(server.redis, self._lease, self._holder, LEASE_SECONDS):
+                    return False
+                self._led[server.name] = server
             self._report_at.pop(f"server {server.name}", None)
             rows = self._source.read(server.name, last, BATCH)
             stored: list[int] = []
@@ -137,7 +141,7 @@ class Relay(Loop):
     def _store_plain(self, server: Installation, rows: Sequence[StoredPush], blocked: set[str]) -> Iterator[StoredPush]:
         if rows:
             transfers = [
-                Transfer(row.jid, _hop(row), row.place, row.payload, "" if row.score is None else repr(row.score))
+                Transfer(row.jid, self._hop(row), row.place, row.payload, "" if row.score is None else repr(row.score))
                 for row in rows
             ]
             for row, refusal in zip(rows, store_once(server.redis, transfers, PUSH_ONCE), strict=True):
@@ -155,7 +159,7 @@ class Relay(Loop):
         guard = self._config.push_guard
         try:
             call = storing_call(server.redis.keys, [job], guard)
-            is_first, reply = run_once(server.redis, row.jid, _hop(row), call)
+            is_first, reply = run_once(server.redis, row.jid, self._hop(row), call)
         except Exception as error:  # of the guard too: it concerns this row only
             lost = isinstance(error, RedisFailure) and not isinstance(error, RedisRefused)
             if lost or isinstance(error, QueueFull) or getattr(error, "code", "") in REROUTE:
@@ -173,7 +177,8 @@ class Relay(Loop):
         if row.score is None:  # the schedule has no order
             blocked.add(row.place)
         self._report(
-            place, ConfigurationError(f"outbox row {row.id} (JID-{row.jid}) was not moved to Redis: {refusal}")
+            place,
+            ConfigurationError(f"{self._source.noun} row {row.id} (JID-{row.jid}) was not moved to Redis: {refusal}"),
         )
         return False
 
@@ -186,9 +191,10 @@ class Relay(Loop):
         for server, (count, _) in self._source.waiting().items():
             if server not in self._config.servers:
                 logger.error(
-                    "%s of the outbox for the server %r, which is not configured in this worker: add it to the "
+                    "%s of the %s for the server %r, which is not configured in this process: add it to the "
                     "configuration",
                     counted(count, "row"),
+                    self._source.noun,
                     server,
                 )
 
@@ -202,22 +208,21 @@ class Relay(Loop):
         now = time.monotonic()
         if now >= self._report_at.get(what, 0.0):
             self._report_at[what] = now + REPORT_SECONDS
-            self._config.handle_error(error, {"context": f"relaying the outbox: {what}"})
+            self._config.handle_error(error, {"context": f"relaying the {self._source.noun}: {what}"})
 
     def finish(self) -> None:
-        """Release the lease, so that another worker continues at once, and close the connection."""
-        for server in self._servers():
+        """Release the lease, so that another process continues at once, and close the connection."""
+        for server in self._led.values():
             with suppress(RedisFailure):
                 release(server.redis, server.redis.keys.lease(self._lease), self._holder)
         self._close()
 
-    def _servers(self) -> list[Installation]:
+    def _hop(self, row: StoredPush) -> str:
+        return f"{self._source.noun}-{row.id}"
+
+    def _servers(self) -> Sequence[Installation]:
         return [Installation.of(self._config, name) for name in self._config.servers]
 
     def _close(self) -> None:
         with suppress(Exception):  # it may be broken
             self._source.close()
-
-
-def _hop(row: StoredPush) -> str:
-    return f"outbox-{row.id}"

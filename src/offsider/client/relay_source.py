@@ -1,4 +1,4 @@
-"""The interface between the outbox and a database, and its rows."""
+"""The interface between a relay and a database, and its rows."""
 
 from __future__ import annotations
 
@@ -42,14 +42,23 @@ class StoredPush:
     id: int = 0
 
     @classmethod
-    def of(cls, job: Prepared) -> StoredPush:
-        """Return the row of a job."""
-        place = QUEUE + job.queue if job.at is None else SCHEDULE
-        return cls(job.jid, job.server, place, job.at, job.raw, job.guarded)
+    def of(cls, job: Prepared, server: str = "") -> StoredPush:
+        """Return the row of a job; ``server`` is for a job that names none."""
+        return cls(job.jid, job.server or server, place_of(job), job.at, job.raw, job.guarded)
+
+
+def place_of(job: Prepared) -> str:
+    """Return the place of a job: ``queue:<name>``, or ``schedule``."""
+    return QUEUE + job.queue if job.at is None else SCHEDULE
 
 
 class Source(Protocol):
     """A database with a table of rows. ``add`` and ``is_open`` are called by pushes, the other methods by a relay."""
+
+    @property
+    def noun(self) -> str:
+        """``"outbox"`` or ``"spool"``: in the name of the lease, and in messages."""
+        ...
 
     @property
     def identity(self) -> str:
