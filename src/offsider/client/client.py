@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
@@ -16,12 +17,14 @@ from offsider.client.delivery import WAIT_TIMEOUT_MS, Outcome, Request, not_sent
 from offsider.client.group_commit import GroupCommit, GroupCommits
 from offsider.client.plan import AfterCommit, Planner, PushPlan
 from offsider.client.prepared import DeclaredJob
+from offsider.client.spooling import Spooling
 from offsider.client.template import PushTemplate
 from offsider.config import test_mode
 from offsider.config.config import Config
 from offsider.config.hooks import Prepared
 from offsider.config.installation import Installation
 from offsider.config.loading import DEFAULT_ENVIRONMENT
+from offsider.config.settings import ClientSection
 from offsider.core.job_id import JobId
 from offsider.runtime.middleware import ClientChain, Push
 from offsider.storage.redis import Redis
@@ -60,6 +63,9 @@ class Client(Planner):
         super().__init__(Installation.of(config), middleware)
         self._redis = redis
         self._timeout_seconds = timeout_seconds
+        # The relay of the spool uses the servers of the configuration: pushes to another pool have no spool.
+        is_own = redis is None or redis.settings is self.installation.settings
+        self._settings = self.config.client if is_own else ClientSection()
         self._registry = ClientRegistry(self.config)
         self._commits = GroupCommits(self._commit_of)
 
@@ -225,6 +231,9 @@ class Client(Planner):
         """Store jobs of one server; returns the jids of those that the push guard refused."""
         if not jobs or test_mode.takes(jobs):
             return ()
+        if self._settings.spool and not wait_replicas:
+            server = self.server_of(jobs[0].server)
+            return only_outcome(Spooling.of(self.config).store(server, [jobs], self._send))
         return only_outcome(self._request([jobs], wait_replicas).send())
 
     async def _astore_prepared(self, jobs: Sequence[Prepared], wait_replicas: int = 0) -> Collection[str]:
@@ -234,8 +243,14 @@ class Client(Planner):
             return only_outcome(await self._request([jobs], wait_replicas).asend(self.server_of(jobs[0].server)))
         return await self._commits.of(jobs[0].server).store(jobs)
 
+    def _send(self, groups: Sequence[Sequence[Prepared]]) -> Sequence[Outcome]:
+        return self._request(groups, 0).send()
+
     async def _asend(self, groups: Sequence[Sequence[Prepared]]) -> Sequence[Outcome]:
         return await self._request(groups, 0).asend(self.server_of(groups[0][0].server))
+
+    async def _asend_or_spool(self, groups: Sequence[Sequence[Prepared]]) -> Sequence[Outcome]:
+        return await Spooling.of(self.config).astore(self.server_of(groups[0][0].server), groups, self._asend)
 
     def _request(self, groups: Sequence[Sequence[Prepared]], wait_replicas: int) -> Request:
         server = groups[0][0].server
@@ -245,7 +260,11 @@ class Client(Planner):
         return Request(redis, groups, also, seconds, wait_replicas, self.config.push_guard)
 
     def _commit_of(self, server: str) -> GroupCommit:
-        return GroupCommit(self._asend, self.limit_seconds, lambda: not_sent(self.server_of(server).settings))
+        if self._settings.spool:  # no push is late: those that waited during an outage go to the spool
+            send, limit = self._asend_or_spool, lambda: math.inf
+        else:
+            send, limit = self._asend, self.limit_seconds
+        return GroupCommit(send, limit, lambda: not_sent(self.server_of(server).settings))
 
     def _store(self, plan: PushPlan) -> list[JobId[Any]]:
         if plan.hook is None:

@@ -16,6 +16,7 @@ from collections import UserDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeVar, cast
 from urllib.parse import parse_qs, urlsplit
@@ -80,6 +81,13 @@ def _check_address(value: object) -> str:
     return f"127.0.0.1:{port}" if port and not host else found[0]
 
 
+def _check_file(value: object) -> str:
+    path = str(text().check(value))
+    if path and Path(path).expanduser().is_dir():
+        raise ValueError("it is a folder: add the name of a file in it")
+    return path
+
+
 def _check_query(value: object) -> str:
     query = str(text().check(value)).strip()
     if query:
@@ -129,6 +137,7 @@ URL = Kind(
     secret=True,
 )
 ADDRESS = Kind("host:port, or a port alone for 127.0.0.1", _check_address)
+FILE = Kind("the path of a file", _check_file)
 QUERY = Kind("a query, as in routing rules", _check_query)
 RULES = Kind(
     'a list of rules, each ["query", "queue"] or ["query", "queue", "server"]; JSON in the environment',
@@ -449,6 +458,11 @@ class ClientSection(Section):
     #: Maximum stored size of a payload; a larger push raises an error, except for jobs with `big_payload`. 0: no
     #: limit.
     payload_limit_bytes: int = setting(0, whole(SMALL_BYTES, or_zero=True))
+    #: File for pushes that the server cannot take during an outage; they are stored when it replies. `:memory:` keeps
+    #: them in memory, where the end of the process loses them. Empty: such a push raises an error.
+    spool: str = setting("", FILE)
+    #: Maximum number of jobs in the file; further pushes raise an error.
+    spool_max_jobs: int = setting(100_000, whole(1))
 
 
 @dataclass(repr=False)

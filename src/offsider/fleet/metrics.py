@@ -9,13 +9,15 @@
 from __future__ import annotations
 
 import math
+import socket
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
+from offsider.client.spooling import Spooling
 from offsider.config.installation import Installation
-from offsider.core.errors import RedisFailure
+from offsider.core.errors import OffsiderError, RedisFailure
 from offsider.core.series import Series, summed
 from offsider.fleet.shards import QueueTargets, ShardLoad, loads_of
 from offsider.inspector import FleetMetrics, JobRecord, Process, ProcessSet, Stats, Work, WorkSet
@@ -58,6 +60,7 @@ def read_families(server: Installation) -> list[Family]:
             Counter((work.record.display_class, work.queue, shard_of.get(work.process, "")) for work in works)
         ),
         concurrency_family(sum(process.concurrency for process in processes)),
+        *_spool(server),
         *_extensions(server),
     ]
 
@@ -68,6 +71,19 @@ def _extensions(server: Installation) -> Iterator[Family]:
             yield from read(server)
         except RedisFailure as error:  # the failure of one extension must not hide the other metrics
             server.config.handle_error(error, {"context": "reading the metrics of an extension"})
+
+
+def _spool(server: Installation) -> Iterator[Family]:
+    """Return the jobs in the file of the machine that is scraped, or in the memory of the process."""
+    if not server.config.client.spool:
+        return
+    try:
+        count, _ = Spooling.of(server.config).spool.waiting().get(server.name, (0, 0.0))
+    except OffsiderError as error:
+        server.config.handle_error(error, {"context": "reading the spool"})
+    else:
+        text = "Jobs in the spool of a host, which wait for this server."
+        yield Family.by("host", "offsider_spool_jobs", "gauge", text, {socket.gethostname(): count})
 
 
 def _totals(server: Installation, stats: Stats) -> Iterator[Family]:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from offsider.client import Client
+from offsider.client.spooling import Spooling
 from offsider.config.installation import Installation
 from offsider.config.routing import MAIN
 from offsider.core.errors import RedisFailure
@@ -182,6 +183,7 @@ class Assembly:
             Sampler(config, redis),
             *self._alerts(redis),
             *([self._leader()] if config.events.listened("leader") else []),
+            *([Spooling.of(config).service()] if config.client.spool else []),
             *(factory(config) for factory in config.services),
             *self._discovery(redis),
         ]

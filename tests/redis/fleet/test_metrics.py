@@ -20,6 +20,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "monitoring.md"
 @pytest.fixture
 def scrape(config, raw_redis):
     seed(raw_redis, Installation.of(config).redis)
+    config.client.spool = ":memory:"
     text = text_of(read_families(Installation.of(config)))
     Installation.of(config).close()
     return text

@@ -9,7 +9,6 @@ A source connects it with a database: `offsider.django`, or `offsider.integratio
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,8 +16,8 @@ from typing import TYPE_CHECKING
 from offsider.client.relay import Relay
 from offsider.client.relay_source import Source, StoredPush
 from offsider.core.errors import ConfigurationError
-from offsider.core.wording import counted
-from offsider.inspector.finding import Finding, error, warn
+from offsider.inspector.finding import Finding
+from offsider.inspector.findings.data_checks import check_rows
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from offsider.config.installation import Installation
 
 __all__ = ["Outbox", "Source", "StoredPush"]
-
-OLD_SECONDS = 60.0
 
 
 class Outbox:
@@ -58,26 +55,7 @@ class Outbox:
 
     def check_outbox(self, server: Installation) -> Iterator[Finding]:
         """Report old rows for this server, and a database that cannot be read, in ``offsider doctor``."""
-        try:
-            count, oldest = self.source.waiting().get(server.name, (0, 0.0))
-        except Exception as failure:  # noqa: BLE001  # of any database driver
-            yield error(
-                "outbox",
-                f"the outbox cannot be read: {type(failure).__name__}: {failure}",
-                cause="no worker can move its rows to Redis",
-                actions=("start the database; create the table with a migration",),
-            )
-            return
-        age = time.time() - oldest
-        if count and age > OLD_SECONDS:
-            yield warn(
-                "outbox",
-                f"{counted(count, 'row')} of the outbox, the oldest for {age:.0f} seconds",
-                cause="these jobs are not in Redis yet",
-                actions=("run a worker with this outbox, and look for its errors in the log",),
-                numbers={"rows": count},
-                since=oldest,
-            )
+        return check_rows(server, self.source, "create the table with a migration", "run a worker with this outbox")
 
     def _add(self, pushes: PendingPushes) -> None:
         rows = [StoredPush.of(job) for job in pushes.prepare()]

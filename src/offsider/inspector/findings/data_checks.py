@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from collections.abc import Iterator
 
+from offsider.client.relay_source import Source
+from offsider.client.spool import MEMORY, Spool
 from offsider.config.addresses import JOBS
 from offsider.config.application import django_project
 from offsider.config.installation import Installation
@@ -35,6 +38,8 @@ YOUNG_SECONDS = 60.0
 #: A scheduler moves due jobs within milliseconds; Ruby's polls every few seconds.
 LATE_SECONDS = 60.0
 WALK_SECONDS = 2.0
+#: A relay moves rows within a second.
+OLD_SECONDS = 60.0
 NEARLY_FULL = 0.9
 
 
@@ -270,4 +275,49 @@ def check_keyspace(look: Look) -> Iterator[Finding]:
 
 #: Checks of each refresh, and further ones of the doctor, which take longer or judge this host.
 CHECKS = (check_presence, check_versions, check_due, check_transit, check_limits)
-DOCTOR_CHECKS = (check_latency, check_clocks, check_orphans, check_locks, check_controls, check_keyspace)
+
+
+def check_rows(server: Installation, source: Source, to_read: str, to_move: str) -> Iterator[Finding]:
+    """Check the rows of an outbox or a spool for a server.
+
+    Args:
+        server: the server.
+        source: the rows.
+        to_read: what to do if they cannot be read.
+        to_move: what to do if they are old.
+    """
+    noun = source.noun
+    try:
+        count, oldest = source.waiting().get(server.name, (0, 0.0))
+    except Exception as failure:  # noqa: BLE001  # of any database driver
+        yield error(
+            noun,
+            f"the {noun} cannot be read: {type(failure).__name__}: {failure}",
+            cause="no process can move its rows to Redis",
+            actions=(f"start the database; {to_read}",),
+        )
+        return
+    age = time.time() - oldest
+    if count and age > OLD_SECONDS:
+        yield warn(
+            noun,
+            f"{counted(count, 'row')} of the {noun}, the oldest for {age:.0f} seconds",
+            cause="these jobs are not in Redis yet",
+            actions=(f"{to_move}, and look for its errors in the log",),
+            numbers={"rows": count},
+            since=oldest,
+        )
+
+
+def check_spool(look: Look) -> Iterator[Finding]:
+    """Check the spool of this machine. One in memory is known to its process only."""
+    settings = look.server.config.client
+    if settings.spool and settings.spool != MEMORY:
+        spool = Spool(settings.spool, settings.spool_max_jobs)
+        yield from check_rows(
+            look.server, spool, "correct client.spool", "run a worker with this spool on this machine"
+        )
+        spool.close()
+
+
+DOCTOR_CHECKS = (check_latency, check_clocks, check_orphans, check_locks, check_controls, check_keyspace, check_spool)
