@@ -7,6 +7,7 @@ import sqlite3
 import sys
 import threading
 import time
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -197,16 +198,22 @@ def test_coroutines_that_waited_behind_a_lost_push_are_spooled(config, proxy, ar
     assert spooled(config) == [*range(2, 20)]
 
 
-def test_pushes_that_never_pause_reach_the_server_again_in_their_order(config, proxy, args_of):
-    client, stop, pushed = Client(config), threading.Event(), []
+@pytest.mark.parametrize("is_async", [False, True])
+def test_pushes_that_never_pause_reach_the_server_again_in_their_order(config, proxy, args_of, is_async):
+    client, stop, numbers, pushed = Client(config), threading.Event(), count(), []
 
     def run():
         while not stop.is_set():
-            client.push(mail(len(pushed)))
+            client.push(mail(next(numbers)))
+            pushed.append(None)
+
+    async def run_async():
+        while not stop.is_set():
+            await asyncio.gather(*(client.apush(mail(next(numbers))) for _ in range(3)))
             pushed.append(None)
 
     proxy.refuse()
-    pushing = threading.Thread(target=run)
+    pushing = threading.Thread(target=(lambda: asyncio.run(run_async())) if is_async else run)
     pushing.start()
     try:
         wait_for(lambda: len(pushed) > 50, what="spooled pushes")
@@ -217,7 +224,7 @@ def test_pushes_that_never_pause_reach_the_server_again_in_their_order(config, p
     finally:
         stop.set()
         pushing.join()
-    assert args_of() == [*range(len(pushed))]
+    assert args_of() == [*range(next(numbers))]
 
 
 def test_a_push_that_waits_for_the_relay_goes_to_the_server(config, proxy, still, args_of, monkeypatch):
@@ -581,6 +588,9 @@ def test_the_doctor_and_the_metrics_show_the_rows(config, proxy, still, path, er
     database.close()
     (finding,) = findings()
     assert "1 row of the spool, the oldest for 9" in finding.what
+    proxy.refuse()
+    assert "1 row of the spool" in findings()[0].what
+    proxy.accept()
     Spooling.of(config).spool.close()
     path.write_text("no database " * 100)
     (finding,) = findings()

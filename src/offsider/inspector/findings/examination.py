@@ -14,7 +14,7 @@ from offsider.core.errors import OffsiderError, RedisFailure, RedisUnavailable
 from offsider.inspector.all_servers import query_all, split
 from offsider.inspector.finding import Finding, Severity, error, warn
 from offsider.inspector.findings.classes import find_classes
-from offsider.inspector.findings.data_checks import CHECKS, DOCTOR_CHECKS
+from offsider.inspector.findings.data_checks import CHECKS, DOCTOR_CHECKS, check_spool
 from offsider.inspector.findings.jobs import find_controls, find_crashes, find_held, find_limited, find_stranded
 from offsider.inspector.findings.look import Look
 from offsider.inspector.findings.queues import find_late, find_stopped
@@ -103,7 +103,7 @@ def examine(config: Config | Installation | None = None) -> list[Finding]:
         findings += check_scripts(server.redis)
         _ = look.clock
     except OffsiderError as failure:
-        return _worst_first([*findings, _unreachable(server, failure)])
+        return _worst_first([*findings, _unreachable(server, failure), *check_spool(look)])
     findings += _find(look)
     for check in DOCTOR_CHECKS:
         findings += _run(check, look)
