@@ -65,6 +65,10 @@ _NEXT_STEPS = {
 _OTHER_STEP = "client.spool must name a file in an existing folder, and this user must be able to write both"
 
 
+class SpoolUnusable(OffsiderError):
+    """The spool cannot be read or written. The message contains the file and the next step."""
+
+
 class SpoolEntry:
     """The rows of one push, until they are written.
 
@@ -77,14 +81,15 @@ class SpoolEntry:
         is_done: whether the other attributes are final.
         is_skipped: whether they were not written because of ``decide``.
         error: why they could not be written.
+        is_in_doubt: whether they may be written in spite of the error.
     """
 
     def __init__(self, rows: Sequence[StoredPush], reason: str, decide: Callable[[], object]) -> None:
         self.rows = rows
         self.reason = reason
         self.decide = decide
-        self.is_done = self.is_skipped = False
-        self.error: OffsiderError | None = None
+        self.is_done = self.is_skipped = self.is_in_doubt = False
+        self.error: SpoolUnusable | None = None
 
 
 class Spool:
@@ -118,7 +123,7 @@ class Spool:
         return True
 
     def add(self, rows: Sequence[StoredPush]) -> None:
-        """Write rows. Raises OffsiderError if that fails; the message contains the file and the next step."""
+        """Write rows. Raises SpoolUnusable if that fails; the message contains the file and the next step."""
         entry = SpoolEntry(rows, "", lambda: True)
         self.put([entry])
         if entry.error is not None:
@@ -158,11 +163,11 @@ class Spool:
         """Return whether there is a file, or rows in memory.
 
         Raises:
-            OffsiderError: there is no file, and none can be created.
+            SpoolUnusable: there is no file, and none can be created.
         """
         if self.path == MEMORY:
             return self._connection is not None
-        if Path(self.path).exists():
+        if _inode(self.path):
             return True
         folder = Path(self.path).parent
         if not os.access(folder, os.W_OK | os.X_OK):
@@ -207,17 +212,21 @@ class Spool:
                         for row in rows
                     ],
                 )
-        except OffsiderError as error:
+        except BaseException as error:
+            is_known = isinstance(error, SpoolUnusable)
             taken = taken or [self._entries.popleft() for _ in range(len(self._entries))]
             for entry in taken:
                 if not entry.is_skipped:
-                    entry.error = entry.error or OffsiderError(str(error))  # each caller adds its own traceback
+                    entry.error = entry.error or SpoolUnusable(str(error))  # each caller adds its own traceback
+                    entry.is_in_doubt = not is_known
+            if not is_known:  # this thread was interrupted, perhaps after the commit
+                raise
         finally:
             for entry in taken:
                 entry.is_done = True
 
-    def _full(self) -> OffsiderError:
-        return OffsiderError(
+    def _full(self) -> SpoolUnusable:
+        return SpoolUnusable(
             f"the spool {self.path} is full: it has client.spool_max_jobs ({self._max_jobs:,}) jobs; start the server, "
             "or raise that setting"
         )
@@ -225,6 +234,8 @@ class Spool:
     @contextmanager
     def _use(self, *, write: bool = False) -> Generator[sqlite3.Connection]:
         """Open the file if it is not open, and translate errors. With ``write``, the block is one transaction."""
+        import sqlite3  # few processes need it
+
         with self.lock:
             try:
                 connection = self._opened()
@@ -232,12 +243,12 @@ class Spool:
                     connection.execute("BEGIN IMMEDIATE")
                 with connection:  # commits, or rolls back
                     yield connection
-            except Exception as error:
+            except (OSError, sqlite3.Error) as error:
                 self.close()  # the next use opens it again
                 raise self._failed(error) from error
 
     def _opened(self) -> sqlite3.Connection:
-        import sqlite3  # few processes need it
+        import sqlite3
 
         if self._connection is not None and self.path != MEMORY and _inode(self.path) != self._inode:
             self.close()  # rows would be lost with a file that was deleted or moved away
@@ -257,10 +268,10 @@ class Spool:
             self._connection, self._inode = connection, _inode(self.path)
         return self._connection
 
-    def _failed(self, error: Exception) -> OffsiderError:
+    def _failed(self, error: Exception) -> SpoolUnusable:
         name = getattr(error, "sqlite_errorname", "") or errorcode.get(getattr(error, "errno", None) or 0, "")
         step = next((step for part, step in _NEXT_STEPS.items() if part in name), _OTHER_STEP)
-        return OffsiderError(f"the spool {self.path} cannot be used: {error}: {step}")
+        return SpoolUnusable(f"the spool {self.path} cannot be used: {error}: {step}")
 
 
 def _create(path: str) -> None:
@@ -270,7 +281,8 @@ def _create(path: str) -> None:
 
 
 def _inode(path: str) -> int:
+    """Return the number of the file; 0 if there is none, or its folder may not be searched."""
     try:
         return Path(path).stat().st_ino
-    except FileNotFoundError:
+    except OSError:
         return 0

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from offsider.client.relay import BATCH, IDLE_SECONDS, Relay
 from offsider.client.relay_source import StoredPush, place_of
-from offsider.client.spool import MEMORY, Spool, SpoolEntry
+from offsider.client.spool import MEMORY, Spool, SpoolEntry, SpoolUnusable
 from offsider.config.installation import Installation
-from offsider.core.errors import OffsiderError, RedisUnavailable
+from offsider.core.errors import RedisUnavailable
 from offsider.core.wording import counted
 from offsider.runtime.forks import this_process
 from offsider.runtime.service import Loop
@@ -86,7 +86,7 @@ class Spooling:
         try:
             if self.spool.path != MEMORY and self.spool.exists():
                 self._start_relay()
-        except OffsiderError as error:
+        except SpoolUnusable as error:
             self._config.handle_error(error, {"context": "opening the spool"})
 
     def store(self, server: Installation, groups: Groups, send: Callable[[Groups], Sequence[Outcome]]) -> list[Outcome]:
@@ -177,7 +177,7 @@ class Spooling:
 
     def rest(self) -> bool:
         """End the relay if there is nothing to move; returns whether it ends."""
-        with self.spool.lock, suppress(OffsiderError):  # which the relay reports
+        with self.spool.lock, suppress(SpoolUnusable):  # which the relay reports
             if not self.servers():
                 self._relay = None
                 return True
@@ -187,7 +187,7 @@ class Spooling:
         """Start the relay if the file has rows; return the seconds until the next call."""
         try:
             wanted = bool(self.spool.servers())
-        except OffsiderError:
+        except SpoolUnusable:
             wanted = True  # the relay reports it, once a minute
         if wanted:
             self._start_relay()
@@ -264,7 +264,9 @@ class _Turn:
         for index, entry in self.entries.items():
             self._outcomes[index] = ()
             if entry.error is not None:
-                self._outcomes[index] = error = RedisUnavailable(f"{entry.reason}; {entry.error}")
+                self._outcomes[index] = error = RedisUnavailable(
+                    f"{entry.reason}; {entry.error}", ambiguous=entry.is_in_doubt
+                )
                 error.__cause__ = entry.error
         return [index for index, entry in self.entries.items() if entry.is_skipped]
 
@@ -304,7 +306,7 @@ class SpoolRelay(Relay):
             names = self._spooling.servers()
             if not names <= self._config.servers.keys():
                 self._report_unknown()
-        except OffsiderError as error:
+        except SpoolUnusable as error:
             self._failed("the database", error)
             return ()
         return [Installation.of(self._config, name) for name in names if name in self._config.servers]

@@ -15,9 +15,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
+from offsider.client.spool import SpoolUnusable
 from offsider.client.spooling import Spooling
 from offsider.config.installation import Installation
-from offsider.core.errors import OffsiderError, RedisFailure
+from offsider.core.errors import RedisFailure
 from offsider.core.series import Series, summed
 from offsider.fleet.shards import QueueTargets, ShardLoad, loads_of
 from offsider.inspector import FleetMetrics, JobRecord, Process, ProcessSet, Stats, Work, WorkSet
@@ -79,7 +80,7 @@ def _spool(server: Installation) -> Iterator[Family]:
         return
     try:
         count, _ = Spooling.of(server.config).spool.waiting().get(server.name, (0, 0.0))
-    except OffsiderError as error:
+    except SpoolUnusable as error:
         server.config.handle_error(error, {"context": "reading the spool"})
     else:
         text = "Jobs in the spool of a host, which wait for this server."

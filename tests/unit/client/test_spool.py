@@ -8,8 +8,8 @@ import pytest
 
 from offsider.client import spool as spools
 from offsider.client.relay_source import StoredPush
-from offsider.client.spool import MEMORY, Spool, SpoolEntry
-from offsider.core.errors import OffsiderError
+from offsider.client.spool import MEMORY, Spool, SpoolEntry, SpoolUnusable
+from offsider.core.errors import SoftTimeout
 
 
 def row(jid, server="main", place="queue:default", score=None):
@@ -124,7 +124,7 @@ def test_an_entry_that_may_go_to_the_server_is_not_written(spool):
 def test_a_full_spool_refuses_a_push_as_a_whole_and_takes_one_that_fits(path):
     spool = Spool(str(path), 3)
     spool.add([row("a"), row("b")])
-    with pytest.raises(OffsiderError, match=r"spool .*spool.sqlite is full: .*client.spool_max_jobs \(3\)"):
+    with pytest.raises(SpoolUnusable, match=r"spool .*spool.sqlite is full: .*client.spool_max_jobs \(3\)"):
         spool.add([row("c"), row("d")])
     spool.add([row("e")])
     assert jids(spool) == ["a", "b", "e"]
@@ -148,13 +148,28 @@ def test_a_full_disk_is_an_error_for_each_push_and_loses_no_row(spool):
     spool.add([row("d")])  # the disk has space again
 
 
+def test_an_interrupted_thread_leaves_the_pushes_of_others_in_doubt(spool):
+    def interrupt():
+        raise SoftTimeout
+
+    first, other = SpoolEntry([row("a")], "", lambda: True), SpoolEntry([row("b")], "", interrupt)
+    with pytest.raises(SoftTimeout):
+        spool.put([first, other])
+    assert first.is_done
+    assert first.is_in_doubt
+    assert first.error is not None
+    assert jids(spool) == []
+    spool.add([row("c")])
+    assert jids(spool) == ["c"]
+
+
 def test_a_locked_file_is_an_error_after_a_bounded_wait(path, spool, monkeypatch):
     monkeypatch.setattr(spools, "BUSY_SECONDS", 0.05)
     spool.add([row("a")])
     spool.close()
     locking = sqlite3.connect(path, isolation_level=None)
     locking.execute("BEGIN IMMEDIATE")
-    with pytest.raises(OffsiderError, match="database is locked: another program has locked it"):
+    with pytest.raises(SpoolUnusable, match="database is locked: another program has locked it"):
         spool.add([row("b")])
     assert jids(spool) == ["a"]
     locking.execute("ROLLBACK")
@@ -165,16 +180,16 @@ def test_a_locked_file_is_an_error_after_a_bounded_wait(path, spool, monkeypatch
 
 def test_a_file_that_is_no_database_is_named_with_the_next_step(path, spool):
     path.write_text("no database " * 100)
-    with pytest.raises(OffsiderError, match=r"spool.sqlite cannot be used: .*move the file away, or set client.spool"):
+    with pytest.raises(SpoolUnusable, match=r"spool.sqlite cannot be used: .*move the file away, or set client.spool"):
         spool.add([row("a")])
-    with pytest.raises(OffsiderError, match="move the file away"):
+    with pytest.raises(SpoolUnusable, match="move the file away"):
         spool.servers()
 
 
 def test_a_missing_folder_is_an_error_before_the_first_row(tmp_path):
     spool = Spool(str(tmp_path / "missing" / "spool"), 100)
     for use in (spool.exists, spool.waiting, lambda: spool.add([row("a")])):
-        with pytest.raises(OffsiderError, match=r"missing/spool cannot be used: .*client.spool must name a file in"):
+        with pytest.raises(SpoolUnusable, match=r"missing/spool cannot be used: .*client.spool must name a file in"):
             use()
 
 
@@ -183,7 +198,7 @@ def test_an_error_of_the_system_has_its_next_step(spool, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(spools, "_create", fail)
-    with pytest.raises(OffsiderError, match="No space left on device: free space on its disk"):
+    with pytest.raises(SpoolUnusable, match="No space left on device: free space on its disk"):
         spool.add([row("a")])
 
 

@@ -17,7 +17,7 @@ from offsider.client.relay import Relay
 from offsider.client.relay_source import Source, StoredPush
 from offsider.core.errors import ConfigurationError
 from offsider.inspector.finding import Finding
-from offsider.inspector.findings.data_checks import check_rows
+from offsider.inspector.findings.data_checks import find_rows
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -55,7 +55,7 @@ class Outbox:
 
     def check_outbox(self, server: Installation) -> Iterator[Finding]:
         """Report old rows for this server, and a database that cannot be read, in ``offsider doctor``."""
-        return check_rows(server, self.source, "create the table with a migration", "run a worker with this outbox")
+        return find_rows(server, self.source, "create the table with a migration", "run a worker with this outbox")
 
     def _add(self, pushes: PendingPushes) -> None:
         rows = [StoredPush.of(job) for job in pushes.prepare()]

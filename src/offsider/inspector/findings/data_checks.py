@@ -277,7 +277,7 @@ def check_keyspace(look: Look) -> Iterator[Finding]:
 CHECKS = (check_presence, check_versions, check_due, check_transit, check_limits)
 
 
-def check_rows(server: Installation, source: Source, to_read: str, to_move: str) -> Iterator[Finding]:
+def find_rows(server: Installation, source: Source, to_read: str, to_move: str) -> Iterator[Finding]:
     """Check the rows of an outbox or a spool for a server.
 
     Args:
@@ -314,9 +314,7 @@ def check_spool(look: Look) -> Iterator[Finding]:
     settings = look.server.config.client
     if settings.spool and settings.spool != MEMORY:
         spool = Spool(settings.spool, settings.spool_max_jobs)
-        yield from check_rows(
-            look.server, spool, "correct client.spool", "run a worker with this spool on this machine"
-        )
+        yield from find_rows(look.server, spool, "correct client.spool", "run a worker with this spool on this machine")
         spool.close()
 
 
