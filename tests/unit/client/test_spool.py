@@ -108,8 +108,18 @@ def test_pushes_that_wait_together_are_written_in_one_transaction(spool, monkeyp
 
 def test_a_long_line_of_pushes_takes_several_transactions(spool, monkeypatch):
     monkeypatch.setattr(spools, "MAX_GROUP", 2)
+    spool.add([row("first")])
+    statements = []
+    spool._connection.set_trace_callback(statements.append)
     spool.put([SpoolEntry([row(f"{n}")], "", lambda: True) for n in range(5)])
-    assert jids(spool) == list("01234")
+    assert statements.count("COMMIT") == 3
+    assert jids(spool) == ["first", *"01234"]
+
+
+def test_a_transaction_is_on_disk_when_it_ends(spool):
+    spool.add([row("a")])
+    assert spool._connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    assert spool._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_an_entry_that_may_go_to_the_server_is_not_written(spool):
