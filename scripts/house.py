@@ -29,11 +29,11 @@ TOUR = ROOT / "docs" / "internals" / "architecture.md"
 NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 CEILINGS = {
-    "src, lines of code": 47_988,
-    "src, files": 497,
-    "tests, lines of code": 63_148,
+    "src, lines of code": 48_472,
+    "src, files": 499,
+    "tests, lines of code": 64_003,
     "bench, lines of code": 6_900,
-    "docs, words": 78_805,
+    "docs, words": 79_610,
     "tour, files": 25,
     "biggest class, lines": 264,
     "circles": 0,
