@@ -59,11 +59,12 @@ if TYPE_CHECKING:
         UnsupportedServer,
     )
     from offsider.core.job_id import FailedRun, JobId, JobInfo, Progress
-    from offsider.core.options import JobDeclaration, JobOptions
+    from offsider.core.options import ChunkDeclaration, JobDeclaration, JobOptions
     from offsider.core.payload import JobPayload
     from offsider.jobs.base import Job
+    from offsider.jobs.chunk import Call
     from offsider.jobs.enqueuer import lookup
-    from offsider.jobs.function import AsyncJobFunction, JobFunction, job
+    from offsider.jobs.function import AsyncJobFunction, ChunkFunction, JobFunction, job
     from offsider.jobs.iterable import IterableJob
     from offsider.jobs.iteration import Resumable, resumable
     from offsider.jobs.steps import Step, asignal, astep, await_for, signal, sleep_until, step, wait_for
@@ -78,6 +79,9 @@ __all__ = [
     "AsyncJobFunction",
     "BatchFinished",
     "BatchSpansServers",
+    "Call",
+    "ChunkDeclaration",
+    "ChunkFunction",
     "Client",
     "ClientMiddleware",
     "Config",
@@ -157,18 +161,19 @@ __all__ = [
 #: The public names by their modules; all others are in `core.errors`.
 _MODULES = {
     "client": ("Client",),
-    "jobs.function": ("AsyncJobFunction", "JobFunction", "job"),
+    "jobs.function": ("AsyncJobFunction", "ChunkFunction", "JobFunction", "job"),
     "runtime.middleware": ("ClientMiddleware", "Middleware", "Push", "ServerMiddleware", "sets_context"),
     "config.config": ("Config", "Extension"),
     "worker.embed": ("EmbeddedWorker",),
     "core.job_id": ("FailedRun", "JobId", "JobInfo", "Progress"),
     "config.installation": ("Installation",),
     "jobs.base": ("Job",),
+    "jobs.chunk": ("Call",),
     "jobs.iterable": ("IterableJob",),
     "jobs.iteration": ("Resumable", "resumable"),
     "jobs.steps": ("Step", "asignal", "astep", "await_for", "signal", "sleep_until", "step", "wait_for"),
     "runtime.context": ("JobContext", "current_job"),
-    "core.options": ("JobDeclaration", "JobOptions"),
+    "core.options": ("ChunkDeclaration", "JobDeclaration", "JobOptions"),
     "core.payload": ("JobPayload",),
     "runtime.propagation": ("bind_context", "context"),
     "config.default": ("configure_client",),

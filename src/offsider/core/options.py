@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Literal, TypeAlias, TypedDict, cast
+from typing import Any, Literal, Required, TypeAlias, TypedDict, cast
 
 from offsider.core.arguments import is_unicode
 from offsider.core.clock import as_seconds
@@ -132,6 +132,15 @@ class JobDeclaration(JobOptions, total=False):
     """Share of all threads of the fleet that the jobs of one key may occupy, such as 0.25. Not stored."""
 
 
+class ChunkDeclaration(JobDeclaration, total=False):
+    """Options of ``@job(chunk=...)``: one call of the function runs many jobs."""
+
+    chunk: Required[int]
+    """Maximum number of jobs in one call."""
+    chunk_seconds: float | timedelta
+    """The call begins this many seconds after the first job has come, also with fewer jobs. Default 5."""
+
+
 # Ruby's level names: a Ruby worker loses jobs with other names.
 LOG_LEVELS = {
     "debug": "debug",
@@ -149,6 +158,7 @@ OUTBOX = "outbox"
 TRANSIENT = frozenset(
     {
         *("name", "retry_in", "on_exhausted", "shared_with_ruby", "big_payload", "codec"),
+        *("chunk", "chunk_seconds"),
         *("after_commit", "wait_replicas", "server", "extra"),
     }
 )
@@ -368,4 +378,6 @@ _DECLARED: dict[str, Kind] = CHARACTERISTICS | {
     "shared_with_ruby": FLAG,
     "big_payload": FLAG,
     "isolated": FLAG,
+    "chunk": whole(1),
+    "chunk_seconds": DURATION,
 }

@@ -16,7 +16,7 @@ from offsider.core.suggestions import nearest
 from offsider.jobs import registry
 from offsider.jobs.clients import ClientSource
 from offsider.jobs.declared import Declared
-from offsider.jobs.enqueuer import BulkOptions, Call, Delay, Enqueuer, Moment
+from offsider.jobs.enqueuer import BulkOptions, Delay, Enqueuer, JobCall, Moment
 from offsider.runtime.context import JobContext, current_job
 
 P = ParamSpec("P")
@@ -43,7 +43,7 @@ _Pushed = Coroutine[Any, Any, JobId[T]]
 
 class _Pushes(Protocol[P, R_co]):
     def __call__(
-        self, calls: Iterable[Call[P, Any] | tuple[Any, ...] | list[Any]], **how: Unpack[BulkOptions]
+        self, calls: Iterable[JobCall[P, Any] | tuple[Any, ...] | list[Any]], **how: Unpack[BulkOptions]
     ) -> R_co: ...
 
 
@@ -91,9 +91,9 @@ class _Many(Protocol):
 
 class _Calls(Protocol):
     @overload
-    def __get__(self, instance: Any, owner: _AsyncOf[P, T], /) -> Callable[P, Call[P, T]]: ...
+    def __get__(self, instance: Any, owner: _AsyncOf[P, T], /) -> Callable[P, JobCall[P, T]]: ...
     @overload
-    def __get__(self, instance: Any, owner: _Of[P, T], /) -> Callable[P, Call[P, T]]: ...
+    def __get__(self, instance: Any, owner: _Of[P, T], /) -> Callable[P, JobCall[P, T]]: ...
 
 
 class _Inline(Protocol):

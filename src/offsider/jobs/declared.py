@@ -16,6 +16,7 @@ from offsider.config.app_version import app_version
 from offsider.config.config import Config
 from offsider.config.hooks import check_installed
 from offsider.core.characteristics import Characteristics
+from offsider.core.clock import as_seconds
 from offsider.core.errors import InvalidJob, InvalidOptions
 from offsider.core.options import (
     CHARACTERISTICS,
@@ -25,6 +26,7 @@ from offsider.core.options import (
     check_options,
     wire_options,
 )
+from offsider.jobs.chunk import CHUNK_SECONDS, Call, function_of_one
 from offsider.jobs.loadable import module_name, obstacle
 from offsider.jobs.signature import JobSignature
 from offsider.runtime.context import JobContext
@@ -37,11 +39,13 @@ logger = logging.getLogger("offsider")
 ONLY_DECLARED = frozenset(
     {
         *("name", "retry_in", "on_exhausted", "shared_with_ruby", "big_payload", "codec", "isolated"),
+        *("chunk", "chunk_seconds"),
         *CHARACTERISTICS,
         *FUNCTIONS,
     }
 )
 
+_CHUNK = {"chunk", "chunk_seconds"}
 _CACHE = type(functools.cache(len))
 
 
@@ -67,6 +71,7 @@ class Declared:
         shared_with_ruby: Ruby pushes or runs it too.
         big_payload: its payloads may be large.
         isolated: it runs in a process of its own.
+        chunk: the maximum number of jobs in one call of the function; 0 for a job that runs by itself.
         is_async: it is an ``async def``; a plain function may return a coroutine, too.
         obstacle: why no worker can load it, and what to do; empty if one can, and after the warning.
     """
@@ -106,10 +111,12 @@ class Declared:
         self.shared_with_ruby = bool(declaration.get("shared_with_ruby"))
         self.big_payload = bool(declaration.get("big_payload"))
         self.isolated = bool(declaration.get("isolated"))
+        self.chunk: int = given.get("chunk", 0)
         self._declaration = given
-        self.signature = JobSignature(self.name, run, is_method=make is not None)
         self._run = run
         self._make = make
+        self._of_one = function_of_one(self.name, run, given, self.place) if _CHUNK & given.keys() else run
+        self.signature = JobSignature(self.name, self._of_one, is_method=make is not None)
         self.is_async = inspect.iscoroutinefunction(run)
         self.obstacle = "" if "name" in declaration else obstacle(self.module, self.qualname)
         self._wire: dict[str, Any] | None = None
@@ -202,6 +209,23 @@ class Declared:
             args, kwargs = self._codec.decode(args, kwargs)
         return self._run(*args, **kwargs) if self._make is None else self._run(instance, *args, **kwargs)
 
+    def call_of(self, job: JobContext) -> Call[Any]:
+        """Return what the function of a chunk gets for one job. Raises InvalidArguments."""
+        self.signature.check_fits(job.args, job.kwargs)
+        return Call(tuple(self.decoded(job.args, job.kwargs)[0]), job)
+
+    def perform_chunk(self, calls: list[Call[Any]]) -> Any:
+        """Run the function of a chunk. Returns the coroutine of an ``async def``, which the caller must await."""
+        result = self._run(calls)
+        if not self.is_async:
+            self.check_ran(result)
+        return result
+
+    @property
+    def chunk_seconds(self) -> float:
+        """How long the first job of a chunk waits for others."""
+        return as_seconds(self._declaration.get("chunk_seconds", CHUNK_SECONDS), "chunk_seconds")
+
     def check_ran(self, result: object) -> None:
         """Check the result of a run. Raises InvalidJob if the result shows that the body did not run."""
         kind = type(result)
@@ -281,7 +305,7 @@ class Declared:
             raise InvalidOptions(f'{self.name}: codec must be "annotations" or None, got {codec!r}')
         from offsider.jobs.codec import AnnotationCodec  # it needs msgspec
 
-        return AnnotationCodec(self.name, self._run, self.signature.parameters)
+        return AnnotationCodec(self.name, self._of_one, self.signature.parameters)
 
 
 def check_all_options(options: Mapping[str, Any], config: Config, *, job_name: str) -> None:

@@ -42,7 +42,7 @@ OF_OTHERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[P, R_co]):
+class JobCall(Generic[P, R_co]):
     """The result of ``some_job.call(...)``: an element for ``some_job.enqueue_many(...)``, or a step of a workflow.
 
     Attributes:
@@ -131,7 +131,7 @@ class Enqueuer(Generic[P, R_co]):
 
     def enqueue_many(
         self,
-        calls: Iterable[Call[P, Any] | tuple[Any, ...] | list[Any]],
+        calls: Iterable[JobCall[P, Any] | tuple[Any, ...] | list[Any]],
         *,
         at: Due | None = None,
         spread_interval: float | timedelta | None = None,
@@ -150,13 +150,13 @@ class Enqueuer(Generic[P, R_co]):
         how = {"at": at, "spread_interval": spread_interval, "batch_size": batch_size}
         return client.push_bulk(self._bulk_item(client, calls, how))
 
-    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[P, R_co]:
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> JobCall[P, R_co]:
         """Create an element for `enqueue_many`, or a step of a workflow.
 
         Raises InvalidArguments if the arguments do not match.
         """
         self.declared.bind(args, kwargs)
-        return Call(self.declared, args, kwargs, self._options)
+        return JobCall(self.declared, args, kwargs, self._options)
 
     def item(self, client: Client, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return what `Client.build` takes for a push with these arguments. Raises InvalidOptions."""
@@ -206,7 +206,7 @@ class Enqueuer(Generic[P, R_co]):
         return await client.apush(self._checked(client, self._later_item(when, args, kwargs)))
 
     async def aenqueue_many(
-        self, calls: Iterable[Call[P, Any] | tuple[Any, ...] | list[Any]], **how: Unpack[BulkOptions]
+        self, calls: Iterable[JobCall[P, Any] | tuple[Any, ...] | list[Any]], **how: Unpack[BulkOptions]
     ) -> list[JobId[R_co]]:
         """As `enqueue_many`, without blocking the event loop."""
         client = self._chosen_client()

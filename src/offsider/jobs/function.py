@@ -5,17 +5,25 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, TypeVarTuple, Unpack, cast, overload
 
 from offsider.core.errors import InvalidJob
-from offsider.core.options import JobDeclaration
+from offsider.core.options import ChunkDeclaration, JobDeclaration
 from offsider.jobs import registry
+from offsider.jobs.chunk import Call
 from offsider.jobs.declared import Declared
 from offsider.jobs.enqueuer import Enqueuer
 
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+Ts = TypeVarTuple("Ts")
+T1 = TypeVar("T1")
+T2 = TypeVar("T2")
+T3 = TypeVar("T3")
+T4 = TypeVar("T4")
+#: What the function of a chunk returns.
+N = TypeVar("N", bound=Coroutine[Any, Any, None] | None)
 
 
 class _DeclaredFunction(Enqueuer[P, R_co], Generic[P, R_co]):
@@ -46,6 +54,15 @@ class AsyncJobFunction(_DeclaredFunction[P, R_co], Generic[P, R_co]):
         return coroutine
 
 
+class ChunkFunction(_DeclaredFunction[P, None], Generic[P, N]):
+    """A function that runs many jobs in one call. ``enqueue`` and the other methods take the arguments of one job."""
+
+    def __call__(self, calls: list[Any], /) -> N:
+        """Call the function directly, with a list of `Call`."""
+        function: Callable[[list[Any]], N] = cast("Any", self._function)
+        return function(calls)
+
+
 class _Declare(Protocol):
     @overload
     def __call__(  # type: ignore[overload-overlap]  # a coroutine is a result, too
@@ -55,6 +72,25 @@ class _Declare(Protocol):
     def __call__(self, function: Callable[P, R], /) -> JobFunction[P, R]: ...
 
 
+class _DeclareChunk(Protocol):
+    """Converts the types of the arguments to parameters; those of more than four arguments are not checked."""
+
+    @overload
+    def __call__(self, function: Callable[[list[Call[()]]], N], /) -> ChunkFunction[[], N]: ...
+    @overload
+    def __call__(self, function: Callable[[list[Call[T1]]], N], /) -> ChunkFunction[[T1], N]: ...
+    @overload
+    def __call__(self, function: Callable[[list[Call[T1, T2]]], N], /) -> ChunkFunction[[T1, T2], N]: ...
+    @overload
+    def __call__(self, function: Callable[[list[Call[T1, T2, T3]]], N], /) -> ChunkFunction[[T1, T2, T3], N]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[list[Call[T1, T2, T3, T4]]], N], /
+    ) -> ChunkFunction[[T1, T2, T3, T4], N]: ...
+    @overload
+    def __call__(self, function: Callable[[list[Call[*Ts]]], N], /) -> ChunkFunction[..., N]: ...
+
+
 @overload
 def job(  # type: ignore[overload-overlap]
     function: Callable[P, Coroutine[Any, Any, R]], /
@@ -62,8 +98,10 @@ def job(  # type: ignore[overload-overlap]
 @overload
 def job(function: Callable[P, R], /) -> JobFunction[P, R]: ...
 @overload
+def job(**declaration: Unpack[ChunkDeclaration]) -> _DeclareChunk: ...
+@overload
 def job(**declaration: Unpack[JobDeclaration]) -> _Declare: ...
-def job(function: Callable[..., Any] | None = None, /, **declaration: Unpack[JobDeclaration]) -> Any:
+def job(function: Callable[..., Any] | None = None, /, **declaration: Any) -> Any:
     """Declare a function, plain or ``async def``, as a job.
 
     ::
@@ -79,19 +117,22 @@ def job(function: Callable[..., Any] | None = None, /, **declaration: Unpack[Job
 
     The stored name is module and qualified name, unless ``name=`` is given. Declaring a job uses neither configuration
     nor Redis. Options are those of `JobDeclaration`; unknown or invalid ones raise at the first push or at launch, when
-    the installed extensions are known.
+    the installed extensions are known. With ``chunk``, the function takes a list of `Call`, see `ChunkDeclaration`.
 
     Raises:
         InvalidOptions: another job has this name; keyword-only parameters with ``shared_with_ruby``.
         InvalidJob: it is a generator, a class, a method in the body of its class or an object without a name; a cache
-            keeps the coroutine of its first run; or an option was passed without its name.
+            keeps the coroutine of its first run; an option was passed without its name; or, with ``chunk``, it is not a
+            function of one list of `Call`.
     """
     if isinstance(function, str):
         raise InvalidJob(f"@job takes options by name, got {function!r}: write @job(queue={function!r})")
 
-    def declare(function: Callable[..., Any]) -> JobFunction[..., Any] | AsyncJobFunction[..., Any]:
-        declared = Declared(function, function, declaration)
+    def declare(function: Callable[..., Any]) -> Enqueuer[..., Any]:
+        declared = Declared(function, function, cast("JobDeclaration", declaration))
         registry.register(declared)
+        if declared.chunk:
+            return ChunkFunction[..., None](function, declared)
         is_coroutine = inspect.iscoroutinefunction(function)
         return AsyncJobFunction(function, declared) if is_coroutine else JobFunction(function, declared)
 

@@ -11,7 +11,7 @@ import asyncio
 import contextvars
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -22,9 +22,10 @@ from offsider.config.config import Config
 from offsider.core.compression import decode_plain
 from offsider.core.errors import Discard, Skip
 from offsider.jobs import registry
+from offsider.jobs.chunk import Call
 from offsider.jobs.declared import Declared
-from offsider.runtime.context import JobContext, running
-from offsider.runtime.middleware import ServerChain, check_coroutine, thread_bound
+from offsider.runtime.context import JobContext, enter_job, running
+from offsider.runtime.middleware import Middleware, ServerChain, check_coroutine, leave, leave_by_error, thread_bound
 
 
 def run_prepared(
@@ -54,7 +55,12 @@ def run_prepared(
     payload = decode_plain(prepared.raw)
     job = JobContext(payload=payload, queue=prepared.queue, raw=prepared.raw)
     with running(job):
-        job.declared = declared if declared is not None else registry.find(job.name)
+        job.declared = declared = declared if declared is not None else registry.find(job.name)
+        if declared.chunk:
+            for error in run_chunk([prepared], declared, chain, succeeded):
+                if error is not None:
+                    raise error
+            return None
         try:
             result = chain.run(job, partial(_perform, chain))
         except (Discard, Skip):
@@ -62,6 +68,70 @@ def run_prepared(
         if succeeded is not None:
             succeeded(job, result)
         return result
+
+
+def run_chunk(
+    prepared: Sequence[Prepared],
+    declared: Declared,
+    chain: ServerChain,
+    succeeded: Callable[[JobContext, Any], None] | None,
+) -> list[BaseException | None]:
+    """Run pushes of one job in one call; return the error of each, None after ``Skip`` and ``Discard``."""
+    members = [_Member(each, declared) for each in prepared]
+    for member in members:
+        member.context.run(member.enter, chain, succeeded)
+    calls = [member.call for member in members if member.call is not None]
+    failure: BaseException | None = None
+    try:
+        result = declared.perform_chunk(calls) if calls else None
+        if inspect.iscoroutine(result):
+            _run_to_its_end(result)
+    except BaseException as error:  # noqa: BLE001 - of its members
+        failure = error
+    for member in members:
+        member.context.run(member.leave, failure, succeeded)
+    return [member.error for member in members]
+
+
+class _Member:
+    """One job of a chunk, in a context of its own."""
+
+    def __init__(self, prepared: Prepared, declared: Declared) -> None:
+        self.job = JobContext(decode_plain(prepared.raw), prepared.queue, prepared.raw, declared)
+        self.context = contextvars.copy_context()
+        self.call: Call[Any] | None = None
+        self.error: BaseException | None = None
+        self._entered: list[Middleware] = []
+
+    def enter(self, chain: ServerChain, succeeded: Callable[[JobContext, Any], None] | None) -> None:
+        enter_job(self.job)
+        try:
+            returned = chain.enter(self.job, self._entered)
+            if returned is None:
+                self.call = self.job.declared.call_of(self.job)
+        except BaseException as error:  # noqa: BLE001 - of this job
+            self._leave(error, None)
+        else:
+            if returned is not None:
+                self._leave(None, succeeded)
+
+    def leave(self, failure: BaseException | None, succeeded: Callable[[JobContext, Any], None] | None) -> None:
+        if self.call is not None:
+            self._leave(failure if self.call.error is None else self.call.error, succeeded)
+
+    def _leave(self, error: BaseException | None, succeeded: Callable[[JobContext, Any], None] | None) -> None:
+        try:
+            if error is None:
+                leave(self._entered, None)
+            else:
+                leave_by_error(self._entered, error)
+        except (Discard, Skip):
+            return
+        except BaseException as raised:  # noqa: BLE001 - of this job
+            self.error = raised
+            return
+        if succeeded is not None:
+            succeeded(self.job, None)
 
 
 def _perform(chain: ServerChain, job: JobContext) -> object:

@@ -204,12 +204,15 @@ def thread_bound(chain: ServerChain) -> Sequence[ServerMiddleware]:
     return [entry for entry in chain if getattr(entry, "thread_bound", False)]
 
 
-def check_coroutine(bound: Sequence[ServerMiddleware], job: JobContext, coroutine: Coroutine[Any, Any, Any]) -> None:
+def check_coroutine(
+    bound: Sequence[ServerMiddleware], job: JobContext, coroutine: Coroutine[Any, Any, Any] | None = None
+) -> None:
     """Close the coroutine of a job and raise ConfigurationError if one of these thread-bound entries concerns it."""
     for entry in bound:
         concerns = getattr(entry, "concerns", None)
         if concerns is None or concerns(job):
-            coroutine.close()
+            if coroutine is not None:
+                coroutine.close()
             name = getattr(entry, "__qualname__", type(entry).__qualname__)
             raise ConfigurationError(
                 f"the server middleware {name} is bound to its thread (thread_bound), and the async job {job.name} "

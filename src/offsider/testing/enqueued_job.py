@@ -12,7 +12,7 @@ from offsider.core.compression import decode_plain
 from offsider.core.payload import JobPayload, read_stamp
 from offsider.jobs.base import Job
 from offsider.jobs.declared import Declared
-from offsider.jobs.enqueuer import Call, Enqueuer
+from offsider.jobs.enqueuer import Enqueuer, JobCall
 
 MAX_VALUE_LETTERS = 100
 
@@ -139,7 +139,7 @@ class EnqueuedJob:
         return f"<{self}>"
 
 
-def declared_behind(job: AnyJob | Call[..., Any]) -> Declared | None:
+def declared_behind(job: AnyJob | JobCall[..., Any]) -> Declared | None:
     """Return the declaration of a job that is declared in Python; None for a name and a task of `django.tasks`.
 
     Raises:
@@ -153,7 +153,7 @@ def declared_behind(job: AnyJob | Call[..., Any]) -> Declared | None:
     return declared
 
 
-def name_of(job: AnyJob | Call[..., Any]) -> str:
+def name_of(job: AnyJob | JobCall[..., Any]) -> str:
     """Return the stored name. Raises TypeError as `declared_behind`."""
     if isinstance(job, str):
         return job

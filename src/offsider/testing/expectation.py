@@ -14,7 +14,7 @@ from offsider.core.options import wire_options
 from offsider.core.suggestions import nearest
 from offsider.core.wording import counted
 from offsider.jobs.declared import Declared
-from offsider.jobs.enqueuer import Call, Delay, Enqueuer, Moment
+from offsider.jobs.enqueuer import Delay, Enqueuer, JobCall, Moment
 from offsider.testing.enqueued_job import (
     AnyJob,
     EnqueuedJob,
@@ -132,7 +132,7 @@ class Expectation:
 
 
 def expect(
-    job: AnyJob | Call[..., Any],
+    job: AnyJob | JobCall[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     *,
@@ -147,7 +147,7 @@ def expect(
         InvalidOptions: a naive datetime or a negative delay.
     """
     declared = declared_behind(job)
-    if isinstance(job, Call):
+    if isinstance(job, JobCall):
         if args or kwargs:
             raise TypeError(f"the arguments are in the call already: {job.args} {job.kwargs}")
         args, kwargs = job.args, job.kwargs
@@ -159,10 +159,10 @@ def expect(
 
 
 def _stored(
-    job: AnyJob | Call[..., Any], declared: Declared | None, args: Sequence[Any], kwargs: Mapping[str, Any]
+    job: AnyJob | JobCall[..., Any], declared: Declared | None, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[list[Any] | None, Mapping[str, Any]]:
     """Return the arguments as a payload stores them; None if none were given, which matches all."""
-    if not (args or kwargs or isinstance(job, Call)):
+    if not (args or kwargs or isinstance(job, JobCall)):
         return None, {}
     return (list(args), kwargs) if declared is None else declared.bind(args, kwargs)
 

@@ -13,7 +13,8 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from offsider.config import test_mode
 from offsider.config.config import Config
@@ -22,12 +23,16 @@ from offsider.config.hooks import Prepared
 from offsider.core.errors import ConfigurationError, OffsiderError, Reschedule, TooManyReschedules, Waiting
 from offsider.core.payload import rescheduled
 from offsider.core.wording import counted
-from offsider.jobs.enqueuer import Call, Delay, Moment
-from offsider.jobs.inline import run_prepared
+from offsider.jobs import registry
+from offsider.jobs.enqueuer import Delay, JobCall, Moment
+from offsider.jobs.inline import run_chunk, run_prepared
 from offsider.runtime.context import JobContext
-from offsider.runtime.middleware import ServerMiddleware
+from offsider.runtime.middleware import ServerChain, ServerMiddleware
 from offsider.testing.enqueued_job import AnyJob, EnqueuedJob, name_of, shown_call
 from offsider.testing.expectation import expect, not_enough, undecided, unexpected, waiting
+
+if TYPE_CHECKING:
+    from offsider.jobs.declared import Declared
 
 logger = logging.getLogger("offsider")
 
@@ -60,20 +65,40 @@ class Runner:
             Reschedule: the job has to run later.
             BaseException: the error of the job, with a note that names the job.
         """
+        following = list[Prepared]()
+        try:
+            follow = partial(_follow, following)
+            return run_prepared(self.config, prepared, server_middleware=self._chain(), succeeded=follow), following
+        except BaseException as error:
+            _note(error, prepared)
+            raise
+
+    def run_chunk(
+        self, jobs: Sequence[Prepared], declared: Declared
+    ) -> tuple[list[BaseException | None], Sequence[Prepared]]:
+        """Run jobs in one call. Return the error of each, and the steps of workflows that follow."""
+        following = list[Prepared]()
+        errors = run_chunk(jobs, declared, self._chain(), partial(_follow, following))
+        for error, prepared in zip(errors, jobs, strict=True):
+            if error is not None:
+                _note(error, prepared)
+        return errors, following
+
+    def _chain(self) -> ServerChain:
         chain = self.config.server_middleware.copy()
         chain.add(*self._middleware)
-        payload, following = prepared.payload, list[Prepared]()
+        return chain
 
-        def follow(job: JobContext, result: Any) -> None:
-            if job.jid in test_mode.followers:
-                following.extend(test_mode.followers.pop(job.jid)(job, result))
 
-        try:
-            return run_prepared(self.config, prepared, server_middleware=chain, succeeded=follow), following
-        except BaseException as error:
-            name = shown_call(payload["class"], payload["args"], payload.get("kwargs") or {})
-            error.add_note(f"while running the job {name}")
-            raise
+def _follow(following: list[Prepared], job: JobContext, result: Any) -> None:
+    if job.jid in test_mode.followers:
+        following.extend(test_mode.followers.pop(job.jid)(job, result))
+
+
+def _note(error: BaseException, prepared: Prepared) -> None:
+    payload = prepared.payload
+    name = shown_call(payload["class"], payload["args"], payload.get("kwargs") or {})
+    error.add_note(f"while running the job {name}")
 
 
 class NothingEnqueued(OffsiderError, LookupError):
@@ -169,8 +194,12 @@ class Recorder:
         done = 0
         try:
             while (found := self._take(name, only_due=only_due, may=done < limit)) is not None:
-                self._perform(found, for_later)
-                done += 1
+                others = self._others(found, only_due=only_due, most=limit - done - 1)
+                done += 1 + len(others)
+                if others:
+                    self._perform_chunk([found, *others], for_later)
+                else:
+                    self._perform(found, for_later)
         finally:
             self._put_back(for_later)
         if not done:
@@ -200,7 +229,7 @@ class Recorder:
     # ----------------------------------------------------------------------------------- assertions
     def assert_enqueued(
         self,
-        job: AnyJob | Call[..., Any],
+        job: AnyJob | JobCall[..., Any],
         /,
         *args: Any,
         queue: str | None = None,
@@ -248,7 +277,7 @@ class Recorder:
 
     def assert_not_enqueued(
         self,
-        job: AnyJob | Call[..., Any],
+        job: AnyJob | JobCall[..., Any],
         /,
         *args: Any,
         queue: str | None = None,
@@ -290,17 +319,46 @@ class Recorder:
             try:
                 result, following = self._runner.run(job.prepared())
             except (Reschedule, Waiting) as signal:
-                if signal.limit is not None and job.payload.get("rescheduled_count", 0) >= signal.limit:
-                    raise TooManyReschedules(signal.limit) from signal
-                at = self._runner.config.clock.now() + signal.seconds
-                for_later.append(
-                    EnqueuedJob.of(replace(job.prepared(), raw=rescheduled(job.raw, signal.counter), at=at))
-                )
+                self._reschedule(job, signal, for_later)
                 return None
         with self._lock:
             self._performed.append(job)
         self(following)
         return result
+
+    def _others(self, job: EnqueuedJob, *, only_due: bool, most: int) -> list[EnqueuedJob]:
+        """Remove and return the jobs that run in one call with this one."""
+        declared = registry.peek(job.name)
+        found: list[EnqueuedJob] = []
+        if declared is not None:
+            while len(found) < min(declared.chunk - 1, most):
+                other = self._take(job.name, only_due=only_due)
+                if other is None:
+                    break
+                found.append(other)
+        return found
+
+    def _perform_chunk(self, jobs: Sequence[EnqueuedJob], for_later: list[EnqueuedJob]) -> None:
+        with test_mode.diverted(self):
+            prepared = [job.prepared() for job in jobs]
+            errors, following = self._runner.run_chunk(prepared, registry.find(jobs[0].name))
+        failures: list[BaseException] = []
+        for job, error in zip(jobs, errors, strict=True):
+            if error is None:
+                self._performed.append(job)
+            elif isinstance(error, Reschedule):
+                self._reschedule(job, error, for_later)
+            else:
+                failures.append(error)
+        self(following)
+        if failures:
+            raise failures[0]
+
+    def _reschedule(self, job: EnqueuedJob, signal: Reschedule | Waiting, for_later: list[EnqueuedJob]) -> None:
+        if signal.limit is not None and job.payload.get("rescheduled_count", 0) >= signal.limit:
+            raise TooManyReschedules(signal.limit) from signal
+        at = self._runner.config.clock.now() + signal.seconds
+        for_later.append(EnqueuedJob.of(replace(job.prepared(), raw=rescheduled(job.raw, signal.counter), at=at)))
 
     def _put_back(self, jobs: Iterable[EnqueuedJob]) -> None:
         with self._lock:

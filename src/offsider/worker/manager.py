@@ -30,16 +30,17 @@ from offsider.runtime import outage
 from offsider.runtime.outage import Outage
 from offsider.storage import strikes
 from offsider.worker.disposition import RequeuedFirst
-from offsider.worker.fetch.fetcher import Settled
-from offsider.worker.processor import CapsuleParts, Processor
+from offsider.worker.fetch.fetcher import Settled, always
+from offsider.worker.processor import CapsuleParts, ChunkProcessor, Processor
 from offsider.worker.requeued import RequeueLog
 from offsider.worker.run.async_runner import AsyncRunner
+from offsider.worker.run.chunks import Chunks
 from offsider.worker.run.executor import Executor
 from offsider.worker.run.job_logger import JobLogger
 from offsider.worker.settle.settlement import Settlement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from offsider.runtime.context import Reach
     from offsider.worker.fetch.fetcher import Fetcher, FetcherContext
@@ -87,12 +88,19 @@ class Manager:
             parts.work_state,
             self.async_runner,
             self._rescue_coroutine,
+            Chunks(
+                partial(self._add, ChunkProcessor),
+                always if parts.isolation is None else parts.isolation.claims_allowed,
+                lambda: context.controls.paused,
+                capsule.concurrency,
+            ),
+            self._requeue_waiting,
             parts.isolation,
         )
         self._processors: list[Processor] = []
         #: Deaths of threads by the job that they had, and in a row without a job.
         self._deaths: Counter[str] = Counter()
-        self._idle_deaths = 0
+        self._idle_deaths = self._requeued_members = 0
         self._ended = parts.work_state.runs.ended
 
     @property
@@ -111,6 +119,7 @@ class Manager:
             self._quiet = True
         self._fetcher.quiet()
         self.async_runner.quiet()
+        self._shared.chunks.quiet()
 
     def wait(self, deadline: float) -> bool:
         """Wait until all processors and coroutines have ended, or until ``deadline`` (monotonic seconds).
@@ -148,7 +157,7 @@ class Manager:
         # In this order: a coroutine that ends now moves from one to the other.
         of_coroutines = [*self.async_runner.running], [*self._shared.interrupted]
         left = [(unit, interrupted(unit.raw)) for units in of_coroutines for unit in units if not unit.settled]
-        by_unit = dict(of_threads + left)
+        by_unit = dict(of_threads + left + [(unit, unit.raw) for unit in self._shared.chunks.waiting()])
         try:
             self._fetcher.give_back([*reversed(by_unit.items())])  # the newest first: so the oldest runs first
         except RedisFailure as error:
@@ -173,7 +182,7 @@ class Manager:
     @property
     def unstarted(self) -> int:
         """Jobs that the stop requeued before they were started."""
-        return self._fetcher.unstarted
+        return self._fetcher.unstarted + self._requeued_members
 
     def close(self) -> None:
         self.async_runner.stop()
@@ -183,16 +192,16 @@ class Manager:
         with self._lock:
             return [processor for processor in self._processors if processor.alive and not processor.given_up]
 
-    def _new(self) -> Processor:
+    def _new(self, kind: type[Processor] = Processor) -> Processor:
         executor = Executor(self._parts, self._capsule, self._job_logger, self.async_runner, self._overran)
-        return Processor(f"offsider-{self._capsule.name}-{next(self._numbers)}", self._shared, executor, self._replace)
+        return kind(f"offsider-{self._capsule.name}-{next(self._numbers)}", self._shared, executor, self._replace)
 
-    def _add(self) -> bool:
+    def _add(self, kind: type[Processor] = Processor) -> bool:
         """Start one more thread, unless the worker is quiet; False if the system has no more threads."""
         with self._lock:
             if self._quiet:
                 return True
-            added = self._new()
+            added = self._new(kind)
             try:
                 added.start()
             except RuntimeError as error:
@@ -208,7 +217,7 @@ class Manager:
     def _end_for(self, unit: UnitOfWork, run: Run) -> None:
         with self._lock:
             for processor in self._processors:
-                processor.given_up = processor.given_up or processor.unit is unit
+                processor.given_up = processor.given_up or processor.runs(unit)
         self.async_runner.give_up(unit)
         unit.settled = True  # a later outcome of its thread is void
         settle = partial(self._settlement.settle, unit, run, overran=True)
@@ -234,10 +243,28 @@ class Manager:
         finally:
             self._rescue(lambda: None if unit.settled else (unit, interrupted(unit.raw)), error)
 
+    def _requeue_waiting(self, units: Sequence[UnitOfWork]) -> None:
+        """Requeue members of chunks that have not started, the oldest first in their queues."""
+        while True:
+            try:
+                self._fetcher.give_back([(unit, unit.raw) for unit in reversed(units)])
+            except RedisFailure as failure:
+                self._outage.noticed(failure)
+                if self._abandoned.wait(outage.RETRY_SECONDS):
+                    return
+            else:
+                break
+        self._requeued_members += len(units) if self._quiet else 0
+        log = RequeueLog("the worker stops or the queue is paused, and its chunk has not started", logging.INFO)
+        for unit in units:
+            log.add(unit.raw, unit.queue)
+
     def _fill_place_of(self, dead: Processor) -> None:
         with self._lock:
             if dead in self._processors:
                 self._processors.remove(dead)
+        if isinstance(dead, ChunkProcessor):
+            return
         while not self._add() and not self._abandoned.wait(outage.RETRY_SECONDS):
             pass
 

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from offsider.client import Client
 from offsider.core.error_text import clear_frames
@@ -30,6 +30,7 @@ from offsider.core.payload import interrupted
 from offsider.jobs.clients import pushing_with
 from offsider.logs.setup import thread_id
 from offsider.worker.run.async_runner import POLL_SECONDS
+from offsider.worker.run.chunks import WAITING, CoroutineChunk, Waiting
 from offsider.worker.run.interrupt import Injection
 from offsider.worker.unit_of_work import Run
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from offsider.worker.alive.isolation import Isolation
     from offsider.worker.fetch.fetcher import Fetcher
     from offsider.worker.run.async_runner import AsyncRunner
+    from offsider.worker.run.chunks import Chunks
     from offsider.worker.run.executor import Executor
     from offsider.worker.settle.settlement import Settlement
     from offsider.worker.unit_of_work import UnitOfWork
@@ -52,6 +54,8 @@ class CapsuleParts:
     Attributes:
         client: pushes the jobs that running jobs enqueue.
         rescue: requeues or buries the job of a thread or a coroutine that could not be settled because of an error.
+        chunks: the members of chunks that wait.
+        requeue: requeues members that must not wait any longer.
         isolation: decides which jobs must run alone, and when they may.
         interrupted: jobs that a stop has interrupted; its last step requeues them together.
     """
@@ -63,6 +67,8 @@ class CapsuleParts:
     work_state: WorkState
     async_runner: AsyncRunner
     rescue: Callable[[UnitOfWork, BaseException], None]
+    chunks: Chunks
+    requeue: Callable[[Sequence[UnitOfWork]], None]
     isolation: Isolation | None = None
     interrupted: list[UnitOfWork] = field(default_factory=list["UnitOfWork"])
 
@@ -87,6 +93,8 @@ class Processor:
         self._tid = ""
         self._unit: UnitOfWork | None = None
         self._started = False
+        #: The members of the chunk that this thread runs.
+        self._chunk: Sequence[Waiting] = ()
         #: Its job has failed but still runs; the manager no longer waits for this thread.
         self.given_up = False
         # A thread that is started inside a job does not inherit the job's context variables.
@@ -126,24 +134,31 @@ class Processor:
             child_run.interrupt()
         self._executor.window.interrupt()
 
+    def runs(self, unit: UnitOfWork) -> bool:
+        """Return whether this thread runs the job, by itself or in a chunk."""
+        return self._unit is unit or any(member.unit is unit for member in self._chunk)
+
     def _run(self) -> None:
-        isolation, retrieve = self._parts.isolation, self._fetcher.retrieve
         try:
             with pushing_with(self._parts.client):
                 self._tid = thread_id()
-                outer = copy_context()
-                while (unit := retrieve()) is not None:
-                    context = outer.copy()
-                    if isolation is not None and isolation.is_suspect(unit):
-                        self._process_alone(unit, isolation, context)
-                    else:
-                        left = context.run(self._process, unit)
-                        if left is not None:
-                            self._follow_up(unit, left, context)
-                        del left
-                    del unit, context
+                self._serve()
         except BaseException as error:  # noqa: BLE001 - the last words of a thread
             self._died(self, error)
+
+    def _serve(self) -> None:
+        isolation, retrieve = self._parts.isolation, self._fetcher.retrieve
+        outer = copy_context()
+        while (unit := retrieve()) is not None:
+            context = outer.copy()
+            if isolation is not None and isolation.is_suspect(unit):
+                self._process_alone(unit, isolation, context)
+            else:
+                left = context.run(self._process, unit)
+                if left is not None:
+                    self._follow_up(unit, left, context)
+                del left
+            del unit, context
 
     def _process_alone(self, unit: UnitOfWork, isolation: Isolation, context: Context) -> None:
         """Run a suspect while no other job runs here, or requeue it at the tail of its queue."""
@@ -181,12 +196,72 @@ class Processor:
         """Start the coroutine of a job, or forget the error of one that has ended."""
         if not isinstance(left, Run):
             clear_frames(left)
+        elif left.coroutine is WAITING:
+            self._work_state.end(unit)
+            members = self._parts.chunks.add(Waiting(unit, left, context))
+            self._unit = None
+            self._started = False
+            self._run_chunk(members)
         elif left.coroutine is not None:
             runner = self._parts.async_runner
             self._work_state.begin(runner.next_tid(), unit, left.started_at)
             runner.start(unit, left.coroutine, context, partial(self._finish, unit, left, context))
             self._unit = None
             self._started = False
+
+    def _run_chunk(self, members: Sequence[Waiting]) -> None:
+        """Run the function of a chunk once, or start its coroutine, and settle the members."""
+        if not members:
+            return
+        runner, (unit, run, _) = self._parts.async_runner, members[0]
+        is_async = run.job is not None and run.job.declared.is_async
+        if run.job is not None and is_async and not self._executor.take_seat(run, run.job, unit):
+            for member in members:
+                member.run.coroutine, member.run.outcome = None, run.outcome
+                self._finish(*member)
+            return
+        started = [member for number, member in enumerate(members) if self._start_member(member, number)]
+        context, left = copy_context(), None
+        if started:
+            self._chunk = started
+            left = context.run(self._executor.perform_chunk, started)
+            self._chunk = ()
+        if isinstance(left, CoroutineChunk):
+            runner.start(started[0].unit, left, context, partial(self._finish_chunk, started, left))
+            return
+        if is_async:
+            runner.leave_seat()
+        self._finish_chunk(started, left)
+
+    def _start_member(self, member: Waiting, number: int) -> bool:
+        """Enter the middleware of a member; False if it has been settled."""
+        unit, run, context = member
+        run.started_at = self._clock.now()
+        self._work_state.begin(f"{self._tid}-{number}", unit, run.started_at)
+        try:
+            context.run(self._executor.start_member, unit, run)
+        except BaseException as error:  # noqa: BLE001 - the other members must not be lost
+            self._work_state.end(unit)
+            self._parts.rescue(unit, error)
+            return False
+        if run.coroutine is None:
+            self._finish(*member)
+        return run.coroutine is not None
+
+    def _finish_chunk(self, members: Sequence[Waiting], ended: CoroutineChunk | BaseException | None) -> None:
+        """Finish and settle the members of a chunk, each with its own error or that of the function."""
+        is_coroutine = isinstance(ended, CoroutineChunk)
+        error = ended.error if isinstance(ended, CoroutineChunk) else ended
+        errors = [error]
+        for member in members:
+            place: Any = member.run.coroutine
+            place.error = error if place.call.error is None else place.call.error
+            errors.append(self._finish(*member))
+            if not (is_coroutine and member is members[0]):  # the runner removes that one
+                self._parts.async_runner.running.pop(member.unit, None)
+        for each in errors:
+            if each is not None:
+                clear_frames(each)
 
     def _finish(self, unit: UnitOfWork, run: Run, context: Context) -> BaseException | None:
         """Finish and settle the run of a coroutine that has ended, in a finishing thread; return the job's error."""
@@ -221,3 +296,15 @@ class Processor:
         if job is not None and (job.control is not None or job.wrappers):
             job.ended()
         return None if type(run.outcome) is Succeeded else getattr(run.outcome, "error", None)
+
+
+class ChunkProcessor(Processor):
+    """A thread that runs the chunks that start before they are full."""
+
+    def _serve(self) -> None:
+        chunks = self._parts.chunks
+        for members in chunks.due():
+            stopped = {member.unit for member in members if chunks.is_stopped(member.unit.queue)}
+            if stopped:
+                self._parts.requeue([member.unit for member in members if member.unit in stopped])
+            self._run_chunk([member for member in members if member.unit not in stopped])

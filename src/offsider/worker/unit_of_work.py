@@ -24,7 +24,7 @@ class Run:
         started_at: in epoch seconds.
         duration_seconds: wall time of reloader, lookup, middleware and job; of a job that did not start, from decoding.
         cpu_seconds: CPU time of the thread; None if it was not measured, as for coroutines.
-        coroutine: the coroutine of an ``async def`` job, until the run has ended.
+        coroutine: the coroutine of an ``async def`` job, or its place in a chunk (`Member`), until the run has ended.
         admitted, entered: admissions and middleware that wait at their ``yield``.
         begun: when reloader and middleware were entered, by the performance counter.
     """

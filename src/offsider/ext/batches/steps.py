@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from offsider.config.installation import Installation
     from offsider.core.outcome import Destination, Outcome
     from offsider.ext.batches.block import StoredBatch
-    from offsider.jobs.enqueuer import Call
+    from offsider.jobs.enqueuer import JobCall
     from offsider.runtime.context import JobContext
 
 RESULT: Any = StepResult("RESULT")
@@ -95,7 +95,7 @@ class WaitingSteps(Block):
         self._life_seconds = life_seconds
         self._plans: dict[str, Plan] = {}
 
-    def push(self, call: Call[..., Any], plan: Plan) -> JobId[Any]:
+    def push(self, call: JobCall[..., Any], plan: Plan) -> JobId[Any]:
         """Push a step, after those it waits for.
 
         Raises:

@@ -11,7 +11,7 @@ from offsider.core.suggestions import suggest
 from offsider.ext.batches.batch import Batch, Event
 from offsider.ext.batches.steps import Plan, WaitingSteps
 from offsider.ext.batches.store import Lives
-from offsider.jobs.enqueuer import Call
+from offsider.jobs.enqueuer import JobCall
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -23,11 +23,11 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 _Config: TypeAlias = "Config | Installation | None"
-_Step: TypeAlias = "Call[..., Any] | Group[Any]"
+_Step: TypeAlias = "JobCall[..., Any] | Group[Any]"
 
 
 class _Node(NamedTuple):
-    call: Call[..., Any]
+    call: JobCall[..., Any]
     after: Sequence[str]
     many: bool
 
@@ -53,11 +53,11 @@ class _Flow:
         return self
 
     def _add(self, name: str, call: object, after: Sequence[str], *, many: bool) -> None:
-        if not isinstance(call, Call):
+        if not isinstance(call, JobCall):
             raise InvalidOptions(f"step {name!r} of a workflow must be some_job.call(...), got {call!r}")
         if name in self._nodes:
             raise InvalidOptions(f"the workflow has two steps {name!r}")
-        self._nodes[name] = _Node(cast("Call[..., Any]", call), after, many)
+        self._nodes[name] = _Node(cast("JobCall[..., Any]", call), after, many)
 
     def _push(self) -> dict[str, JobId[Any]]:
         names, block = self._sorted(), self._block()
@@ -113,7 +113,7 @@ class Chain(_Flow, Generic[R_co]):
                 calls = part.calls
                 names = [f"{number}.{place}" for place in range(1, len(calls) + 1)]
             else:
-                calls, names = cast("list[Call[..., Any]]", [step]), [str(number)]
+                calls, names = cast("list[JobCall[..., Any]]", [step]), [str(number)]
             for name, call in zip(names, calls, strict=True):
                 self._add(name, call, before, many=many)
             before, many = names, isinstance(step, Group)
@@ -141,7 +141,7 @@ class Group(_Flow, Generic[R]):
         calls: the jobs.
     """
 
-    def __init__(self, calls: Sequence[Call[..., R]], description: str, config: _Config) -> None:
+    def __init__(self, calls: Sequence[JobCall[..., R]], description: str, config: _Config) -> None:
         super().__init__(description, config)
         if not calls:
             raise InvalidOptions("a group needs at least one job")
@@ -192,7 +192,7 @@ class Workflow(_Flow):
     def __init__(self, *, description: str = "", config: _Config = None) -> None:
         super().__init__(description, config)
 
-    def step(self, name: str, call: Call[..., Any], *, after: Sequence[str] = ()) -> Self:
+    def step(self, name: str, call: JobCall[..., Any], *, after: Sequence[str] = ()) -> Self:
         """Add a step. Returns the workflow.
 
         Args:
@@ -223,16 +223,16 @@ class Workflow(_Flow):
 
 
 @overload
-def chain(last: Call[..., R], /, *, description: str = "", config: _Config = None) -> Chain[R]: ...
+def chain(last: JobCall[..., R], /, *, description: str = "", config: _Config = None) -> Chain[R]: ...
 @overload
-def chain(one: _Step, last: Call[..., R], /, *, description: str = "", config: _Config = None) -> Chain[R]: ...
+def chain(one: _Step, last: JobCall[..., R], /, *, description: str = "", config: _Config = None) -> Chain[R]: ...
 @overload
 def chain(
-    one: _Step, two: _Step, last: Call[..., R], /, *, description: str = "", config: _Config = None
+    one: _Step, two: _Step, last: JobCall[..., R], /, *, description: str = "", config: _Config = None
 ) -> Chain[R]: ...
 @overload
 def chain(
-    one: _Step, two: _Step, three: _Step, last: Call[..., R], /, *, description: str = "", config: _Config = None
+    one: _Step, two: _Step, three: _Step, last: JobCall[..., R], /, *, description: str = "", config: _Config = None
 ) -> Chain[R]: ...
 @overload
 def chain(*steps: _Step, description: str = "", config: _Config = None) -> Chain[Any]: ...
@@ -256,9 +256,9 @@ def chain(*steps: _Step, description: str = "", config: _Config = None) -> Chain
 
 
 @overload
-def group(calls: Iterable[Call[..., R]], /, *, description: str = "", config: _Config = None) -> Group[R]: ...
+def group(calls: Iterable[JobCall[..., R]], /, *, description: str = "", config: _Config = None) -> Group[R]: ...
 @overload
-def group(*calls: Call[..., R], description: str = "", config: _Config = None) -> Group[R]: ...
+def group(*calls: JobCall[..., R], description: str = "", config: _Config = None) -> Group[R]: ...
 def group(*calls: Any, description: str = "", config: _Config = None) -> Group[Any]:
     """Return jobs that run at the same time, as a batch or as a step of a chain.
 
@@ -273,11 +273,11 @@ def group(*calls: Any, description: str = "", config: _Config = None) -> Group[A
     Raises:
         InvalidOptions: there is none.
     """
-    given = calls if len(calls) != 1 or isinstance(calls[0], Call) else tuple(calls[0])
+    given = calls if len(calls) != 1 or isinstance(calls[0], JobCall) else tuple(calls[0])
     return Group(given, description, config)
 
 
-def chord(jobs: Group[Any], callback: Call[..., R], /, *, description: str = "", config: _Config = None) -> Chain[R]:
+def chord(jobs: Group[Any], callback: JobCall[..., R], /, *, description: str = "", config: _Config = None) -> Chain[R]:
     """Return a group and a job that runs once all of them have succeeded, with the list of their results, in order.
 
     ::

@@ -73,6 +73,7 @@ from offsider.runtime.middleware import (
 )
 from offsider.storage import stats
 from offsider.storage.keys import Keys
+from offsider.worker.run import chunks
 from offsider.worker.run.coroutine_run import CoroutineRun
 from offsider.worker.run.interrupt import Injection, Window, caused_by
 from offsider.worker.unit_of_work import Run
@@ -152,6 +153,8 @@ class Executor:
     def run(self, unit: UnitOfWork, started_at: float) -> Run:
         """Run one job; never raises an error of the job. If the run has a coroutine, its end calls for `finish`.
 
+        A member of a chunk does not start: see `start_member`.
+
         Args:
             started_at: now, in epoch seconds.
         """
@@ -171,8 +174,11 @@ class Executor:
         enter_job(job)
         if known is not payload:
             _warn(job, ignored(payload, known))
+        if declared is not None and declared.chunk:
+            run.coroutine = chunks.WAITING
+            return run
         is_async = declared is not None and declared.is_async
-        if not is_async or self._take_seat(run, job, unit):
+        if not is_async or self.take_seat(run, job, unit):
             try:
                 self._start(run, job, unit, started)
             finally:
@@ -182,6 +188,18 @@ class Executor:
                 return run
         enter_job(None)
         return run
+
+    def start_member(self, unit: UnitOfWork, run: Run) -> None:
+        """Enter the middleware of a member of a chunk, in its context; the run has no coroutine if it has ended."""
+        run.coroutine = None
+        if run.job is not None:
+            self._start(run, run.job, unit, time.perf_counter())
+            if run.coroutine is None:
+                enter_job(None)
+
+    def perform_chunk(self, members: Sequence[chunks.Waiting]) -> chunks.CoroutineChunk | BaseException | None:
+        """Run the function of a chunk in this thread; return the error that it raised, or its coroutine."""
+        return chunks.perform(members, self.window, self._time_limits, self._overran, self._async_runner.running)
 
     def finish(self, run: Run) -> None:
         """Leave the middleware of a run whose coroutine has ended, in the context of the run. Never raises."""
@@ -202,7 +220,7 @@ class Executor:
         coroutine.result = coroutine.error = None  # frames of the job often refer to its task, and so to the coroutine
         enter_job(None)
 
-    def _take_seat(self, run: Run, job: JobContext, unit: UnitOfWork) -> bool:
+    def take_seat(self, run: Run, job: JobContext, unit: UnitOfWork) -> bool:
         """Wait for the seat of a coroutine, which does not run until then; False if it gets none."""
         self._work_state.end(unit)
         try:
@@ -247,6 +265,9 @@ class Executor:
 
     def _perform(self, run: Run, job: JobContext, unit: UnitOfWork) -> object:
         declared: Declared = job.declared
+        if declared.chunk:
+            run.coroutine = self._member(job, declared)
+            return None
         if declared.isolated or self._isolates:
             return self._perform_isolated(run, job, unit)
         instance = declared.make(job)
@@ -280,6 +301,13 @@ class Executor:
         finally:
             if end_watch is not None and run.coroutine is None:
                 end_watch()
+
+    def _member(self, job: JobContext, declared: Declared) -> Any:
+        if self._isolates:
+            raise InvalidJob(f"{job.name} runs in chunks, and jobs of the isolated capsule {self._capsule} cannot")
+        if declared.is_async and self._thread_bound:
+            check_coroutine(self._thread_bound, job)
+        return chunks.Member(declared.call_of(job))
 
     def _perform_isolated(self, run: Run, job: JobContext, unit: UnitOfWork) -> object:
         """Run the job in a child, outside of the window: nothing may be raised in this thread, which attends to it."""

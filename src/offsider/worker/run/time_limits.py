@@ -20,7 +20,7 @@ import itertools
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, auto
@@ -194,6 +194,31 @@ class TimeLimits(Loop):
         def end() -> None:
             if not self.end(watched):
                 unit.settled = True  # its outcome was written when it exceeded its hard limit
+
+        return end
+
+    def enforce_together(
+        self, jobs: Sequence[tuple[JobContext, UnitOfWork]], overran: Callable[[UnitOfWork, Run], None]
+    ) -> Callable[[], None] | None:
+        """As `enforce`, for jobs that run in one call: the shortest limits of all."""
+        found = [limits for job, _ in jobs if (limits := limits_of(job, self._config)) is not None]
+        if not found:
+            return None
+        soft = min((each.soft_seconds for each in found if each.soft_seconds is not None), default=None)
+        hard = min((each.hard_seconds for each in found if each.hard_seconds is not None), default=None)
+        started_at = self._config.clock.now()
+
+        def overrun(error: HardTimeout, seconds: float) -> None:
+            for job, unit in jobs:
+                overran(unit, Run(job, Failed(error), started_at, seconds, None))
+
+        limits = JobLimits(None if soft is not None and hard is not None and hard <= soft else soft, hard)
+        watched = self.watch(jobs[0][0], limits, overrun)
+
+        def end() -> None:
+            if not self.end(watched):
+                for _, unit in jobs:
+                    unit.settled = True
 
         return end
 

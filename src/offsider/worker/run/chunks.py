@@ -1,0 +1,222 @@
+"""Chunks: one call of a function for many jobs of its class.
+
+1. A claimed member waits in `Chunks`, without a thread. It is in flight and in its private list, so the death of the
+   process recovers it, but it has not started: its wait is part of the time in the queue.
+2. The thread that brings the last member of a full chunk runs it. A chunk that has waited for ``chunk_seconds`` is
+   taken by a thread of `Chunks.due`; so is any chunk when the worker is quiet, a queue was paused or a suspected poison
+   pill must run alone.
+3. Each member enters its admissions and its middleware, as any job does. One that does not start is settled at once.
+4. The function runs once, in this thread or as a coroutine, outside of the contexts of its members.
+5. Each member leaves its middleware with its own error, else that of the function, and is settled.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import Context
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from offsider.core.errors import JobCancelled, OffsiderError
+from offsider.runtime.forks import came_back, check_descriptors, this_process
+from offsider.runtime.middleware import caught
+from offsider.worker.run.coroutine_run import CoroutineRun
+from offsider.worker.run.interrupt import Injection, Window
+
+if TYPE_CHECKING:
+    from offsider.jobs.chunk import Call
+    from offsider.jobs.declared import Declared
+    from offsider.worker.run.time_limits import TimeLimits
+    from offsider.worker.unit_of_work import Run, UnitOfWork
+
+#: While members wait: interval between two looks for pauses, a stop and a suspect.
+POLL_SECONDS = 0.1
+#: A thread ends after this time without a waiting member.
+IDLE_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class Member:
+    """The place of a job in its chunk, instead of a coroutine of its own.
+
+    Attributes:
+        call: what the function gets; None while the job waits.
+        result, error: how it ended.
+    """
+
+    call: Call[Any] | None = None
+    result: None = None
+    error: BaseException | None = None
+
+
+#: In `Run.coroutine`: the job has to wait for its chunk.
+WAITING: Any = Member()
+
+
+class Waiting(NamedTuple):
+    """A member of a chunk, with the context of its run."""
+
+    unit: UnitOfWork
+    run: Run
+    context: Context
+
+
+class Chunks:
+    """The members that wait in one capsule.
+
+    Args:
+        start: starts a thread that iterates over `due`; False if there can be none.
+        may_wait: returns False while a job must run alone in this process.
+        paused: returns the paused queues.
+        most: maximum number of threads.
+    """
+
+    def __init__(
+        self, start: Callable[[], bool], may_wait: Callable[[], bool], paused: Callable[[], frozenset[str]], most: int
+    ) -> None:
+        self._start = start
+        self._may_wait = may_wait
+        self._paused = paused
+        self._most = most
+        self._changed = threading.Condition()
+        self._waiting: dict[Declared, tuple[float, list[Waiting]]] = {}
+        self._threads = self._busy = 0
+        self.is_quiet = False
+
+    def add(self, member: Waiting) -> list[Waiting]:
+        """Have a member wait; return the members of its chunk if the caller must run it now, else an empty list."""
+        declared: Declared = cast("Any", member.run.job).declared
+        with self._changed:
+            default = time.monotonic() + declared.chunk_seconds, list[Waiting]()
+            _, members = self._waiting.setdefault(declared, default)
+            members.append(member)
+            full = len(members) >= declared.chunk or self.is_quiet or not self._may_wait()
+            if full or not self._watched():
+                del self._waiting[declared]
+                return members
+            if len(members) == 1:
+                self._changed.notify()
+            return []
+
+    def due(self) -> Iterator[list[Waiting]]:
+        """Yield the chunks that start before they are full; end when none has waited for some time."""
+        while (members := self._take()) is not None:
+            try:
+                yield members
+            except BaseException:  # the thread dies
+                with self._changed:
+                    self._threads -= 1
+                raise
+            finally:
+                with self._changed:
+                    self._busy -= 1
+
+    def is_stopped(self, queue: str) -> bool:
+        """Return whether members of this queue that wait go back to it."""
+        return self.is_quiet or queue in self._paused()
+
+    def waiting(self) -> list[UnitOfWork]:
+        """Return the members that wait."""
+        with self._changed:
+            return [member.unit for _, members in self._waiting.values() for member in members]
+
+    def quiet(self) -> None:
+        """Let no member wait any more."""
+        with self._changed:
+            self.is_quiet = True
+            self._changed.notify_all()
+
+    def _watched(self) -> bool:
+        """Start a thread if none is free; False if there is none at all."""
+        if self._threads == self._busy < self._most and self._start():
+            self._threads += 1
+        return self._threads > 0
+
+    def _take(self) -> list[Waiting] | None:
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                for declared, (due_at, members) in self._waiting.items():
+                    stopped = any(self.is_stopped(member.unit.queue) for member in members)
+                    if stopped or due_at <= now or not self._may_wait():
+                        del self._waiting[declared]
+                        self._busy += 1
+                        if self._waiting:
+                            self._watched()
+                        return members
+                if self._waiting:
+                    self._changed.wait(POLL_SECONDS)
+                elif self.is_quiet or not (self._changed.wait(IDLE_SECONDS) or self._waiting):
+                    self._threads -= 1
+                    return None
+
+
+class ThreadChunk(Injection):
+    """A chunk that runs in a thread; for its members, as `CoroutineRun` for one job.
+
+    Attributes:
+        given_up: its jobs have failed but still run; the stop does not wait for them.
+    """
+
+    given_up = False
+
+    def interrupt(self) -> None:
+        """Interrupt it because of a stop."""
+        self._window.interrupt()
+
+    def aim(self, kind: type[OffsiderError], message: str, landed: Callable[[], None]) -> bool:
+        """As `Injection`, but for a cancellation of one member, which would fail the others."""
+        return kind is not JobCancelled and super().aim(kind, message, landed)
+
+
+class CoroutineChunk(CoroutineRun):
+    """A chunk that runs as a coroutine."""
+
+    def aim(self, kind: type[OffsiderError], message: str, landed: Callable[[], None]) -> bool:
+        """As `CoroutineRun`, but for a cancellation of one member, which would fail the others."""
+        return kind is not JobCancelled and super().aim(kind, message, landed)
+
+
+def perform(
+    members: Sequence[Waiting],
+    window: Window,
+    limits: TimeLimits | None,
+    overran: Callable[[UnitOfWork, Run], None],
+    running: dict[UnitOfWork, Any],
+) -> CoroutineChunk | BaseException | None:
+    """Run the function of a chunk in this thread; return the error that it raised, or its coroutine.
+
+    Args:
+        members: those that have entered their middleware.
+        running: gets the units with what reaches their run.
+    """
+    jobs: list[tuple[Any, UnitOfWork]] = [(member.run.job, member.unit) for member in members]
+    calls = [cast("Any", member.run.coroutine).call for member in members]
+    declared: Declared = jobs[0][0].declared
+    _reach(jobs, running, ThreadChunk(window))
+    end_watch = None if limits is None else limits.enforce_together(jobs, overran)
+    chunk = None
+    try:
+        with window:
+            try:
+                result = declared.perform_chunk(calls)
+            finally:
+                if this_process.stray:
+                    came_back(jobs[0][0].payload)
+        if declared.is_async:
+            chunk = CoroutineChunk(result, end_watch)
+            _reach(jobs, running, chunk)
+    except BaseException as error:  # noqa: BLE001 - the outcome of the members
+        return caught(error)
+    finally:
+        check_descriptors()
+        if chunk is None and end_watch is not None:
+            end_watch()
+    return chunk
+
+
+def _reach(jobs: list[tuple[Any, UnitOfWork]], running: dict[UnitOfWork, Any], reach: object) -> None:
+    for job, unit in jobs:
+        job.reach = running[unit] = reach
