@@ -18,10 +18,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 Ts = TypeVarTuple("Ts")
-T1 = TypeVar("T1")
-T2 = TypeVar("T2")
-T3 = TypeVar("T3")
-T4 = TypeVar("T4")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
 #: What the function of a chunk returns.
 N = TypeVar("N", bound=Coroutine[Any, Any, None] | None)
 
@@ -78,15 +78,13 @@ class _DeclareChunk(Protocol):
     @overload
     def __call__(self, function: Callable[[list[Call[()]]], N], /) -> ChunkFunction[[], N]: ...
     @overload
-    def __call__(self, function: Callable[[list[Call[T1]]], N], /) -> ChunkFunction[[T1], N]: ...
+    def __call__(self, function: Callable[[list[Call[A]]], N], /) -> ChunkFunction[[A], N]: ...
     @overload
-    def __call__(self, function: Callable[[list[Call[T1, T2]]], N], /) -> ChunkFunction[[T1, T2], N]: ...
+    def __call__(self, function: Callable[[list[Call[A, B]]], N], /) -> ChunkFunction[[A, B], N]: ...
     @overload
-    def __call__(self, function: Callable[[list[Call[T1, T2, T3]]], N], /) -> ChunkFunction[[T1, T2, T3], N]: ...
+    def __call__(self, function: Callable[[list[Call[A, B, C]]], N], /) -> ChunkFunction[[A, B, C], N]: ...
     @overload
-    def __call__(
-        self, function: Callable[[list[Call[T1, T2, T3, T4]]], N], /
-    ) -> ChunkFunction[[T1, T2, T3, T4], N]: ...
+    def __call__(self, function: Callable[[list[Call[A, B, C, D]]], N], /) -> ChunkFunction[[A, B, C, D], N]: ...
     @overload
     def __call__(self, function: Callable[[list[Call[*Ts]]], N], /) -> ChunkFunction[..., N]: ...
 

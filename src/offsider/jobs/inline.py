@@ -79,7 +79,7 @@ def run_chunk(
     """Run pushes of one job in one call; return the error of each, None after ``Skip`` and ``Discard``."""
     members = [_Member(each, declared) for each in prepared]
     for member in members:
-        member.context.run(member.enter, chain, succeeded)
+        member.context.run(member.enter, chain)
     calls = [member.call for member in members if member.call is not None]
     failure: BaseException | None = None
     try:
@@ -88,9 +88,7 @@ def run_chunk(
             _run_to_its_end(result)
     except BaseException as error:  # noqa: BLE001 - of its members
         failure = error
-    for member in members:
-        member.context.run(member.leave, failure, succeeded)
-    return [member.error for member in members]
+    return [member.context.run(member.leave, failure, succeeded) for member in members]
 
 
 class _Member:
@@ -100,38 +98,34 @@ class _Member:
         self.job = JobContext(decode_plain(prepared.raw), prepared.queue, prepared.raw, declared)
         self.context = contextvars.copy_context()
         self.call: Call[Any] | None = None
-        self.error: BaseException | None = None
+        self._error: BaseException | None = None
         self._entered: list[Middleware] = []
 
-    def enter(self, chain: ServerChain, succeeded: Callable[[JobContext, Any], None] | None) -> None:
+    def enter(self, chain: ServerChain) -> None:
         enter_job(self.job)
         try:
-            returned = chain.enter(self.job, self._entered)
-            if returned is None:
+            if chain.enter(self.job, self._entered) is None:
                 self.call = self.job.declared.call_of(self.job)
         except BaseException as error:  # noqa: BLE001 - of this job
-            self._leave(error, None)
-        else:
-            if returned is not None:
-                self._leave(None, succeeded)
+            self._error = error
 
-    def leave(self, failure: BaseException | None, succeeded: Callable[[JobContext, Any], None] | None) -> None:
+    def leave(
+        self, failure: BaseException | None, succeeded: Callable[[JobContext, Any], None] | None
+    ) -> BaseException | None:
+        error = self._error
         if self.call is not None:
-            self._leave(failure if self.call.error is None else self.call.error, succeeded)
-
-    def _leave(self, error: BaseException | None, succeeded: Callable[[JobContext, Any], None] | None) -> None:
+            error = failure if self.call.error is None else self.call.error
         try:
-            if error is None:
-                leave(self._entered, None)
-            else:
+            if error is not None:
                 leave_by_error(self._entered, error)
+            leave(self._entered, None)
         except (Discard, Skip):
-            return
+            return None
         except BaseException as raised:  # noqa: BLE001 - of this job
-            self.error = raised
-            return
+            return raised
         if succeeded is not None:
             succeeded(self.job, None)
+        return None
 
 
 def _perform(chain: ServerChain, job: JobContext) -> object:

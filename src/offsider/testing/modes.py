@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from offsider.config import test_mode
 from offsider.config.config import Config
@@ -30,9 +30,6 @@ from offsider.runtime.context import JobContext
 from offsider.runtime.middleware import ServerChain, ServerMiddleware
 from offsider.testing.enqueued_job import AnyJob, EnqueuedJob, name_of, shown_call
 from offsider.testing.expectation import expect, not_enough, undecided, unexpected, waiting
-
-if TYPE_CHECKING:
-    from offsider.jobs.declared import Declared
 
 logger = logging.getLogger("offsider")
 
@@ -68,23 +65,12 @@ class Runner:
         following = list[Prepared]()
         try:
             follow = partial(_follow, following)
-            return run_prepared(self.config, prepared, server_middleware=self._chain(), succeeded=follow), following
+            return run_prepared(self.config, prepared, server_middleware=self.chain(), succeeded=follow), following
         except BaseException as error:
             _note(error, prepared)
             raise
 
-    def run_chunk(
-        self, jobs: Sequence[Prepared], declared: Declared
-    ) -> tuple[list[BaseException | None], Sequence[Prepared]]:
-        """Run jobs in one call. Return the error of each, and the steps of workflows that follow."""
-        following = list[Prepared]()
-        errors = run_chunk(jobs, declared, self._chain(), partial(_follow, following))
-        for error, prepared in zip(errors, jobs, strict=True):
-            if error is not None:
-                _note(error, prepared)
-        return errors, following
-
-    def _chain(self) -> ServerChain:
+    def chain(self) -> ServerChain:
         chain = self.config.server_middleware.copy()
         chain.add(*self._middleware)
         return chain
@@ -329,27 +315,23 @@ class Recorder:
     def _others(self, job: EnqueuedJob, *, only_due: bool, most: int) -> list[EnqueuedJob]:
         """Remove and return the jobs that run in one call with this one."""
         declared = registry.peek(job.name)
-        found: list[EnqueuedJob] = []
-        if declared is not None:
-            while len(found) < min(declared.chunk - 1, most):
-                other = self._take(job.name, only_due=only_due)
-                if other is None:
-                    break
-                found.append(other)
-        return found
+        most = 0 if declared is None else min(declared.chunk - 1, most)
+        taken = [self._take(job.name, only_due=only_due) for _ in range(most)]
+        return [other for other in taken if other is not None]
 
     def _perform_chunk(self, jobs: Sequence[EnqueuedJob], for_later: list[EnqueuedJob]) -> None:
+        following, failures = list[Prepared](), list[BaseException]()
+        prepared = [job.prepared() for job in jobs]
         with test_mode.diverted(self):
-            prepared = [job.prepared() for job in jobs]
-            errors, following = self._runner.run_chunk(prepared, registry.find(jobs[0].name))
-        failures: list[BaseException] = []
+            errors = run_chunk(prepared, registry.find(jobs[0].name), self._runner.chain(), partial(_follow, following))
         for job, error in zip(jobs, errors, strict=True):
-            if error is None:
-                self._performed.append(job)
-            elif isinstance(error, Reschedule):
+            if isinstance(error, Reschedule):
                 self._reschedule(job, error, for_later)
-            else:
+            elif error is not None:
                 failures.append(error)
+                _note(error, job.prepared())
+            else:
+                self._performed.append(job)
         self(following)
         if failures:
             raise failures[0]

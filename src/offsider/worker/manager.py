@@ -40,7 +40,7 @@ from offsider.worker.run.job_logger import JobLogger
 from offsider.worker.settle.settlement import Settlement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from offsider.runtime.context import Reach
     from offsider.worker.fetch.fetcher import Fetcher, FetcherContext
@@ -94,13 +94,12 @@ class Manager:
                 lambda: context.controls.paused,
                 capsule.concurrency,
             ),
-            self._requeue_waiting,
             parts.isolation,
         )
         self._processors: list[Processor] = []
         #: Deaths of threads by the job that they had, and in a row without a job.
         self._deaths: Counter[str] = Counter()
-        self._idle_deaths = self._requeued_members = 0
+        self._idle_deaths = 0
         self._ended = parts.work_state.runs.ended
 
     @property
@@ -115,11 +114,11 @@ class Manager:
 
     def quiet(self) -> None:
         """Stop claiming jobs. May be called twice."""
+        self._shared.chunks.quiet()  # first: from now on no member waits for a thread that would not start
         with self._lock:
             self._quiet = True
         self._fetcher.quiet()
         self.async_runner.quiet()
-        self._shared.chunks.quiet()
 
     def wait(self, deadline: float) -> bool:
         """Wait until all processors and coroutines have ended, or until ``deadline`` (monotonic seconds).
@@ -182,7 +181,7 @@ class Manager:
     @property
     def unstarted(self) -> int:
         """Jobs that the stop requeued before they were started."""
-        return self._fetcher.unstarted + self._requeued_members
+        return self._fetcher.unstarted
 
     def close(self) -> None:
         self.async_runner.stop()
@@ -242,22 +241,6 @@ class Manager:
             self._config.handle_error(error, {"context": f"settling a coroutine of capsule {self.name}"})
         finally:
             self._rescue(lambda: None if unit.settled else (unit, interrupted(unit.raw)), error)
-
-    def _requeue_waiting(self, units: Sequence[UnitOfWork]) -> None:
-        """Requeue members of chunks that have not started, the oldest first in their queues."""
-        while True:
-            try:
-                self._fetcher.give_back([(unit, unit.raw) for unit in reversed(units)])
-            except RedisFailure as failure:
-                self._outage.noticed(failure)
-                if self._abandoned.wait(outage.RETRY_SECONDS):
-                    return
-            else:
-                break
-        self._requeued_members += len(units) if self._quiet else 0
-        log = RequeueLog("the worker stops or the queue is paused, and its chunk has not started", logging.INFO)
-        for unit in units:
-            log.add(unit.raw, unit.queue)
 
     def _fill_place_of(self, dead: Processor) -> None:
         with self._lock:

@@ -30,12 +30,13 @@ from offsider.core.payload import interrupted
 from offsider.jobs.clients import pushing_with
 from offsider.logs.setup import thread_id
 from offsider.worker.run.async_runner import POLL_SECONDS
-from offsider.worker.run.chunks import WAITING, CoroutineChunk, Waiting
+from offsider.worker.run.chunks import WAITING, CoroutineChunk, WaitingMember
 from offsider.worker.run.interrupt import Injection
 from offsider.worker.unit_of_work import Run
 
 if TYPE_CHECKING:
     from offsider.core.clock import Clock
+    from offsider.core.outcome import Outcome
     from offsider.runtime.context import Reach
     from offsider.worker.alive.isolation import Isolation
     from offsider.worker.fetch.fetcher import Fetcher
@@ -55,7 +56,6 @@ class CapsuleParts:
         client: pushes the jobs that running jobs enqueue.
         rescue: requeues or buries the job of a thread or a coroutine that could not be settled because of an error.
         chunks: the members of chunks that wait.
-        requeue: requeues members that must not wait any longer.
         isolation: decides which jobs must run alone, and when they may.
         interrupted: jobs that a stop has interrupted; its last step requeues them together.
     """
@@ -68,7 +68,6 @@ class CapsuleParts:
     async_runner: AsyncRunner
     rescue: Callable[[UnitOfWork, BaseException], None]
     chunks: Chunks
-    requeue: Callable[[Sequence[UnitOfWork]], None]
     isolation: Isolation | None = None
     interrupted: list[UnitOfWork] = field(default_factory=list["UnitOfWork"])
 
@@ -94,7 +93,7 @@ class Processor:
         self._unit: UnitOfWork | None = None
         self._started = False
         #: The members of the chunk that this thread runs.
-        self._chunk: Sequence[Waiting] = ()
+        self._chunk: Sequence[WaitingMember] = ()
         #: Its job has failed but still runs; the manager no longer waits for this thread.
         self.given_up = False
         # A thread that is started inside a job does not inherit the job's context variables.
@@ -198,7 +197,7 @@ class Processor:
             clear_frames(left)
         elif left.coroutine is WAITING:
             self._work_state.end(unit)
-            members = self._parts.chunks.add(Waiting(unit, left, context))
+            members = self._parts.chunks.add(WaitingMember(unit, left, context))
             self._unit = None
             self._started = False
             self._run_chunk(members)
@@ -209,31 +208,40 @@ class Processor:
             self._unit = None
             self._started = False
 
-    def _run_chunk(self, members: Sequence[Waiting]) -> None:
+    def _run_chunk(self, members: Sequence[WaitingMember]) -> None:
         """Run the function of a chunk once, or start its coroutine, and settle the members."""
+        runner, chunks = self._parts.async_runner, self._parts.chunks
+        for member in reversed(members):  # each goes to the head of its queue
+            if chunks.is_stopped(member.unit.queue):
+                self._refuse(member, Interrupted(has_started=False))
+        members = [member for member in members if member.run.coroutine is not None]
         if not members:
             return
-        runner, (unit, run, _) = self._parts.async_runner, members[0]
-        is_async = run.job is not None and run.job.declared.is_async
-        if run.job is not None and is_async and not self._executor.take_seat(run, run.job, unit):
+        unit, run, _ = members[0]
+        job: Any = run.job
+        is_async = job.declared.is_async
+        if is_async and not self._executor.take_seat(run, job, unit):
             for member in members:
-                member.run.coroutine, member.run.outcome = None, run.outcome
-                self._finish(*member)
+                self._refuse(member, run.outcome)
             return
         started = [member for number, member in enumerate(members) if self._start_member(member, number)]
-        context, left = copy_context(), None
+        context, ended = copy_context(), None
         if started:
             self._chunk = started
-            left = context.run(self._executor.perform_chunk, started)
+            ended = context.run(self._executor.perform_chunk, started)
             self._chunk = ()
-        if isinstance(left, CoroutineChunk):
-            runner.start(started[0].unit, left, context, partial(self._finish_chunk, started, left))
+        if isinstance(ended, CoroutineChunk):
+            runner.start(started[0].unit, ended, context, partial(self._finish_chunk, started, ended))
             return
         if is_async:
             runner.leave_seat()
-        self._finish_chunk(started, left)
+        self._finish_chunk(started, ended)
 
-    def _start_member(self, member: Waiting, number: int) -> bool:
+    def _refuse(self, member: WaitingMember, outcome: Outcome) -> None:
+        member.run.coroutine, member.run.outcome = None, outcome
+        self._finish(*member)
+
+    def _start_member(self, member: WaitingMember, number: int) -> bool:
         """Enter the middleware of a member; False if it has been settled."""
         unit, run, context = member
         run.started_at = self._clock.now()
@@ -248,7 +256,7 @@ class Processor:
             self._finish(*member)
         return run.coroutine is not None
 
-    def _finish_chunk(self, members: Sequence[Waiting], ended: CoroutineChunk | BaseException | None) -> None:
+    def _finish_chunk(self, members: Sequence[WaitingMember], ended: CoroutineChunk | BaseException | None) -> None:
         """Finish and settle the members of a chunk, each with its own error or that of the function."""
         is_coroutine = isinstance(ended, CoroutineChunk)
         error = ended.error if isinstance(ended, CoroutineChunk) else ended
@@ -302,9 +310,5 @@ class ChunkProcessor(Processor):
     """A thread that runs the chunks that start before they are full."""
 
     def _serve(self) -> None:
-        chunks = self._parts.chunks
-        for members in chunks.due():
-            stopped = {member.unit for member in members if chunks.is_stopped(member.unit.queue)}
-            if stopped:
-                self._parts.requeue([member.unit for member in members if member.unit in stopped])
-            self._run_chunk([member for member in members if member.unit not in stopped])
+        for members in self._parts.chunks.due():
+            self._run_chunk(members)

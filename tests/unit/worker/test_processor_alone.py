@@ -59,7 +59,6 @@ class Scene:
             async_runner=_stub(wait_for=lambda unit: None),
             rescue=_stub(),
             chunks=_stub(),
-            requeue=_stub(),
             isolation=isolation,  # type: ignore[arg-type]
         )
         executor = _stub(run=self._run)

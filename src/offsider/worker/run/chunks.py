@@ -55,7 +55,7 @@ class Member:
 WAITING: Any = Member()
 
 
-class Waiting(NamedTuple):
+class WaitingMember(NamedTuple):
     """A member of a chunk, with the context of its run."""
 
     unit: UnitOfWork
@@ -81,15 +81,15 @@ class Chunks:
         self._paused = paused
         self._most = most
         self._changed = threading.Condition()
-        self._waiting: dict[Declared, tuple[float, list[Waiting]]] = {}
+        self._waiting: dict[Declared, tuple[float, list[WaitingMember]]] = {}
         self._threads = self._busy = 0
         self.is_quiet = False
 
-    def add(self, member: Waiting) -> list[Waiting]:
+    def add(self, member: WaitingMember) -> list[WaitingMember]:
         """Have a member wait; return the members of its chunk if the caller must run it now, else an empty list."""
         declared: Declared = cast("Any", member.run.job).declared
         with self._changed:
-            default = time.monotonic() + declared.chunk_seconds, list[Waiting]()
+            default = time.monotonic() + declared.chunk_seconds, list[WaitingMember]()
             _, members = self._waiting.setdefault(declared, default)
             members.append(member)
             full = len(members) >= declared.chunk or self.is_quiet or not self._may_wait()
@@ -100,7 +100,7 @@ class Chunks:
                 self._changed.notify()
             return []
 
-    def due(self) -> Iterator[list[Waiting]]:
+    def due(self) -> Iterator[list[WaitingMember]]:
         """Yield the chunks that start before they are full; end when none has waited for some time."""
         while (members := self._take()) is not None:
             try:
@@ -134,7 +134,7 @@ class Chunks:
             self._threads += 1
         return self._threads > 0
 
-    def _take(self) -> list[Waiting] | None:
+    def _take(self) -> list[WaitingMember] | None:
         with self._changed:
             while True:
                 now = time.monotonic()
@@ -180,7 +180,7 @@ class CoroutineChunk(CoroutineRun):
 
 
 def perform(
-    members: Sequence[Waiting],
+    members: Sequence[WaitingMember],
     window: Window,
     limits: TimeLimits | None,
     overran: Callable[[UnitOfWork, Run], None],

@@ -197,7 +197,7 @@ class Executor:
             if run.coroutine is None:
                 enter_job(None)
 
-    def perform_chunk(self, members: Sequence[chunks.Waiting]) -> chunks.CoroutineChunk | BaseException | None:
+    def perform_chunk(self, members: Sequence[chunks.WaitingMember]) -> chunks.CoroutineChunk | BaseException | None:
         """Run the function of a chunk in this thread; return the error that it raised, or its coroutine."""
         return chunks.perform(members, self.window, self._time_limits, self._overran, self._async_runner.running)
 

@@ -106,7 +106,8 @@ class Reporter:
                 return
             case Interrupted(has_started, continues):
                 self._runs.requeued()
-                why = "it continues at its cursor" if continues else "the worker stops"
+                why = "the worker stops" if has_started else "it has not started"
+                why = "it continues at its cursor" if continues else why
                 RequeueLog(why, logging.INFO).add(unit.raw, unit.queue)
                 if not has_started:
                     return
