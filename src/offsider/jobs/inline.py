@@ -54,13 +54,13 @@ def run_prepared(
     chain = config.server_middleware if server_middleware is None else server_middleware
     payload = decode_plain(prepared.raw)
     job = JobContext(payload=payload, queue=prepared.queue, raw=prepared.raw)
+    job.declared = declared = declared if declared is not None else registry.find(job.name)
+    if declared.chunk:
+        for error in run_chunk([prepared], declared, chain, succeeded):
+            if error is not None:
+                raise error
+        return None
     with running(job):
-        job.declared = declared = declared if declared is not None else registry.find(job.name)
-        if declared.chunk:
-            for error in run_chunk([prepared], declared, chain, succeeded):
-                if error is not None:
-                    raise error
-            return None
         try:
             result = chain.run(job, partial(_perform, chain))
         except (Discard, Skip):
