@@ -10,6 +10,7 @@ from fastapi import Depends
 
 from offsider import (
     AsyncJobFunction,
+    Call,
     Client,
     Config,
     Discard,
@@ -141,6 +142,44 @@ def later(count: int, error: ValueError, payload: JobPayload) -> timedelta | Non
 
 @job(retry_in=later, on_exhausted=lambda payload, error: "discard")
 def hooked() -> None: ...
+
+
+# Chunks
+
+
+@job(chunk=100, chunk_seconds=timedelta(seconds=5), queue="low")
+def index(calls: list[Call[int, str]]) -> None:
+    for call in calls:
+        number, text = call.args
+        assert_type(number, int)
+        assert_type(text, str)
+        assert_type(call.jid, str)
+        assert_type(call.job, JobContext)
+        if not text:
+            call.fail(ValueError(number))
+
+
+@job(chunk=2)
+async def aindex(calls: list[Call[int]]) -> None:
+    assert_type([call.args for call in calls], list[tuple[int]])
+
+
+@job(chunk=2)
+def ticks(calls: list[Call[()]]) -> None: ...
+
+
+@job(chunk=2)
+def wide(calls: list[Call[int, int, int, int, str]]) -> None:
+    assert_type(calls[0].args, tuple[int, int, int, int, str])
+
+
+assert_type(index.enqueue(1, "x"), JobId[None])
+assert_type(index.using(queue="high").enqueue_in(5, 1, "x"), JobId[None])
+assert_type(index.enqueue_many([index.call(1, "x"), (2, "y")]), list[JobId[None]])
+aindex.enqueue(1)
+ticks.enqueue()
+wide.enqueue(1, 2, 3, 4, "x")
+group(index.call(1, "x"), index.call(2, "y")).enqueue()
 
 
 # Classes

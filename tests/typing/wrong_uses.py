@@ -8,6 +8,7 @@ from datetime import timedelta
 from fastapi import Depends
 
 from offsider import (
+    Call,
     Client,
     Config,
     IterableJob,
@@ -50,7 +51,26 @@ def charge(user_id: int, rate: float = Depends(float)) -> float:
     return rate
 
 
+@job(chunk=2)
+def index(calls: list[Call[int, str]]) -> None:
+    calls[0].fail("wrong")  # error
+    calls[0].args[1].bit_length()  # error
+
+
+@job(chunk=2)
+async def aindex(calls: list[Call[int]]) -> None: ...
+
+
 client = Client(Config())
+
+index.enqueue(1)  # error
+index.enqueue("x", 1)  # error
+index.enqueue([1, "x"])  # error
+index.call(1)  # error
+index.using(chunk=5)  # error
+aindex.enqueue("x")  # error
+job(chunk="2")  # error
+job(chunk_seconds=5)  # error
 
 send("1")  # error
 send.enqueue("1")  # error
