@@ -29,13 +29,13 @@ TOUR = ROOT / "docs" / "internals" / "architecture.md"
 NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 CEILINGS = {
-    "src, lines of code": 48_472,
-    "src, files": 499,
-    "tests, lines of code": 64_003,
+    "src, lines of code": 48_940,
+    "src, files": 501,
+    "tests, lines of code": 64_600,
     "bench, lines of code": 6_900,
-    "docs, words": 79_610,
+    "docs, words": 80_400,
     "tour, files": 25,
-    "biggest class, lines": 264,
+    "biggest class, lines": 291,
     "circles": 0,
     "class names used more than once": 8,
     "places that write an outcome": 1,
