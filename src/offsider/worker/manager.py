@@ -99,7 +99,7 @@ class Manager:
         self._processors: list[Processor] = []
         #: Deaths of threads by the job that they had, and in a row without a job.
         self._deaths: Counter[str] = Counter()
-        self._idle_deaths = 0
+        self._idle_deaths = self._overruns = 0
         self._ended = parts.work_state.runs.ended
 
     @property
@@ -211,6 +211,8 @@ class Manager:
 
     def _overran(self, unit: UnitOfWork, run: Run) -> None:
         """End the worker in a new thread; the caller, the thread of the time limits, must not block."""
+        with self._lock:
+            self._overruns += 1
         threading.Thread(target=self._end_for, args=(unit, run), name="offsider-overrun", daemon=True).start()
 
     def _end_for(self, unit: UnitOfWork, run: Run) -> None:
@@ -223,7 +225,10 @@ class Manager:
         settling = threading.Thread(target=settle, name="offsider-overrun", daemon=True)
         settling.start()
         settling.join(OVERRUN_SECONDS)  # if Redis is unavailable, another worker will find the job
-        if self._parts.give_up is not None:
+        with self._lock:
+            self._overruns -= 1
+            is_last = self._overruns == 0  # of the members of a chunk
+        if is_last and self._parts.give_up is not None:
             self._parts.give_up(f"a job of capsule {self.name} still runs after its hard time limit")
 
     def _replace(self, dead: Processor, error: BaseException) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 import pytest
@@ -46,6 +47,12 @@ APP = """
         await asyncio.sleep(run(calls))
         for call in calls:
             note("end", call.jid)
+"""
+STUCK = """
+
+    @job(name="Stuck", chunk=3, hard_timeout=0.5)
+    def stuck(calls: list[Call[()]]) -> None:
+        time.sleep(30)
 """
 KINDS = pytest.mark.parametrize("name", ["Chunk", "AsyncChunk"])
 
@@ -134,6 +141,19 @@ def test_one_failing_member_fails_alone(workers, stored, ledger, name):
     assert (stored.get("stat:processed"), stored.get("stat:failed")) == (b"10", b"1")
 
 
+def test_all_members_of_a_call_that_hangs_beyond_its_hard_limit_have_failed(workers, stored, ledger):
+    jids = {push(stored, "Stuck") for _ in range(3)}
+    worker = workers.start("-c", "2", text=APP + STUCK)
+    before = time.monotonic()
+    worker.until_says("after its hard limit of 0.5 s")
+    worker.ended()
+    assert time.monotonic() - before < 15  # it does not wait for the call
+    retries = sorted_set(stored, "retry")
+    assert {job["jid"] for job in retries} == jids
+    assert {job["error_class"].rpartition(".")[2] for job in retries} == {"HardTimeout"}
+    assert waiting(stored) == private(stored) == strikes(stored) == []
+
+
 @KINDS
 def test_a_pill_ends_alone_and_the_others_are_done(workers, stored, ledger, name):
     good = {push(stored, name, "", 0.0) for _ in range(6)}
@@ -170,7 +190,8 @@ def test_no_member_is_lost_under_kills(workers, stored, ledger):
     wait_for(lambda: set(ledger.counts("end")) == jids and private(stored) == [], 120)
     ends = ledger.counts("end")
     twice = [jid for jid, count in ends.items() if count > 1]
-    print(f"{len(jids)} members, 6 kills: lost {len(jids - set(ends))}, ended twice {len(twice)}")
+    begun = sum(count > 1 for count in ledger.counts("start").values())
+    print(f"{len(jids)} members, 6 kills: lost {len(jids - set(ends))}, begun again {begun}, ended twice {len(twice)}")
     for jid in twice:
         assert len({item.pid for item in ledger.notes("end", jid=jid)}) == ends[jid]  # never twice in one process
     assert len(twice) <= 6 * (3 + 3) * 10  # the chunks of its threads when a process is killed
