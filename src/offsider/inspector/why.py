@@ -327,8 +327,8 @@ def _claimed(found: Evidence, claimed: Claimed) -> Reason:
     if claimed.is_alive:
         return Reason(
             "claimed",
-            f"{claimed.identity} has claimed it from the queue {claimed.queue} and starts it when a thread is free or its chunk "
-            "begins; a run of less than a second is not listed as running.",
+            f"{claimed.identity} has claimed it from the queue {claimed.queue} and starts it when a thread is free "
+            "or its chunk begins; a run of less than a second is not listed as running.",
         )
     return Reason(
         "reclaim",
