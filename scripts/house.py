@@ -31,9 +31,9 @@ NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 CEILINGS = {
     "src, lines of code": 48_940,
     "src, files": 501,
-    "tests, lines of code": 64_600,
+    "tests, lines of code": 64_830,
     "bench, lines of code": 6_900,
-    "docs, words": 80_400,
+    "docs, words": 80_280,
     "tour, files": 25,
     "biggest class, lines": 291,
     "circles": 0,
