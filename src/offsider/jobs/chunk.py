@@ -64,15 +64,16 @@ def function_of_one(name: str, function: Callable[..., Any], declaration: Mappin
         raise InvalidOptions(f"{name}: chunk_seconds needs chunk, the maximum number of jobs in one call")
     if declaration.get("isolated"):
         raise InvalidJob(f"{name} runs in chunks, so it cannot be isolated ({place})")
-    parameters = [*inspect.signature(function).parameters]
+    parameters = [*inspect.signature(function).parameters.values()]
+    by_position = len(parameters) == 1 and parameters[0].kind <= inspect.Parameter.POSITIONAL_OR_KEYWORD
     try:
-        hint = typing.get_type_hints(inspect.unwrap(function)).get(parameters[0]) if len(parameters) == 1 else None
-    except NameError as error:
+        hint = typing.get_type_hints(inspect.unwrap(function)).get(parameters[0].name) if by_position else None
+    except (NameError, AttributeError) as error:
         raise InvalidJob(
             f"{name} runs in chunks, so its annotation is needed at the declaration, and {error}; import it at run "
             f"time (not under TYPE_CHECKING), and define it above the job ({place})"
         ) from None
-    call = next(iter(typing.get_args(hint)), None)
+    call = next(iter(typing.get_args(hint)), None) if typing.get_origin(hint) is list else None
     if (typing.get_origin(call) or call) is not Call:
         raise InvalidJob(
             f"{name} runs in chunks, so it must be a function of one list, with the types of the arguments of one job: "

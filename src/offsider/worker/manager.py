@@ -153,6 +153,7 @@ class Manager:
         """
         self._abandoned.set()
         of_threads = [unsettled for processor in self._alive() if (unsettled := processor.unsettled()) is not None]
+        of_threads += [pair for processor in self._alive() for pair in processor.unsettled_members()]
         # In this order: a coroutine that ends now moves from one to the other.
         of_coroutines = [*self.async_runner.running], [*self._shared.interrupted]
         left = [(unit, interrupted(unit.raw)) for units in of_coroutines for unit in units if not unit.settled]
@@ -200,6 +201,7 @@ class Manager:
         with self._lock:
             if self._quiet:
                 return True
+            self._processors = [each for each in self._processors if each.alive]  # those of chunks end
             added = self._new(kind)
             try:
                 added.start()

@@ -18,6 +18,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from functools import partial
@@ -123,6 +124,14 @@ class Processor:
             return None
         return unit, interrupted(unit.raw) if self._started else unit.raw
 
+    def unsettled_members(self) -> list[tuple[UnitOfWork, bytes]]:
+        """As `unsettled`, for the members of the chunk that this thread runs."""
+        return [
+            (unit, unit.raw if run.coroutine is WAITING else interrupted(unit.raw))
+            for unit, run, _ in self._chunk
+            if not unit.settled
+        ]
+
     def reach(self, unit: UnitOfWork) -> Reach:
         """Return what raises errors in the run of this unit, while this thread runs it."""
         return self._executor.child_run or Injection(self._executor.window, lambda: self._unit is unit)
@@ -210,6 +219,20 @@ class Processor:
 
     def _run_chunk(self, members: Sequence[WaitingMember]) -> None:
         """Run the function of a chunk once, or start its coroutine, and settle the members."""
+        self._chunk = members
+        try:
+            self._run_members(members)
+        except BaseException as error:
+            for member in members:
+                if not member.unit.settled:
+                    self._parts.async_runner.running.pop(member.unit, None)
+                    self._work_state.end(member.unit)
+                    self._parts.rescue(member.unit, error)
+            raise
+        finally:
+            self._chunk = ()
+
+    def _run_members(self, members: Sequence[WaitingMember]) -> None:
         runner, chunks = self._parts.async_runner, self._parts.chunks
         for member in reversed(members):  # each goes to the head of its queue
             if chunks.is_stopped(member.unit.queue):
@@ -224,12 +247,10 @@ class Processor:
             for member in members:
                 self._refuse(member, run.outcome)
             return
-        started = [member for number, member in enumerate(members) if self._start_member(member, number)]
+        started = [member for member in members if self._start_member(member)]
         context, ended = copy_context(), None
         if started:
-            self._chunk = started
             ended = context.run(self._executor.perform_chunk, started)
-            self._chunk = ()
         if isinstance(ended, CoroutineChunk):
             runner.start(started[0].unit, ended, context, partial(self._finish_chunk, started, ended))
             return
@@ -241,11 +262,11 @@ class Processor:
         member.run.coroutine, member.run.outcome = None, outcome
         self._finish(*member)
 
-    def _start_member(self, member: WaitingMember, number: int) -> bool:
+    def _start_member(self, member: WaitingMember) -> bool:
         """Enter the middleware of a member; False if it has been settled."""
         unit, run, context = member
         run.started_at = self._clock.now()
-        self._work_state.begin(f"{self._tid}-{number}", unit, run.started_at)
+        self._work_state.begin(self._parts.chunks.next_tid(self._tid), unit, run.started_at)
         try:
             context.run(self._executor.start_member, unit, run)
         except BaseException as error:  # noqa: BLE001 - the other members must not be lost
@@ -261,9 +282,12 @@ class Processor:
         is_coroutine = isinstance(ended, CoroutineChunk)
         error = ended.error if isinstance(ended, CoroutineChunk) else ended
         errors = [error]
-        for member in members:
-            place: Any = member.run.coroutine
+        for unit, run, context in reversed(members):  # middleware may keep a stack for its thread
+            place: Any = run.coroutine
             place.error = error if place.call.error is None else place.call.error
+            with suppress(RuntimeError):  # a task is in its context: `_finish` waits for it
+                context.run(self._executor.finish, run)
+        for member in members:
             errors.append(self._finish(*member))
             if not (is_coroutine and member is members[0]):  # the runner removes that one
                 self._parts.async_runner.running.pop(member.unit, None)
@@ -310,5 +334,6 @@ class ChunkProcessor(Processor):
     """A thread that runs the chunks that start before they are full."""
 
     def _serve(self) -> None:
-        for members in self._parts.chunks.due():
-            self._run_chunk(members)
+        with closing(self._parts.chunks.due()) as due:
+            for members in due:
+                self._run_chunk(members)

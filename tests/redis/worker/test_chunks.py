@@ -18,6 +18,8 @@ from offsider.ext.concurrency_limits import ConcurrencyLimits
 from offsider.ext.unique import Unique
 from offsider.inspector import Controls
 from offsider.worker.launcher import Launcher
+from offsider.worker.run import chunks
+from offsider.worker.run.executor import Executor
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("declared")
@@ -218,7 +220,7 @@ def test_locks_and_batches_of_members(scene, raw_redis):
     assert not index.enqueue(2)  # it is retried
 
 
-@KINDS
+@pytest.mark.parametrize("kind", [pytest.param("def", marks=pytest.mark.interrupts), "async def"])
 def test_the_shortest_time_limit_of_all_members_applies(scene, raw_redis, kind):
     index = scene.declare(kind, soft_timeout=60)
     scene.does = lambda calls: [time.sleep(0.01) for _ in range(2000)]
@@ -305,3 +307,59 @@ def test_an_error_of_an_error_handler_or_of_the_worker_loses_no_member(scene, ra
     wait_for(lambda: len(scene.ended) == 3)
     assert sorted(number for args in scene.seen for number in args) == [1, 2, 3]
     assert [news.job.interrupted_count for news in scene.ended if news.job.args[0] == 2] == [1]
+
+
+def test_members_go_back_when_their_thread_dies(scene, monkeypatch):
+    index = scene.declare()
+    index.enqueue_many([(1,), (2,)])
+    fails = [MemoryError()]
+    perform = Executor.perform_chunk
+
+    def failing(self, members):
+        if fails:
+            raise fails.pop()
+        return perform(self, members)
+
+    monkeypatch.setattr(Executor, "perform_chunk", failing)
+    scene.start()
+    wait_for(lambda: scene.outcomes == {1: "succeeded", 2: "succeeded"})
+    assert [type(error) for error in scene.errors].count(MemoryError) == 3
+
+
+def test_middleware_is_left_in_the_reverse_order(scene, raw_redis):
+    stack, wrong = [], []
+
+    def push_and_pop(job):
+        stack.append(job.jid)
+        try:
+            yield
+        finally:
+            wrong.extend({stack.pop()} - {job.jid})
+
+    scene.config.server_middleware.add(push_and_pop)
+    index = scene.declare()
+    index.enqueue_many([(number,) for number in range(5)])
+    scene.start()
+    wait_for(lambda: len(scene.ended) == 5)
+    assert (stack, wrong) == ([], [])
+
+
+def test_each_member_knows_the_time_that_is_left(scene):
+    index = scene.declare(soft_timeout=60)
+    left = []
+    scene.does = lambda calls: left.extend(call.job.time_left_seconds for call in calls)
+    index.enqueue_many([(1,), (2,)])
+    scene.start()
+    wait_for(lambda: len(left) == 2)
+    assert all(50 < seconds <= 60 for seconds in left)
+
+
+def test_threads_that_have_ended_are_forgotten(scene, monkeypatch):
+    monkeypatch.setattr(chunks, "IDLE_SECONDS", 0.01)
+    index = scene.declare(chunk_seconds=0.01)
+    launcher = scene.start()
+    (manager,) = launcher.parts.managers
+    for number in range(5):
+        index.enqueue(number)
+        wait_for(lambda: number in scene.outcomes and sum(each.alive for each in manager._processors) == 2)
+    assert len(manager._processors) <= 4

@@ -39,7 +39,7 @@ class Scene:
     def serve(self) -> None:
         for members in self.chunks.due():
             self.taken.append(members)
-            if self.hold is not None:
+            if self.hold is not None and not self.chunks.is_stopped(members[0].unit.queue):
                 self.hold.wait(20)
 
     def stop(self) -> None:
@@ -89,10 +89,15 @@ def test_another_thread_watches_while_one_runs_a_chunk(scene):
     wait_for(lambda: len(scene.taken) == 2)
     assert len(scene.threads) == 2
     third = member(declared(seconds=0.01))
-    assert scene.chunks.add(third) == []  # both are busy, and there are no more
+    assert scene.chunks.add(third) == []  # both are busy, and no other runs a chunk
+    paused = member(declared(), "low")
+    assert scene.chunks.add(paused) == []
+    scene.paused = frozenset({"low"})  # which a third one sees
+    wait_for(lambda: scene.taken[2:] == [[paused]])
+    assert scene.chunks.waiting() == [third.unit]
     scene.hold.set()
-    wait_for(lambda: len(scene.taken) == 3)
-    assert len(scene.threads) == 2
+    wait_for(lambda: len(scene.taken) == 4)
+    assert len(scene.threads) == 3
 
 
 @pytest.mark.parametrize("why", ["quiet", "alone", "pause"])
@@ -135,8 +140,7 @@ def test_a_thread_that_dies_is_counted_no_more():
     chunks.add(member(declared(seconds=0.0)))
     due: Any = chunks.due()
     next(due)
-    with pytest.raises(MemoryError):
-        due.throw(MemoryError())
+    due.close()
     assert (chunks._threads, chunks._busy) == (0, 0)
 
 

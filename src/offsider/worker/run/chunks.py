@@ -12,9 +12,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -70,7 +71,7 @@ class Chunks:
         start: starts a thread that iterates over `due`; False if there can be none.
         may_wait: returns False while a job must run alone in this process.
         paused: returns the paused queues.
-        most: maximum number of threads.
+        most: maximum number of chunks that run before they are full.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Chunks:
         self._changed = threading.Condition()
         self._waiting: dict[Declared, tuple[float, list[WaitingMember]]] = {}
         self._threads = self._busy = 0
+        self._numbers = itertools.count()
         self.is_quiet = False
 
     def add(self, member: WaitingMember) -> list[WaitingMember]:
@@ -100,22 +102,27 @@ class Chunks:
                 self._changed.notify()
             return []
 
-    def due(self) -> Iterator[list[WaitingMember]]:
+    def due(self) -> Generator[list[WaitingMember]]:
         """Yield the chunks that start before they are full; end when none has waited for some time."""
         while (members := self._take()) is not None:
             try:
                 yield members
-            except BaseException:  # the thread dies
+            except GeneratorExit:  # the thread dies
                 with self._changed:
                     self._threads -= 1
                 raise
             finally:
                 with self._changed:
                     self._busy -= 1
+                    self._changed.notify_all()  # another chunk may be due
 
     def is_stopped(self, queue: str) -> bool:
         """Return whether members of this queue that wait go back to it."""
         return self.is_quiet or queue in self._paused()
+
+    def next_tid(self, tid: str) -> str:
+        """Return a name for a running member, by that of its thread."""
+        return f"{tid}-{next(self._numbers)}"
 
     def waiting(self) -> list[UnitOfWork]:
         """Return the members that wait."""
@@ -130,24 +137,31 @@ class Chunks:
 
     def _watched(self) -> bool:
         """Start a thread if none is free; False if there is none at all."""
-        if self._threads == self._busy < self._most and self._start():
+        # One more than run chunks: it looks for pauses and stops while all others are busy.
+        if self._threads == self._busy <= self._most and self._start():
             self._threads += 1
         return self._threads > 0
+
+    def _is_interrupted(self, members: Sequence[WaitingMember]) -> bool:
+        """Whether members must not wait any more: a stop, a pause, or a suspect that must run alone."""
+        queues = {member.unit.queue for member in members}
+        return not self._may_wait() or any(self.is_stopped(queue) for queue in queues)
 
     def _take(self) -> list[WaitingMember] | None:
         with self._changed:
             while True:
                 now = time.monotonic()
                 for declared, (due_at, members) in self._waiting.items():
-                    stopped = any(self.is_stopped(member.unit.queue) for member in members)
-                    if stopped or due_at <= now or not self._may_wait():
+                    is_free = self._busy < self._most
+                    if (is_free and due_at <= now) or self._is_interrupted(members):
                         del self._waiting[declared]
                         self._busy += 1
                         if self._waiting:
                             self._watched()
                         return members
                 if self._waiting:
-                    self._changed.wait(POLL_SECONDS)
+                    first = min(due_at for due_at, _ in self._waiting.values())
+                    self._changed.wait(min(POLL_SECONDS, first - now) if first > now else POLL_SECONDS)
                 elif self.is_quiet or not (self._changed.wait(IDLE_SECONDS) or self._waiting):
                     self._threads -= 1
                     return None
@@ -195,10 +209,11 @@ def perform(
     jobs: list[tuple[Any, UnitOfWork]] = [(member.run.job, member.unit) for member in members]
     calls = [cast("Any", member.run.coroutine).call for member in members]
     declared: Declared = jobs[0][0].declared
-    _reach(jobs, running, ThreadChunk(window))
-    end_watch = None if limits is None else limits.enforce_together(jobs, overran)
-    chunk = None
+    chunk = end_watch = None
     try:
+        _reach(jobs, running, ThreadChunk(window))
+        if limits is not None:
+            end_watch = limits.enforce_together(jobs, overran)
         with window:
             try:
                 result = declared.perform_chunk(calls)

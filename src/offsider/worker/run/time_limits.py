@@ -214,6 +214,8 @@ class TimeLimits(Loop):
 
         limits = JobLimits(None if soft is not None and hard is not None and hard <= soft else soft, hard)
         watched = self.watch(jobs[0][0], limits, overrun)
+        for job, _ in jobs:
+            job.ends_at = jobs[0][0].ends_at
 
         def end() -> None:
             if not self.end(watched):
