@@ -67,6 +67,7 @@ class Relay(Loop):
         self._holder = new_jid()
         self._led: dict[str, Installation] = {}
         self._report_at: dict[str, float] = {}
+        self._last, self._blocked = 0, set[str]()  # of the sweep that runs
 
     def tick(self) -> float | None:
         """Move all rows of all servers; return the seconds until the next tick."""
@@ -91,27 +92,31 @@ class Relay(Loop):
             self._failed("the database", error)
         return True
 
-    def _sweep(self, server: Installation, *, alone: bool = True) -> bool:
-        """Move all rows of a server, if ``alone`` under the lease. False if another process has it."""
-        last, blocked, began = 0, set[str](), time.time()
+    def _sweep(self, server: Installation) -> bool:
+        """Move all rows of a server under the lease. False if another process has it."""
+        began, self._last, self._blocked = time.time(), 0, set()
         while not self.stopping:
-            if alone:
-                if not hold_lease(server.redis, self._lease, self._holder, LEASE_SECONDS):
-                    return False
-                self._led[server.name] = server
-            self._report_at.pop(f"server {server.name}", None)
-            rows = self._source.read(server.name, last, BATCH)
-            stored: list[int] = []
-            try:
-                stored.extend(row.id for row in self._store(server, rows, blocked))
-            finally:
-                if stored:
-                    self._source.delete(stored)
-            self._report_at.pop("the database", None)
+            if not hold_lease(server.redis, self._lease, self._holder, LEASE_SECONDS):
+                return False
+            self._led[server.name] = server
+            rows = self._move(server)
             if len(rows) < BATCH or rows[-1].created_at > began:
                 break  # newer rows may follow for ever; a transaction that commits late has added one with a lower id
-            last = rows[-1].id
         return True
+
+    def _move(self, server: Installation) -> Sequence[StoredPush]:
+        """Move the next batch of the sweep, and return its rows."""
+        self._report_at.pop(f"server {server.name}", None)
+        rows = self._source.read(server.name, self._last, BATCH)
+        stored: list[int] = []
+        try:
+            stored.extend(row.id for row in self._store(server, rows, self._blocked))
+        finally:
+            if stored:
+                self._source.delete(stored)
+        self._report_at.pop("the database", None)
+        self._last = rows[-1].id if rows else self._last
+        return rows
 
     def _store(self, server: Installation, rows: Sequence[StoredPush], blocked: set[str]) -> Iterator[StoredPush]:
         """Store the jobs of rows, except for blocked places; yield the rows that are done."""

@@ -69,6 +69,10 @@ class SpoolUnusable(OffsiderError):
     """The spool cannot be read or written. The message contains the file and the next step."""
 
 
+class SpoolFull(SpoolUnusable):
+    """The spool has as many jobs as it may."""
+
+
 class SpoolEntry:
     """The rows of one push, until they are written.
 
@@ -97,7 +101,8 @@ class Spool:
 
     Args:
         path: the file, or `MEMORY`. It is created at the first push, for its user alone.
-        max_jobs: a push beyond this number of rows is refused.
+        max_jobs: with this number of rows, further pushes are refused. The last bulk push, or group of coroutines, may
+            exceed it.
 
     Attributes:
         path: the absolute path, or `MEMORY`.
@@ -200,7 +205,7 @@ class Spool:
                     entry.is_skipped = not entry.decide()
                     if entry.is_skipped:
                         continue
-                    if len(entry.rows) > left:
+                    if left <= 0:
                         entry.error = self._full()
                         continue
                     left -= len(entry.rows)
@@ -225,8 +230,8 @@ class Spool:
             for entry in taken:
                 entry.is_done = True
 
-    def _full(self) -> SpoolUnusable:
-        return SpoolUnusable(
+    def _full(self) -> SpoolFull:
+        return SpoolFull(
             f"the spool {self.path} is full: it has client.spool_max_jobs ({self._max_jobs:,}) jobs; start the server, "
             "or raise that setting"
         )
@@ -276,8 +281,11 @@ class Spool:
 
 def _create(path: str) -> None:
     """Create the file for its user alone. An existing one is not opened: closing it would drop the locks of SQLite."""
-    with suppress(FileExistsError):
+    try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        with suppress(PermissionError):  # it belongs to another user
+            Path(path).chmod(0o600)
 
 
 def _inode(path: str) -> int:

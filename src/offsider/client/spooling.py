@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import atexit
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from offsider.client.relay import BATCH, IDLE_SECONDS, Relay
 from offsider.client.relay_source import StoredPush, place_of
-from offsider.client.spool import MEMORY, Spool, SpoolEntry, SpoolUnusable
+from offsider.client.spool import MEMORY, Spool, SpoolEntry, SpoolFull, SpoolUnusable
 from offsider.config.installation import Installation
 from offsider.core.errors import RedisUnavailable
 from offsider.core.wording import counted
@@ -75,6 +77,8 @@ class Spooling:
         self._behind: dict[str, _Behind] = {}
         self._relay: SpoolRelay | None = None
         self._has_looked = False
+        self._starting = threading.Lock()  # its own: an event loop must not wait for the file
+        self._news: list[tuple[str, str, str]] = []
         self._pid = this_process.pid
 
     def _look(self) -> None:
@@ -151,11 +155,13 @@ class Spooling:
     def fall_behind(self, server: str, reason: str) -> bool:
         """From now on, write the pushes to a server to the spool. Returns True."""
         if server not in self._behind:
-            logger.warning(
-                "server %s: pushes are written to the spool %s until it replies: %s", server, self.spool.path, reason
-            )
+            self._news.append((server, self.spool.path, reason))  # logged after the transaction: a handler may push
         self._behind[server] = _Behind(reason)
         return True
+
+    def forget(self, server: str) -> None:
+        """Send the next pushes to a server again."""
+        self._behind.pop(server, None)
 
     def failed(self, server: str, reason: str) -> None:
         """Note that a server did not reply, and let the relay ask for it."""
@@ -165,10 +171,11 @@ class Spooling:
     def swept(self, server: str) -> None:
         """Note that the relay has moved the rows of a server; called under the lock of the spool."""
         places = self.spool.places(server)
-        behind = self._behind.pop(server)
-        if places:  # refused rows
-            self._behind[server] = _Behind(behind.reason, places)
+        behind = self._behind.get(server)
+        if places and behind:  # refused rows
+            self._behind[server] = _Behind(behind.reason, places)  # in place: no push may overtake them
         else:
+            self.forget(server)
             logger.info("server %s replies again: pushes are sent to it", server)
 
     def servers(self) -> set[str]:
@@ -178,9 +185,11 @@ class Spooling:
     def rest(self) -> bool:
         """End the relay if there is nothing to move; returns whether it ends."""
         with self.spool.lock, suppress(SpoolUnusable):  # which the relay reports
-            if not self.servers():
-                self._relay = None
-                return True
+            if not self.spool.servers():
+                with self._starting:
+                    if not self._behind:
+                        self._relay = None
+                        return True
         return False
 
     def watch(self) -> float:
@@ -205,17 +214,18 @@ class Spooling:
             relay.join(IDLE_SECONDS)
 
     def _start_relay(self) -> None:
-        relay = self._relay
-        if relay is not None and relay.alive:
-            return
-        with self.spool.lock, suppress(RuntimeError):  # at its exit, a process can start no threads
+        with suppress(IndexError):
+            while True:
+                logger.warning("server %s: pushes are written to the spool %s until it replies: %s", *self._news.pop())
+        with self._starting, suppress(RuntimeError):  # at its exit, a process can start no threads
             if self._relay is None or not self._relay.alive:
                 self._relay = SpoolRelay(self._config, self)
                 self._relay.start()
 
     def _report_lost(self) -> None:
-        number = sum(count for count, _ in self.spool.waiting().values())
-        if number and self._pid == this_process.pid:
+        if self._pid != this_process.pid:
+            return  # the lock of a forked child may be held for ever
+        if number := sum(count for count, _ in self.spool.waiting().values()):
             logger.error("the process ends, and the spool in memory with %s is lost", counted(number, "push"))
 
 
@@ -268,6 +278,10 @@ class _Turn:
                     f"{entry.reason}; {entry.error}", ambiguous=entry.is_in_doubt
                 )
                 error.__cause__ = entry.error
+                if not isinstance(entry.error, SpoolFull) and not entry.is_in_doubt and index not in self._direct:
+                    # The server may reply, and no order can be kept with rows that cannot be written.
+                    self._spooling.forget(self._server)
+                    entry.is_skipped = True
         return [index for index, entry in self.entries.items() if entry.is_skipped]
 
     def _spool(self, index: int, reason: str, decide: Callable[[], object]) -> None:
@@ -286,19 +300,24 @@ class SpoolRelay(Relay):
     def __init__(self, config: Config, spooling: Spooling) -> None:
         super().__init__(config, spooling.spool)
         self._spooling = spooling
+        self._goes_round = False
+        self._installations: dict[str, Installation] = {}
 
     def tick(self) -> float | None:
+        self._goes_round = False
         pause = super().tick()
-        return None if self._spooling.rest() else pause
+        return None if self._spooling.rest() else 0.0 if self._goes_round else pause
 
-    def _sweep(self, server: Installation, *, alone: bool = True) -> bool:
-        leads = super()._sweep(server, alone=alone)
-        is_behind = self._spooling.is_behind(server.name)
-        if is_behind and (leads or len(self._source.read(server.name, 0, BATCH)) < BATCH):
-            with self._spooling.spool.lock:
-                # Without the lease: another process may never see the end of the rows of this one.
-                super()._sweep(server, alone=False)
-                self._spooling.swept(server.name)
+    def _sweep(self, server: Installation) -> bool:
+        leads = super()._sweep(server)
+        if self._spooling.is_behind(server.name):
+            with self._spooling.spool.lock:  # pushes wait: for one batch at most
+                if len(self._source.read(server.name, self._last, BATCH)) < BATCH:
+                    # Without the lease: another process may never see the end of the rows of this one.
+                    self._move(server)
+                    self._spooling.swept(server.name)
+                else:
+                    self._goes_round |= leads
         return leads
 
     def _servers(self) -> Sequence[Installation]:
@@ -309,4 +328,17 @@ class SpoolRelay(Relay):
         except SpoolUnusable as error:
             self._failed("the database", error)
             return ()
-        return [Installation.of(self._config, name) for name in names if name in self._config.servers]
+        return [self._impatient(name) for name in names if name in self._config.servers]
+
+    def _impatient(self, name: str) -> Installation:
+        """Return a server with connections of its own, which have the timeout of pushes: these wait for the relay."""
+        if name not in self._installations:
+            server = self._installations[name] = Installation(self._config, name)
+            seconds = min(server.settings.socket_timeout_seconds, self._config.client.push_timeout_seconds)
+            server.settings = replace(server.settings, socket_timeout_seconds=seconds)
+        return self._installations[name]
+
+    def finish(self) -> None:
+        super().finish()
+        for server in self._installations.values():
+            server.redis.close()

@@ -83,9 +83,15 @@ def _check_address(value: object) -> str:
 
 def _check_file(value: object) -> str:
     path = str(text().check(value))
-    if path and Path(path).expanduser().is_dir():
+    if not path or path == ":memory:":
+        return path
+    try:
+        file = Path(path).expanduser().resolve()  # now: the process may change its folder
+    except (RuntimeError, ValueError, OSError) as error:
+        raise ValueError(f"it is no usable path: {error}") from error
+    if file.is_dir():
         raise ValueError("it is a folder: add the name of a file in it")
-    return path
+    return str(file)
 
 
 def _check_query(value: object) -> str:

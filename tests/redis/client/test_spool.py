@@ -1,6 +1,7 @@
 """Pushes during an outage are written to the spool, in order, and no other push pays for that."""
 
 import asyncio
+import logging
 import os
 import socket
 import sqlite3
@@ -13,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from offsider.client import Client, spool as spools, spooling as spoolings
+from offsider.client import Client, relay as relays, spool as spools, spooling as spoolings
 from offsider.client.relay_source import StoredPush
 from offsider.client.spooling import Spooling, SpoolRelay
 from offsider.config.config import Config
@@ -320,6 +321,108 @@ def test_a_locked_file_fails_the_push_and_the_next_one_is_stored(config, proxy, 
     assert spooled(config) == [1, 3]
 
 
+def test_a_spool_that_breaks_in_an_outage_keeps_no_push_from_a_server_that_replies_again(
+    config, *, proxy, still, args_of, path, monkeypatch
+):
+    monkeypatch.setattr(spools, "BUSY_SECONDS", 0.05)
+    client = Client(config)
+    proxy.refuse()
+    client.push(mail(1))
+    with sqlite3.connect(path, isolation_level=None) as locking:
+        locking.execute("BEGIN IMMEDIATE")
+        with pytest.raises(RedisUnavailable, match="database is locked"):
+            client.push(mail(2))
+        proxy.accept()
+        client.push(mail(3))
+        asyncio.run(client.apush(mail(4)))
+        locking.execute("ROLLBACK")
+    locking.close()
+    assert args_of() == [3, 4]
+    relay(config)
+    assert args_of() == [3, 4, 1]
+
+
+def test_coroutines_at_the_limit_of_the_spool_are_stored(make, proxy, still):
+    config = make(spool_max_jobs=10)
+
+    async def push():
+        client = Client(config)
+        return await asyncio.gather(*(client.apush(mail(n)) for n in range(30)), return_exceptions=True)
+
+    proxy.refuse()
+    assert all(isinstance(jid, str) for jid in asyncio.run(push()))
+
+
+def test_a_server_that_swallows_packets_keeps_the_lock_of_the_spool_for_a_moment(config, proxy, still, monkeypatch):
+    client, spooling = Client(config), Spooling.of(config)
+    proxy.refuse()
+    client.push(mail(1))
+    proxy.accept()
+    one, seconds = SpoolRelay(config, spooling), []
+    monkeypatch.setattr(relays.Relay, "_sweep", lambda *_: True)  # the server is lost after it
+
+    def move(server):
+        proxy.black_hole()
+        began = time.monotonic()
+        try:
+            return relays.Relay._move(one, server)
+        finally:
+            seconds.append(time.monotonic() - began)
+
+    monkeypatch.setattr(one, "_move", move)
+    one.tick()
+    assert 0.2 < seconds[0] < 2
+    proxy.release()
+    one.finish()
+
+
+def test_the_lock_is_taken_for_one_batch_only(config, proxy, still, args_of, monkeypatch):
+    client, spooling = Client(config), Spooling.of(config)
+    proxy.refuse()
+    for number in range(5):
+        client.push(mail(number))
+    proxy.accept()
+    monkeypatch.setattr(spoolings, "BATCH", 3)
+    one, sweep = SpoolRelay(config, spooling), relays.Relay._sweep
+    monkeypatch.setattr(relays.Relay, "_sweep", lambda *_: True)  # as if other rows had followed
+    assert one.tick() == 0
+    assert args_of() == []
+    monkeypatch.setattr(relays.Relay, "_sweep", sweep)
+    assert one.tick() is None
+    assert args_of() == [0, 1, 2, 3, 4]
+    one.finish()
+
+
+def test_an_event_loop_does_not_wait_for_the_file_to_start_the_relay(config, proxy, monkeypatch):
+    spooling, done = Spooling.of(config), threading.Event()
+    monkeypatch.setattr(SpoolRelay, "start", lambda _: done.set())
+    with spooling.spool.lock:
+        thread = threading.Thread(target=spooling.failed, args=("main", "lost"))
+        thread.start()
+        assert done.wait(10)
+    thread.join()
+    spooling._relay = None
+
+
+def test_a_log_handler_may_push(config, proxy):
+    spooling = Spooling.of(config)
+    held = []
+
+    class Handler(logging.Handler):
+        def emit(self, record):
+            held.append(spooling.spool._connection is not None and spooling.spool._connection.in_transaction)
+
+    handler = Handler()
+    logging.getLogger("offsider").addHandler(handler)
+    proxy.refuse()
+    try:
+        Client(config).push(mail(1))
+    finally:
+        logging.getLogger("offsider").removeHandler(handler)
+    assert held
+    assert not any(held)
+
+
 def test_a_spool_that_cannot_exist_is_reported_at_the_first_push_which_is_stored(make, errors, args_of, tmp_path):
     config = make(tmp_path / "missing" / "spool")
     Client(config).push(MAIL)
@@ -332,6 +435,19 @@ def test_a_spool_that_cannot_exist_is_reported_at_the_first_push_which_is_stored
 def test_a_folder_is_refused_as_a_setting(config, tmp_path):
     with pytest.raises(ConfigurationError, match=r"client.spool expects the path of a file.*it is a folder"):
         config.client.spool = str(tmp_path)
+
+
+@pytest.mark.parametrize("value", ["~nouser_x/spool", "a\0b"])
+def test_a_path_that_the_system_refuses_is_refused_as_a_setting(config, value):
+    with pytest.raises(ConfigurationError, match=r"client.spool expects the path of a file.*it is no usable path"):
+        config.client.spool = value
+
+
+def test_a_relative_path_is_in_the_folder_of_the_configuration(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config.client.spool = "spool"
+    monkeypatch.chdir("/")
+    assert Spooling.of(config).spool.path == str(tmp_path.resolve() / "spool")
 
 
 def test_the_next_process_moves_the_rows_at_its_first_push(make, proxy, still, args_of, monkeypatch):
@@ -508,7 +624,7 @@ def test_of_two_failing_pushes_one_starts_the_relay(config, monkeypatch):
             pass
 
     with monkeypatch.context() as patch:
-        patch.setattr(spooling.spool, "lock", Lock())
+        patch.setattr(spooling, "_starting", Lock())
         spooling._start_relay()
     assert spooling._relay is running
     spooling._relay = None
@@ -565,6 +681,12 @@ def test_a_buffer_in_memory_moves_its_rows_and_reports_those_it_loses(make, prox
     caplog.clear()
     spooling._report_lost()
     assert caplog.text == ""
+    with spooling.spool.lock:  # as a forked child may have inherited it
+        spooling._pid = -1
+        child = threading.Thread(target=spooling._report_lost)
+        child.start()
+        child.join(10)
+        assert not child.is_alive()
 
 
 def test_the_doctor_and_the_metrics_show_the_rows(config, proxy, still, path, errors):

@@ -131,16 +131,22 @@ def test_an_entry_that_may_go_to_the_server_is_not_written(spool):
     assert jids(spool) == ["a"]
 
 
-def test_a_full_spool_refuses_a_push_as_a_whole_and_takes_one_that_fits(path):
+def test_a_full_spool_refuses_pushes_and_its_last_one_may_exceed_the_limit(path):
     spool = Spool(str(path), 3)
     spool.add([row("a"), row("b")])
+    spool.add([row("c"), row("d")])
     with pytest.raises(SpoolUnusable, match=r"spool .*spool.sqlite is full: .*client.spool_max_jobs \(3\)"):
-        spool.add([row("c"), row("d")])
-    spool.add([row("e")])
-    assert jids(spool) == ["a", "b", "e"]
-    spool.delete([spool.read("main", 0, 1)[0].id])
+        spool.add([row("e")])
+    assert jids(spool) == ["a", "b", "c", "d"]
+    spool.delete([each.id for each in spool.read("main", 0, 2)])
     spool.add([row("f")])
     spool.close()
+
+
+def test_a_file_that_others_could_read_is_closed_to_them(path, spool):
+    path.touch(mode=0o644)
+    spool.add([row("a")])
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_a_full_disk_is_an_error_for_each_push_and_loses_no_row(spool):
