@@ -94,7 +94,7 @@ class Relay(Loop):
 
     def _sweep(self, server: Installation) -> bool:
         """Move all rows of a server under the lease. False if another process has it."""
-        began, self._last, self._blocked = time.time(), 0, set()
+        began, self._last, self._blocked = time.time(), 0, set[str]()
         while not self.stopping:
             if not hold_lease(server.redis, self._lease, self._holder, LEASE_SECONDS):
                 return False
