@@ -421,6 +421,8 @@ def test_a_log_handler_may_push(config, proxy):
         logging.getLogger("offsider").removeHandler(handler)
     assert held
     assert not any(held)
+    spooling.fall_behind("main", "lost again")
+    assert spooling._news == []  # one warning in an outage
 
 
 def test_a_spool_that_cannot_exist_is_reported_at_the_first_push_which_is_stored(make, errors, args_of, tmp_path):
