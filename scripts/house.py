@@ -31,7 +31,7 @@ NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 CEILINGS = {
     "src, lines of code": 48_979,
     "src, files": 501,
-    "tests, lines of code": 64_911,
+    "tests, lines of code": 64_917,
     "bench, lines of code": 6_900,
     "docs, words": 80_342,
     "tour, files": 25,

@@ -404,6 +404,14 @@ def test_an_event_loop_does_not_wait_for_the_file_to_start_the_relay(config, pro
     spooling._relay = None
 
 
+def test_the_relay_runs_while_a_server_is_lost_though_there_are_no_rows(config, still):
+    spooling = Spooling.of(config)
+    spooling.failed("main", "lost")
+    assert not spooling.rest()
+    spooling.forget("main")
+    assert spooling.rest()
+
+
 def test_a_log_handler_may_push(config, proxy):
     spooling = Spooling.of(config)
     held = []
