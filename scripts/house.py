@@ -29,11 +29,11 @@ TOUR = ROOT / "docs" / "internals" / "architecture.md"
 NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 CEILINGS = {
-    "src, lines of code": 48_979,
+    "src, lines of code": 49_016,
     "src, files": 501,
-    "tests, lines of code": 64_917,
+    "tests, lines of code": 64_940,
     "bench, lines of code": 6_900,
-    "docs, words": 80_342,
+    "docs, words": 80_350,
     "tour, files": 25,
     "biggest class, lines": 291,
     "circles": 0,

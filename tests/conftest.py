@@ -27,6 +27,7 @@ import os
 import re
 import shutil
 import signal
+import sqlite3
 import sys
 import tempfile
 import threading
@@ -235,6 +236,17 @@ def other_url_of(server_of: Callable[[str], EmbeddedServer | Cluster]) -> Callab
 def raw_redis(redis_url: str) -> Iterator[redis.Redis]:
     with client_of(redis_url) as client:
         yield client
+
+
+@pytest.fixture
+def sqlite_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Close the connections of spools: CPython 3.13 warns of those that it has to close."""
+    made: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **more: made.append(connect(*args, **more)) or made[-1])
+    yield
+    for connection in made:
+        connection.close()
 
 
 @pytest.fixture(scope="session")

@@ -282,7 +282,7 @@ class Processor:
         is_coroutine = isinstance(ended, CoroutineChunk)
         error = ended.error if isinstance(ended, CoroutineChunk) else ended
         errors = [error]
-        for unit, run, context in reversed(members):  # middleware may keep a stack for its thread
+        for _, run, context in reversed(members):  # middleware may keep a stack for its thread
             place: Any = run.coroutine
             place.error = error if place.call.error is None else place.call.error
             with suppress(RuntimeError):  # a task is in its context: `_finish` waits for it

@@ -37,6 +37,9 @@ def mail(number, **options):
     return {"class": "Mail", "args": [number], **options}
 
 
+pytestmark = pytest.mark.usefixtures("sqlite_closed")
+
+
 @pytest.fixture
 def proxy(redis_url):
     with FaultProxy(redis_url) as proxy:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -359,7 +360,11 @@ def test_threads_that_have_ended_are_forgotten(scene, monkeypatch):
     index = scene.declare(chunk_seconds=0.01)
     launcher = scene.start()
     (manager,) = launcher.parts.managers
+
+    def is_idle(number):
+        return number in scene.outcomes and sum(each.alive for each in manager._processors) == 2
+
     for number in range(5):
         index.enqueue(number)
-        wait_for(lambda: number in scene.outcomes and sum(each.alive for each in manager._processors) == 2)
+        wait_for(partial(is_idle, number))
     assert len(manager._processors) <= 4

@@ -16,6 +16,9 @@ def row(jid, server="main", place="queue:default", score=None):
     return StoredPush(jid, server, place, score, b"payload of " + jid.encode(), False, 5.0)
 
 
+pytestmark = pytest.mark.usefixtures("sqlite_closed")
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "spool.sqlite"
