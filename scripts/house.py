@@ -33,7 +33,7 @@ CEILINGS = {
     "src, files": 501,
     "tests, lines of code": 64_940,
     "bench, lines of code": 6_900,
-    "docs, words": 80_350,
+    "docs, words": 80_360,
     "tour, files": 25,
     "biggest class, lines": 291,
     "circles": 0,

@@ -122,7 +122,8 @@ def test_a_stop_interrupts_a_running_chunk_without_a_strike(workers, stored, led
     worker = workers.start("-c", "2", "-t", "1", text=APP)
     wait_for(lambda: len(ledger.notes("start")) == 10)
     worker.stopped()
-    assert [job["args"][0] for job in waiting(stored)] == [str(number) for number in range(10)]
+    # A stop may come between the ends of two members of a coroutine: their order is not kept then.
+    assert sorted(job["args"][0] for job in waiting(stored)) == [str(number) for number in range(10)]
     assert {job["interrupted_count"] for job in waiting(stored)} == {1}
     assert all("retry_count" not in job for job in waiting(stored))
     assert strikes(stored) == private(stored) == sorted_set(stored, "retry") == []
