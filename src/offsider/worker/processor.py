@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from offsider.worker.alive.isolation import Isolation
     from offsider.worker.fetch.fetcher import Fetcher
     from offsider.worker.run.async_runner import AsyncRunner
-    from offsider.worker.run.chunks import Chunks
+    from offsider.worker.run.chunks import Chunks, ReadyChunk
     from offsider.worker.run.executor import Executor
     from offsider.worker.settle.settlement import Settlement
     from offsider.worker.unit_of_work import UnitOfWork
@@ -206,10 +206,11 @@ class Processor:
             clear_frames(left)
         elif left.coroutine is WAITING:
             self._work_state.end(unit)
-            members = self._parts.chunks.add(WaitingMember(unit, left, context))
+            ready = self._parts.chunks.add(WaitingMember(unit, left, context))
             self._unit = None
             self._started = False
-            self._run_chunk(members)
+            if ready is not None:
+                self._run_chunk(ready)
         elif left.coroutine is not None:
             runner = self._parts.async_runner
             self._work_state.begin(runner.next_tid(), unit, left.started_at)
@@ -217,13 +218,16 @@ class Processor:
             self._unit = None
             self._started = False
 
-    def _run_chunk(self, members: Sequence[WaitingMember]) -> None:
+    def _run_chunk(self, ready: ReadyChunk) -> None:
         """Run the function of a chunk once, or start its coroutine, and settle the members."""
-        self._chunk = members
+        self._chunk = ready.members
         try:
-            self._run_members(members)
+            if ready.starts:
+                self._run_members(ready.members)
+            else:
+                self._refuse(ready.members, Interrupted(has_started=False))
         except BaseException as error:
-            for member in members:
+            for member in ready.members:
                 if not member.unit.settled:
                     self._parts.async_runner.running.pop(member.unit, None)
                     self._work_state.end(member.unit)
@@ -233,24 +237,16 @@ class Processor:
             self._chunk = ()
 
     def _run_members(self, members: Sequence[WaitingMember]) -> None:
-        runner, chunks = self._parts.async_runner, self._parts.chunks
-        for member in reversed(members):  # each goes to the head of its queue
-            if chunks.is_stopped(member.unit.queue):
-                self._refuse(member, Interrupted(has_started=False))
-        members = [member for member in members if member.run.coroutine is not None]
-        if not members:
-            return
+        runner = self._parts.async_runner
         unit, run, _ = members[0]
         job: Any = run.job
         is_async = job.declared.is_async
         if is_async and not self._executor.take_seat(run, job, unit):
-            for member in members:
-                self._refuse(member, run.outcome)
+            self._refuse(members, run.outcome)
             return
         started = [member for member in members if self._start_member(member)]
-        context, ended = copy_context(), None
-        if started:
-            ended = context.run(self._executor.perform_chunk, started)
+        context = copy_context()
+        ended = context.run(self._executor.perform_chunk, started) if started else None
         if isinstance(ended, CoroutineChunk):
             runner.start(started[0].unit, ended, context, partial(self._finish_chunk, started, ended))
             return
@@ -258,9 +254,10 @@ class Processor:
             runner.leave_seat()
         self._finish_chunk(started, ended)
 
-    def _refuse(self, member: WaitingMember, outcome: Outcome) -> None:
-        member.run.coroutine, member.run.outcome = None, outcome
-        self._finish(*member)
+    def _refuse(self, members: Sequence[WaitingMember], outcome: Outcome) -> None:
+        for member in reversed(members):  # each goes to the head of its queue
+            member.run.coroutine, member.run.outcome = None, outcome
+            self._finish(*member)
 
     def _start_member(self, member: WaitingMember) -> bool:
         """Enter the middleware of a member; False if it has been settled."""
@@ -331,9 +328,9 @@ class Processor:
 
 
 class ChunkProcessor(Processor):
-    """A thread that runs the chunks that start before they are full."""
+    """A thread for the chunks that start before they are full, and for those that go back."""
 
     def _serve(self) -> None:
         with closing(self._parts.chunks.due()) as due:
-            for members in due:
-                self._run_chunk(members)
+            for ready in due:
+                self._run_chunk(ready)

@@ -12,7 +12,7 @@ import pytest
 from offsider.core.errors import HardTimeout, SoftTimeout
 from offsider.runtime.context import JobContext
 from offsider.worker.run import chunks as chunks_module
-from offsider.worker.run.chunks import Chunks, WaitingMember
+from offsider.worker.run.chunks import Chunks, ReadyChunk, WaitingMember
 from offsider.worker.run.time_limits import GRACE_SECONDS, TimeLimits
 from offsider.worker.unit_of_work import UnitOfWork
 from tests.waiting import wait_for
@@ -24,7 +24,7 @@ class Scene:
     def __init__(self, most: int = 2) -> None:
         self.paused: frozenset[str] = frozenset()
         self.alone = self.refuses = False
-        self.taken: list[list[WaitingMember]] = []
+        self.taken: list[ReadyChunk] = []
         self.threads: list[threading.Thread] = []
         self.hold: threading.Event | None = None
         self.chunks = Chunks(self.start, lambda: not self.alone, lambda: self.paused, most)
@@ -37,9 +37,9 @@ class Scene:
         return True
 
     def serve(self) -> None:
-        for members in self.chunks.due():
-            self.taken.append(members)
-            if self.hold is not None and not self.chunks.is_stopped(members[0].unit.queue):
+        for chunk in self.chunks.due():
+            self.taken.append(chunk)
+            if self.hold is not None and chunk.starts:
                 self.hold.wait(20)
 
     def stop(self) -> None:
@@ -69,16 +69,16 @@ def member(of: Any, queue: str = "default") -> WaitingMember:
 def test_the_caller_that_fills_a_chunk_runs_it(scene):
     one, two = declared(), declared()
     first, second, third = member(one), member(one), member(one)
-    assert scene.chunks.add(first) == scene.chunks.add(member(two)) == scene.chunks.add(second) == []
-    assert scene.chunks.add(third) == [first, second, third]
+    assert [scene.chunks.add(each) for each in (first, member(two), second)] == [None, None, None]
+    assert scene.chunks.add(third) == ReadyChunk([first, second, third])
     assert len(scene.chunks.waiting()) == 1
     assert scene.taken == []
 
 
 def test_a_thread_runs_a_chunk_whose_time_is_over(scene):
     waits = member(declared(seconds=0.05))
-    assert scene.chunks.add(waits) == []
-    wait_for(lambda: scene.taken == [[waits]])
+    assert scene.chunks.add(waits) is None
+    wait_for(lambda: scene.taken == [ReadyChunk([waits])])
 
 
 def test_another_thread_watches_while_one_runs_a_chunk(scene):
@@ -89,40 +89,48 @@ def test_another_thread_watches_while_one_runs_a_chunk(scene):
     wait_for(lambda: len(scene.taken) == 2)
     assert len(scene.threads) == 2
     third = member(declared(seconds=0.01))
-    assert scene.chunks.add(third) == []  # both are busy, and no other runs a chunk
+    assert scene.chunks.add(third) is None  # both are busy, and no other runs a chunk
     paused = member(declared(), "low")
-    assert scene.chunks.add(paused) == []
+    assert scene.chunks.add(paused) is None
     scene.paused = frozenset({"low"})  # which a third one sees
-    wait_for(lambda: scene.taken[2:] == [[paused]])
+    wait_for(lambda: scene.taken[2:] == [ReadyChunk([paused], starts=False)])
     assert scene.chunks.waiting() == [third.unit]
     scene.hold.set()
     wait_for(lambda: len(scene.taken) == 4)
     assert len(scene.threads) == 3
 
 
-@pytest.mark.parametrize("why", ["quiet", "alone", "pause"])
+@pytest.mark.parametrize("why", ["quiet", "alone"])
 def test_waiting_members_start_or_go_back_at_once(scene, why):
-    waits = member(declared(), "low")
+    waits, later = member(declared()), member(declared())
     scene.chunks.add(waits)
-    assert not scene.chunks.is_stopped("low")
     if why == "quiet":
         scene.chunks.quiet()
-    elif why == "alone":
-        scene.alone = True
     else:
-        scene.paused = frozenset({"low"})
-    wait_for(lambda: scene.taken == [[waits]])
-    assert scene.chunks.is_stopped("low") == (why != "alone")
-    assert scene.chunks.is_stopped("high") == (why == "quiet")
-    if why != "pause":
-        later = member(declared())
-        assert scene.chunks.add(later) == [later]
+        scene.alone = True
+    starts = why == "alone"
+    wait_for(lambda: scene.taken == [ReadyChunk([waits], starts)])
+    assert scene.chunks.add(later) == ReadyChunk([later], starts)
+
+
+def test_members_of_a_paused_queue_go_back_and_the_others_wait_on(scene):
+    of = declared()
+    low, high = member(of, "low"), member(of, "high")
+    scene.chunks.add(low)
+    scene.chunks.add(high)
+    scene.paused = frozenset({"low"})
+    wait_for(lambda: scene.taken == [ReadyChunk([low], starts=False)])
+    assert scene.chunks.waiting() == [high.unit]
+    scene.paused = frozenset()
+    assert scene.chunks.add(member(of)) is None
+    assert scene.chunks.add(full := member(of)) is not None
+    assert full.unit not in scene.chunks.waiting()
 
 
 def test_without_a_thread_a_member_runs_by_itself(scene):
     scene.refuses = True
     alone = member(declared())
-    assert scene.chunks.add(alone) == [alone]
+    assert scene.chunks.add(alone) == ReadyChunk([alone])
     assert scene.chunks.waiting() == []
 
 

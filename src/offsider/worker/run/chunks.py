@@ -3,8 +3,8 @@
 1. A claimed member waits in `Chunks`, without a thread. It is in flight and in its private list, so the death of the
    process recovers it, but it has not started: its wait is part of the time in the queue.
 2. The thread that brings the last member of a full chunk runs it. A chunk that has waited for ``chunk_seconds`` is
-   taken by a thread of `Chunks.due`; so is any chunk when the worker is quiet, a queue was paused or a suspected poison
-   pill must run alone.
+   taken by a thread of `Chunks.due`, and so is each when a suspected poison pill must run alone. That thread also takes
+   members whose queue was paused, or all when the worker is quiet: these go back to their queues.
 3. Each member enters its admissions and its middleware, as any job does. One that does not start is settled at once.
 4. The function runs once, in this thread or as a coroutine, outside of the contexts of its members.
 5. Each member leaves its middleware with its own error, else that of the function, and is settled.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence, Set as AbstractSet
 from contextvars import Context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -64,6 +64,17 @@ class WaitingMember(NamedTuple):
     context: Context
 
 
+class ReadyChunk(NamedTuple):
+    """Members of a chunk that wait no more.
+
+    Attributes:
+        starts: False: they go back to their queues.
+    """
+
+    members: Sequence[WaitingMember]
+    starts: bool = True
+
+
 class Chunks:
     """The members that wait in one capsule.
 
@@ -85,28 +96,28 @@ class Chunks:
         self._waiting: dict[Declared, tuple[float, list[WaitingMember]]] = {}
         self._threads = self._busy = 0
         self._numbers = itertools.count()
-        self.is_quiet = False
+        self._is_quiet = False
 
-    def add(self, member: WaitingMember) -> list[WaitingMember]:
-        """Have a member wait; return the members of its chunk if the caller must run it now, else an empty list."""
+    def add(self, member: WaitingMember) -> ReadyChunk | None:
+        """Have a member wait; return those of its chunk if the caller must take care of them now."""
         declared: Declared = cast("Any", member.run.job).declared
         with self._changed:
             default = time.monotonic() + declared.chunk_seconds, list[WaitingMember]()
             _, members = self._waiting.setdefault(declared, default)
             members.append(member)
-            full = len(members) >= declared.chunk or self.is_quiet or not self._may_wait()
-            if full or not self._watched():
+            starts = len(members) >= declared.chunk or not self._may_wait()
+            if self._is_quiet or starts or not self._watched():
                 del self._waiting[declared]
-                return members
+                return ReadyChunk(members, starts=not self._is_quiet)
             if len(members) == 1:
                 self._changed.notify()
-            return []
+            return None
 
-    def due(self) -> Generator[list[WaitingMember]]:
-        """Yield the chunks that start before they are full; end when none has waited for some time."""
-        while (members := self._take()) is not None:
+    def due(self) -> Generator[ReadyChunk]:
+        """Yield the chunks that start before they are full or go back; end when none has waited for some time."""
+        while (ready := self._take()) is not None:
             try:
-                yield members
+                yield ready
             except GeneratorExit:  # the thread dies
                 with self._changed:
                     self._threads -= 1
@@ -115,10 +126,6 @@ class Chunks:
                 with self._changed:
                     self._busy -= 1
                     self._changed.notify_all()  # another chunk may be due
-
-    def is_stopped(self, queue: str) -> bool:
-        """Return whether members of this queue that wait go back to it."""
-        return self.is_quiet or queue in self._paused()
 
     def next_tid(self, tid: str) -> str:
         """Return a name for a running member, by that of its thread."""
@@ -132,7 +139,7 @@ class Chunks:
     def quiet(self) -> None:
         """Let no member wait any more."""
         with self._changed:
-            self.is_quiet = True
+            self._is_quiet = True
             self._changed.notify_all()
 
     def _watched(self) -> bool:
@@ -142,29 +149,32 @@ class Chunks:
             self._threads += 1
         return self._threads > 0
 
-    def _is_interrupted(self, members: Sequence[WaitingMember]) -> bool:
-        """Whether members must not wait any more: a stop, a pause, or a suspect that must run alone."""
-        queues = {member.unit.queue for member in members}
-        return not self._may_wait() or any(self.is_stopped(queue) for queue in queues)
-
-    def _take(self) -> list[WaitingMember] | None:
+    def _take(self) -> ReadyChunk | None:
         with self._changed:
             while True:
-                now = time.monotonic()
+                now, paused, may_wait = time.monotonic(), self._paused(), self._may_wait()
                 for declared, (due_at, members) in self._waiting.items():
-                    is_free = self._busy < self._most
-                    if (is_free and due_at <= now) or self._is_interrupted(members):
-                        del self._waiting[declared]
-                        self._busy += 1
-                        if self._waiting:
-                            self._watched()
-                        return members
+                    stopped = {unit.queue for unit, _, _ in members if self._is_quiet or unit.queue in paused}
+                    is_due = due_at <= now and self._busy < self._most
+                    if stopped or is_due or not may_wait:
+                        return self._remove(declared, stopped)
                 if self._waiting:
                     first = min(due_at for due_at, _ in self._waiting.values())
                     self._changed.wait(min(POLL_SECONDS, first - now) if first > now else POLL_SECONDS)
-                elif self.is_quiet or not (self._changed.wait(IDLE_SECONDS) or self._waiting):
+                elif self._is_quiet or not (self._changed.wait(IDLE_SECONDS) or self._waiting):
                     self._threads -= 1
                     return None
+
+    def _remove(self, declared: Declared, stopped: AbstractSet[str]) -> ReadyChunk:
+        """Remove a chunk, or of its members those of stopped queues."""
+        due_at, members = self._waiting.pop(declared)
+        if stopped and (others := [member for member in members if member.unit.queue not in stopped]):
+            self._waiting[declared] = due_at, others
+            members = [member for member in members if member.unit.queue in stopped]
+        self._busy += 1
+        if self._waiting:
+            self._watched()
+        return ReadyChunk(members, starts=not stopped)
 
 
 class ThreadChunk(Injection):
