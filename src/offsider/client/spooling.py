@@ -11,7 +11,7 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -102,19 +102,13 @@ class Spooling:
             send: stores groups on the server.
         """
         outcomes: list[Outcome] = [()] * len(groups)
-        left: Collection[int] = range(len(groups))
-        while left:
-            turn = _Turn(self, server, groups, left, outcomes)
-            if turn.sent:
-                try:
-                    turn.take(send(turn.sent))
-                except RedisUnavailable as error:
-                    turn.take([error] * len(turn.sent))
+        for turn in self._turns(server, groups, outcomes):
+            try:
+                turn.take(send(turn.sent) if turn.sent else ())
+            except RedisUnavailable as error:
+                turn.take([error] * len(turn.sent))
             if turn.entries:
                 self._put(turn)
-            left = turn.finish()
-        if not self._has_looked:
-            self._look()
         return outcomes
 
     async def astore(
@@ -122,20 +116,24 @@ class Spooling:
     ) -> list[Outcome]:
         """As `store`, from a coroutine; a thread writes to the file."""
         outcomes: list[Outcome] = [()] * len(groups)
+        for turn in self._turns(server, groups, outcomes):
+            try:
+                turn.take(await send(turn.sent) if turn.sent else ())
+            except RedisUnavailable as error:
+                turn.take([error] * len(turn.sent))
+            if turn.entries:
+                await server.loop_threads.run(partial(self._put, turn))
+        return outcomes
+
+    def _turns(self, server: Installation, groups: Groups, outcomes: list[Outcome]) -> Generator[_Turn]:
+        """Yield tries to store groups, until each has an outcome."""
         left: Collection[int] = range(len(groups))
         while left:
             turn = _Turn(self, server, groups, left, outcomes)
-            if turn.sent:
-                try:
-                    turn.take(await send(turn.sent))
-                except RedisUnavailable as error:
-                    turn.take([error] * len(turn.sent))
-            if turn.entries:
-                await server.loop_threads.run(partial(self._put, turn))
+            yield turn
             left = turn.finish()
         if not self._has_looked:
             self._look()
-        return outcomes
 
     def _put(self, turn: _Turn) -> None:
         self.spool.put([turn.entries[index] for index in sorted(turn.entries)])
