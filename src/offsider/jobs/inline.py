@@ -105,6 +105,8 @@ class _Member:
         enter_job(self.job)
         try:
             if chain.enter(self.job, self._entered) is None:
+                if self.job.declared.is_async:
+                    check_coroutine(thread_bound(chain), self.job)
                 self.call = self.job.declared.call_of(self.job)
         except BaseException as error:  # noqa: BLE001 - of this job
             self._error = error

@@ -331,7 +331,8 @@ class Recorder:
                 failures.append(error)
                 _note(error, job.prepared())
             else:
-                self._performed.append(job)
+                with self._lock:
+                    self._performed.append(job)
         self(following)
         if failures:
             raise failures[0]

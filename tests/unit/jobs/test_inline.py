@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from offsider import ConfigurationError, Discard, InvalidJob, Skip, current_job, job
+from offsider import Call, ConfigurationError, Discard, InvalidJob, Skip, current_job, job
 from tests.middleware import returning
 
 
@@ -131,8 +131,13 @@ class Bound:
 
 def test_middleware_that_is_bound_to_its_thread_refuses_async_jobs_as_in_a_worker(config):
     config.server_middleware.add(Bound())
-    with pytest.raises(ConfigurationError, match="the server middleware Bound is bound to its thread"):
-        double.run_inline(4)
+
+    @job(chunk=2)
+    async def index(calls: list[Call[int]]) -> None: ...
+
+    for each in (double, index):
+        with pytest.raises(ConfigurationError, match="the server middleware Bound is bound to its thread"):
+            each.run_inline(4)
 
 
 def test_middleware_sees_the_error_of_an_async_job(config):
