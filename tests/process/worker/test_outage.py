@@ -5,27 +5,9 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from pathlib import Path
 
-import pytest
-
-from bench.servers import Server
-from tests.conftest import binary_of, short_folder
 from tests.process.stored import private, push, sorted_set, waiting
 from tests.waiting import wait_for
-
-
-@pytest.fixture
-def server(workers):
-    """A server with each write on disk, that can be killed and started again at the same port."""
-    with short_folder() as folder:
-        server = Server(Path(folder), config={"appendfsync": "always"}, binary=binary_of("redis7"))
-        workers.url = server.url
-        try:
-            yield server
-        finally:
-            workers.close()
-            server.close()
 
 
 def test_a_killed_server_loses_nothing_and_workers_resume_within_seconds(workers, server, ledger):

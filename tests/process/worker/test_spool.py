@@ -8,13 +8,10 @@ import subprocess
 import sys
 import textwrap
 import time
-from pathlib import Path
 
 import pytest
 
-from bench.servers import Server
 from offsider.client.spool import Spool
-from tests.conftest import binary_of, short_folder
 from tests.process.ledger import VARIABLE
 from tests.process.workers import ROOT
 from tests.waiting import wait_for
@@ -22,19 +19,6 @@ from tests.waiting import wait_for
 #: Duration of the outage; the release is judged with 60.
 SECONDS = float(os.environ.get("OFFSIDER_TEST_OUTAGE_SECONDS", "6"))
 RATE = 500
-
-
-@pytest.fixture
-def server(workers):
-    """A server with each write on disk, that can be killed and started again at the same port."""
-    with short_folder() as folder:
-        server = Server(Path(folder), config={"appendfsync": "always"}, binary=binary_of("redis7"))
-        workers.url = server.url
-        try:
-            yield server
-        finally:
-            workers.close()
-            server.close()
 
 
 @pytest.fixture
