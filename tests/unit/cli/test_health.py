@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -113,10 +114,9 @@ def test_invalid_requests_get_a_response_but_never_a_5xx(request_bytes, status):
 
 
 def test_silent_connections_do_not_block_other_requests(server, monkeypatch):
+    monkeypatch.setattr(module, "REQUEST_SECONDS", 120)  # much longer than anyone waits for a response here
     silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2 * MAX_CONNECTIONS)]
-    started = time.monotonic()
     assert ask(server, "/live")[0] == 200
-    assert time.monotonic() - started < module.REQUEST_SECONDS
     assert len(server._open) <= MAX_CONNECTIONS
     for connection in silent:
         connection.close()
@@ -128,16 +128,15 @@ def test_an_endless_request_is_cut_off(server, monkeypatch):
     with socket.create_connection(("127.0.0.1", server.port)) as talker:
         talker.settimeout(10)
         talker.sendall(b"GET /live HTTP/1.1\r\n")
-        while talker.send(b"x") and not server._open:  # until it has been taken
-            pass
-        deadline = time.monotonic() + 10
-        while server._open and time.monotonic() < deadline:
-            try:
+
+        def is_cut_off():
+            with suppress(ConnectionError):
                 talker.sendall(b"x")
-            except OSError:
-                break
-            threading.Event().wait(0.01)
-        assert not server._open
+                return False
+            return True
+
+        wait_for(is_cut_off)
+        wait_for(lambda: not server._open)
 
 
 def test_a_port_in_use_is_reported_at_start(server):

@@ -82,11 +82,11 @@ def test_workers_of_another_version_are_adopted_and_their_reports_read(parent, r
 def test_a_fork_that_the_system_refuses_is_logged_and_tried_again_later(parent, monkeypatch, caplog):
     monkeypatch.setattr(os, "fork", lambda: (_ for _ in ()).throw(BlockingIOError(11, "no more processes")))
     assert Starter(WorkerOptions(), None, lambda: None).start(0) is None
-    server, pauses = parent._server, []
+    server, pauses, now = parent._server, [], time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     for _ in range(3):
-        now = server.start_at or time.monotonic()
-        parent._starter.tend(now)
-        pauses.append(round(server.start_at - time.monotonic()))
+        parent._starter.tend(server.start_at or now)
+        pauses.append(round(server.start_at - now))
     assert pauses == [0, 1, 2]
     assert caplog.messages == ["cannot fork a process, trying again: [Errno 11] no more processes"] * 4
 

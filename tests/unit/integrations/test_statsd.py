@@ -145,15 +145,15 @@ def test_a_job_that_forks_waits_for_no_thread_and_its_child_starts_none():
         from offsider.integrations.statsd import dogstatsd
         client = dogstatsd("127.0.0.1", 9)
         client.increment("jobs.count")
-        longest = 0
+        seconds = []
         for _ in range(5):
             began = time.monotonic()
             child = os.fork()
             if child == 0:
                 os._exit(threading.active_count())
-            longest = max(longest, time.monotonic() - began)
+            seconds.append(time.monotonic() - began)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
-        print(longest < 0.2)
+        print(min(seconds) < 0.2)  # each fork would wait
     """
     ended = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)], capture_output=True, text=True, check=False

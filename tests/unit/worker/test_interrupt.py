@@ -102,13 +102,12 @@ def test_an_interruption_at_the_very_end_never_lands_in_the_bookkeeping():
     thread = threading.Thread(target=many_jobs, daemon=True)
     thread.start()
     deadline = time.monotonic() + 1
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline or (rounds[0] <= 100 and not broken):
         window.interrupt()
     stop.set()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
     assert broken == []
-    assert rounds[0] > 100
 
 
 @pytest.mark.interrupts

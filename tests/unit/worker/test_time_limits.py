@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -210,14 +211,12 @@ def test_short_jobs_with_long_limits_leave_nothing_behind(scene):
     assert len(scene.limits._due) <= STALE_ENTRIES + 3
 
 
-def test_a_job_can_read_its_remaining_time(config):
-    limits = TimeLimits(config)
-    limits.stop()
+def test_a_job_can_read_its_remaining_time(scene, monkeypatch):
+    monkeypatch.setattr(time, "monotonic", lambda: scene.now + 1)
     job = JobContext({"class": "Slow", "args": []}, "default")
-    limits.watch(job, JobLimits(100, 200), lambda error, seconds: None)
-    assert 99 < job.time_left_seconds <= 100
-    limits.watch(job, JobLimits(None, 200), lambda error, seconds: None)
-    assert 199 < job.time_left_seconds <= 200
+    for limits, left in ((JobLimits(100, 200), 99), (JobLimits(None, 200), 199)):
+        scene.limits.watch(job, limits, lambda error, seconds: None)
+        assert job.time_left_seconds == left
 
 
 def names() -> list[str]:
