@@ -37,7 +37,7 @@ class Reader:
         """Return the lines that arrive until the handler has written everything."""
         text = b""
         written = handler is None
-        while (ready := select.select([self.number], [], [], 0.1)[0]) or not written:
+        while (ready := select.select([self.number], [], [], 0.1 if text else 20)[0]) or not written:
             text += os.read(self.number, 100_000) if ready else b""
             written = handler is None or handler._waiting.join(0)
         return text.decode().splitlines()
@@ -52,9 +52,8 @@ def reader(request):
 
 
 @pytest.fixture
-def handler_of(monkeypatch):
+def handler_of():
     """Makes handlers; their threads end with the test."""
-    monkeypatch.setattr(setup, "FLUSH_SECONDS", 0.2)
     made = []
 
     def make(stream, lines=TextFormatter):
@@ -91,6 +90,7 @@ def test_lines_are_written(handler_of, reader, way):
 @pytest.mark.parametrize("kind, way", [("pipe", "queued"), ("terminal", "queued"), ("pipe", "written")])
 def test_a_reader_that_does_not_read_blocks_nobody_for_long(handler_of, monkeypatch, kind, way):
     monkeypatch.setattr(output, "MAX_LINES", 1_000)
+    monkeypatch.setattr(setup, "FLUSH_SECONDS", 0.2)
     reader = Reader(kind)
     handler = handler_of(reader.stream, Json)
     started = time.monotonic()
@@ -102,8 +102,7 @@ def test_a_reader_that_does_not_read_blocks_nobody_for_long(handler_of, monkeypa
     assert 0.15 <= time.monotonic() - started < 60
     lines = reader.read(handler)
     log(handler, way, "after")
-    handler.flush()
-    entries = [json.loads(line) for line in [*lines, *reader.read()]]
+    entries = [json.loads(line) for line in [*lines, *reader.read(handler)]]
     (dropped,) = [entry for entry in entries if "dropped_lines" in entry]
     assert dropped["message"] == f"{dropped['dropped_lines']:,} lines of the log dropped: the reader was blocked"
     assert dropped["severity"] == "WARN"
@@ -115,14 +114,16 @@ def test_a_reader_that_does_not_read_blocks_nobody_for_long(handler_of, monkeypa
     reader.stream.close()
 
 
-def test_the_last_lines_are_waited_for_although_the_reader_was_slow_before(handler_of, reader):
+def test_the_last_lines_are_waited_for_although_the_reader_was_slow_before(handler_of, reader, monkeypatch):
     handler = handler_of(reader.stream)
     handler.put_line("y" * 100_000, {})
-    handler.flush()
+    with monkeypatch.context() as patched:
+        patched.setattr(setup, "FLUSH_SECONDS", 0.2)
+        handler.flush()
     assert messages(reader.read(handler)) == ["y" * 100_000]
     handler.put_line("last", {})
     handler.flush()
-    assert select.select([reader.number], [], [], 0)[0]
+    assert handler._waiting.join(0)
     assert messages(reader.read()) == ["last"]
 
 
@@ -202,7 +203,9 @@ def test_a_fork_meets_no_writer_unless_its_reader_does_not_read(handler_of, read
     handler = handler_of(reader.stream)
     monkeypatch.setattr(logger, "handlers", [handler])
     handler.put_line("y" * 100_000, {})
-    setup.end_writers()
+    with monkeypatch.context() as patched:
+        patched.setattr(setup, "FLUSH_SECONDS", 0.2)
+        setup.end_writers()
     assert any(thread.name == output.WRITER for thread in threading.enumerate())
     assert output.WRITER not in other_threads()
     assert len(reader.read(handler)) == 1

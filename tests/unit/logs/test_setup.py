@@ -11,13 +11,16 @@ import re
 import subprocess
 import sys
 import textwrap
+import threading
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from offsider.config.config import Config
 from offsider.config.containers import Shared
+from offsider.logs import output
 from offsider.logs.setup import (
     WITHOUT_FIELDS,
     JobFieldsFilter,
@@ -389,11 +392,13 @@ def test_the_fast_path_writes_the_same_line(style):
     assert lines[0].count("\n") == 1
 
 
-def test_a_line_is_written_soon_without_a_flush():
-    stream = log_to("text")
+def test_a_line_is_written_soon_without_a_flush(monkeypatch):
+    stream, soon = log_to("text"), threading.Event()
+    monkeypatch.setattr(output, "time", SimpleNamespace(sleep=lambda _: soon.wait(60)))
     write_info("done", {})
     assert stream.getvalue() == "", "lines are written together"
-    wait_for(lambda: "done" in stream.getvalue(), 5)
+    soon.set()
+    wait_for(lambda: "done" in stream.getvalue())
 
 
 def test_lines_of_both_paths_keep_their_order():
@@ -497,10 +502,10 @@ def test_a_stream_that_breaks_ends_neither_the_job_nor_the_writer(capsys):
     stream = Broken()
     log_to("text", stream=stream)
     write_info("lost", {})
-    wait_for(lambda: "No space left" in capsys.readouterr().err, 5)
+    wait_for(lambda: "No space left" in capsys.readouterr().err)
     stream.broken = False
     write_info("found", {})
-    wait_for(lambda: "found" in stream.getvalue(), 5)
+    wait_for(lambda: "found" in stream.getvalue())
     assert "lost" not in stream.getvalue()
 
 

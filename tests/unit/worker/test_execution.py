@@ -38,6 +38,7 @@ from offsider.worker.run.time_limits import TimeLimits
 from offsider.worker.unit_of_work import UnitOfWork
 from tests.middleware import raising, returning
 from tests.unit.worker.executors import make_executor, run_job
+from tests.waiting import wait_for
 
 JOB = encode({"class": "J", "args": []})
 
@@ -508,12 +509,20 @@ def test_limits_do_not_count_the_wait_for_a_seat(config, limited, monkeypatch):
     """Of an async job below a decorator that is a plain wrapper, which has begun the watch already."""
     monkeypatch.setattr("offsider.worker.run.time_limits.GRACE_SECONDS", 0.01)
     executor, ended = limited[0], []
-    runner = executor._async_runner
+    runner, limits = executor._async_runner, executor._time_limits
     runner._free_seats = 0
 
-    @job(name="J", hard_timeout=0.2)
+    def a_seat_is_left_later():
+        wait_for(lambda: runner._waiting)
+        ticks = limits.ticks
+        monkeypatch.setattr(limits, "_now", lambda: time.monotonic() + 100)
+        limits.wake()
+        wait_for(lambda: limits.ticks > ticks)
+        runner.leave_seat()
+
+    @job(name="J", hard_timeout=60)
     def decorated():
-        threading.Timer(0.4, runner.leave_seat).start()
+        threading.Thread(target=a_seat_is_left_later).start()
         return as_coroutine(lambda: ended.append(1))
 
     unit = UnitOfWork("low", JOB)

@@ -123,7 +123,7 @@ def held_job(kind="def"):
 
     def held():
         entered.release()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
 
     async def blocks():
         held()
@@ -417,14 +417,16 @@ def test_a_job_that_runs_past_its_hard_limit_fails_while_it_runs_and_ends_the_wo
     reported, reasons, errors = [], [], []
     config.on("execution_finished", reported.append)
     config.error_handlers.append(lambda error, context: errors.append(error))
-    time_limits = TimeLimits(config)
+    ahead = [0.0]
+    time_limits = TimeLimits(config, lambda: time.monotonic() + ahead[0])
     capsule = config.capsule("default", concurrency=1)
     manager = make_manager(config, capsule, fetcher, time_limits=time_limits, give_up=reasons.append)
-    late = unit("Held", hard_timeout=0.3)
+    late = unit("Held", hard_timeout=60)
     fetcher.waiting.put(late)
     manager.start()
     assert entered.acquire(timeout=10)
-
+    ahead[0] = 60.0
+    time_limits.wake()
     wait_for(lambda: reasons == ["a job of capsule default still runs after its hard time limit"])
     assert [each.raw for each in fetcher.acknowledged] == [late.raw]
     assert [type(error) for error in errors] == [HardTimeout]
