@@ -87,17 +87,17 @@ def worker(config):
 
 def test_the_result_of_functions_and_of_coroutines_in_classes(worker):
     jid = double.enqueue(21)
-    assert jid.result(timeout=5) == 42
+    assert jid.result(timeout=60) == 42
     assert jid.status() == "succeeded"
     awaited = Awaited.enqueue(3)
-    assert awaited.result(timeout=5) == {"number": 3, "jid": awaited}
+    assert awaited.result(timeout=60) == {"number": 3, "jid": awaited}
     assert lookup(str(jid)).result() == 42
 
 
 def test_asynchronously(worker):
     async def wait():
         jid = await Awaited.aenqueue(3)
-        value = await jid.aresult(timeout=5)
+        value = await jid.aresult(timeout=60)
         return value["number"], await jid.astatus()
 
     assert asyncio.run(wait()) == (3, "succeeded")
@@ -134,7 +134,7 @@ def test_a_job_that_keeps_its_result_keeps_its_arguments_and_failed_runs(worker)
     assert failure.traceback.endswith("raise KeyError(word)\nKeyError: 'é'\n")
     (entry,) = RetrySet()
     assert entry.add_to_queue()
-    assert jid.result(timeout=5) == 7
+    assert jid.result(timeout=60) == 7
     info = jid.info()
     assert (info.args, info.failures, info.error_class) == ([7], (failure,), "")
     assert failure.started_at < info.started_at <= info.changed_at
@@ -151,7 +151,7 @@ def test_a_job_that_keeps_its_result_keeps_its_arguments_and_failed_runs(worker)
 def test_a_job_without_success_raises_from_result(worker, declared, state, error):
     jid = declared.enqueue()
     with pytest.raises(JobFailed, match=f"job {jid} has ended as {state}: {error}") as raised:
-        jid.result(timeout=5)
+        jid.result(timeout=60)
     assert raised.value.state == jid.status() == state
     with pytest.raises(JobFailed):
         asyncio.run(jid.aresult(timeout=0))
@@ -172,22 +172,22 @@ def test_a_job_that_starts_too_late_has_expired(config):
     jid = double.using(expires_in=0.01).enqueue(1)
     time.sleep(0.05)
     with RunningWorker(config), pytest.raises(JobFailed, match="has ended as expired"):
-        jid.result(timeout=5)
+        jid.result(timeout=60)
 
 
 def test_a_skipped_job_succeeds_without_a_value(worker):
-    assert double.enqueue("skip").result(timeout=5) is None
+    assert double.enqueue("skip").result(timeout=60) is None
 
 
 def test_a_tracked_job_keeps_only_none_as_its_result(worker):
-    assert tracked.enqueue(None).result(timeout=5) is None
+    assert tracked.enqueue(None).result(timeout=60) is None
     with pytest.raises(NoResult, match=r"the job does not keep it; declare the job with keep_result=SECONDS"):
-        tracked.enqueue(1).result(timeout=5)
+        tracked.enqueue(1).result(timeout=60)
 
 
 def test_waiting_for_an_untracked_job_is_an_error(worker):
     with pytest.raises(NoResult, match=r"is not tracked, or its state .* with keep_result=.* waits for a commit or in"):
-        untracked.enqueue().result(timeout=5)
+        untracked.enqueue().result(timeout=60)
     with pytest.raises(LookupError):
         asyncio.run(lookup("f" * 24).aresult())
 
@@ -219,7 +219,7 @@ def test_a_result_that_cannot_be_stored_does_not_fail_the_job(config, value, why
     with RunningWorker(config) as worker:
         jid = odd.enqueue()
         with pytest.raises(NoResult, match=f"has succeeded, but there is no result: .* cannot be stored: {why}"):
-            jid.result(timeout=5)
+            jid.result(timeout=60)
         worker.wait()
     assert jid.status() == "succeeded"
     assert len(reported) == 1
@@ -230,13 +230,13 @@ def test_a_result_that_cannot_be_stored_does_not_fail_the_job(config, value, why
 @pytest.mark.parametrize("results", [Results(track=True, keep_result=60)], ids=["defaults"])
 def test_defaults_apply_to_jobs_without_the_options(config):
     with RunningWorker(config):
-        assert untracked.enqueue().result(timeout=5) == 1
+        assert untracked.enqueue().result(timeout=60) == 1
         assert untracked.using(keep_result=False, track=False).enqueue().status() == "untracked"
 
 
 def test_every_key_expires(worker, raw_redis):
     double.enqueue_in(60, 1)
-    double.enqueue(1).result(timeout=5)
+    double.enqueue(1).result(timeout=60)
     retried.enqueue()
     wait_for(lambda: len(RetrySet()) == 1)
     keys = raw_redis.keys("offsider:results:*")
@@ -263,14 +263,14 @@ def test_a_deleted_job_wakes_its_waiters(config):
 
     def wait():
         with pytest.raises(JobFailed, match="has ended as discarded"):
-            jid.result(timeout=5)
+            jid.result(timeout=60)
         raised.append(True)
 
     thread = threading.Thread(target=wait)
     thread.start()
     queue = Queue("default")
     queue.delete(queue.find_job(jid))
-    thread.join(5)
+    thread.join(60)
     assert raised == [True]
 
 
@@ -284,8 +284,8 @@ def test_result_inside_of_a_job_warns_of_a_deadlock(config, caplog, monkeypatch)
             inner.result(timeout=0.01)
 
     with RunningWorker(config):
-        outer.enqueue().result(timeout=5)
-        outer.enqueue().result(timeout=5)
+        outer.enqueue().result(timeout=60)
+        outer.enqueue().result(timeout=60)
     warnings = [record for record in caplog.records if "wait forever" in record.getMessage()]
     assert len(warnings) == 1
     assert inner in warnings[0].getMessage()
@@ -300,17 +300,17 @@ def test_progress_is_written_at_most_once_a_second_and_its_last_value_with_the_o
         seen.set()
         for done in range(100):
             current_job().progress(done, 100)
-        go_on.wait(5)
+        go_on.wait(60)
         current_job().progress(100, 100, "done")
 
     before = raw_redis.info("commandstats").get("cmdstat_hset", {"calls": 0})["calls"]
     jid = long.enqueue()
-    seen.wait(5)
+    seen.wait(60)
     wait_for(lambda: jid.info().progress is not None)
     assert jid.info().progress.total == 100
     writes = raw_redis.info("commandstats")["cmdstat_hset"]["calls"] - before
     go_on.set()
-    jid.result(timeout=5)
+    jid.result(timeout=60)
     assert jid.info().progress.done == 100
     assert jid.info().progress.message == "done"
     assert writes < 12
@@ -340,18 +340,18 @@ def test_a_wrong_report_harms_neither_the_state_of_its_job_nor_the_reports_of_ot
     def wrong():
         with pytest.raises(InvalidArguments):
             current_job().progress(Decimal(1))
-        go_on.wait(5)
+        go_on.wait(60)
 
     @job(name="right-progress", track=True)
     def right():
         current_job().progress(1)
-        go_on.wait(5)
+        go_on.wait(60)
 
     first, second = wrong.enqueue(), right.enqueue()
     wait_for(lambda: second.info().progress is not None)
     go_on.set()
-    assert first.result(timeout=5) is None
-    assert second.result(timeout=5) is None
+    assert first.result(timeout=60) is None
+    assert second.result(timeout=60) is None
     assert first.info().progress is None
 
 
@@ -361,7 +361,7 @@ def test_the_list_of_finished_jobs_is_bounded(redis_url, monkeypatch, raw_redis,
 
     with RunningWorker(config) as worker:
         for number in range(3):
-            double.enqueue(number).result(timeout=5)
+            double.enqueue(number).result(timeout=60)
         worker.wait()
     redis = Installation.of(config).redis
     name = store.classes(redis)[0][0]

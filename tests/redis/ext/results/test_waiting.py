@@ -121,8 +121,13 @@ def test_a_user_without_the_channels_is_reported_once_and_waits_in_vain(config, 
     reported = []
     poor.error_handlers.append(lambda error, context: reported.append(error))
     jid = gated.via(Client(poor)).enqueue()
-    with pytest.raises(ResultTimeout):
-        jid.result(timeout=0.5)
+
+    def waits_in_vain():
+        with pytest.raises(ResultTimeout):
+            jid.result(timeout=0.5)
+        return reported
+
+    wait_for(waits_in_vain)
     raw_redis.acl_deluser("poor")
     Installation.of(poor).close()
     assert len(reported) == 1
