@@ -10,6 +10,7 @@ import threading
 import time
 from itertools import count
 from pathlib import Path
+from statistics import median
 from types import SimpleNamespace
 
 import pytest
@@ -65,7 +66,7 @@ def make(proxy, path, errors):
         config = Config()
         config.redis.url = proxy.url
         config.client.spool = str(spool)
-        config.client.push_timeout_seconds = 0.3
+        config.client.push_timeout_seconds = 30  # a busy server is not an outage
         for name, value in settings.items():
             setattr(config.client, name, value)
         config.error_handlers.remove(config.error_handlers[0])
@@ -171,6 +172,7 @@ def test_after_one_failure_no_push_asks_the_server(config, proxy, still, monkeyp
 def test_a_server_that_swallows_packets_delays_one_push(config, proxy, is_async, args_of):
     client = Client(config)
     client.push(mail(0))
+    config.client.push_timeout_seconds = 0.3
     proxy.black_hole()
 
     def push(item):
@@ -179,10 +181,12 @@ def test_a_server_that_swallows_packets_delays_one_push(config, proxy, is_async,
     with pytest.raises(RedisUnavailable) as failure:
         push(mail(1))
     assert failure.value.ambiguous
-    began = time.monotonic()
+    seconds = []
     for number in range(2, 22):
+        began = time.monotonic()
         push(mail(number))
-    assert time.monotonic() - began < 20 * 0.3 / 2
+        seconds.append(time.monotonic() - began)
+    assert median(seconds) < 0.3
     proxy.release()
     wait_for(lambda: has_moved(config), what="the rows")
     wait_for(lambda: 1 in args_of(), what="the push in doubt, whose bytes were on their way")
@@ -193,6 +197,7 @@ def test_coroutines_that_waited_behind_a_lost_push_are_spooled(config, proxy, ar
     async def push():
         client = Client(config)
         await client.apush(mail(0))
+        config.client.push_timeout_seconds = 0.3
         proxy.black_hole()
         found = await asyncio.gather(*(client.apush(mail(n)) for n in range(1, 20)), return_exceptions=True)
         assert isinstance(found[0], RedisUnavailable)
@@ -357,6 +362,7 @@ def test_coroutines_at_the_limit_of_the_spool_are_stored(make, proxy, still):
 
 
 def test_a_server_that_swallows_packets_keeps_the_lock_of_the_spool_for_a_moment(config, proxy, still, monkeypatch):
+    config.redis.socket_timeout_seconds, config.client.push_timeout_seconds = 60, 0.3
     client, spooling = Client(config), Spooling.of(config)
     proxy.refuse()
     client.push(mail(1))
@@ -374,7 +380,7 @@ def test_a_server_that_swallows_packets_keeps_the_lock_of_the_spool_for_a_moment
 
     monkeypatch.setattr(one, "_move", move)
     one.tick()
-    assert 0.2 < seconds[0] < 2
+    assert 0.2 < seconds[0] < 30
     proxy.release()
     one.finish()
 
