@@ -93,7 +93,7 @@ def open_(chromium: Browser, web: WebProcess, complaints: Complaints) -> Iterato
             reduced_motion="reduce",
         )
         context.add_init_script(LISTENER)
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
         contexts.append(context)
         page = context.new_page()
         complaints.of(page)

@@ -20,7 +20,7 @@ from tests.process.stored import push, waiting
 from tests.redis.errors import failed_run, note_as
 
 pytestmark = pytest.mark.needs("chromium")
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=60_000)
 
 
 def press(page: Page, name: str, *, yes: bool = False) -> None:
@@ -179,9 +179,8 @@ def test_keys_alone_lead_from_a_finding_to_an_action_also_without_javascript(sto
     finding = page.locator(".finding h2 a").first
     if javascript:
         for tab, address in (("j", "/jobs"), ("n", "/")):
-            page.keyboard.press("g")
-            page.keyboard.press(tab)
-            expect(page).to_have_url(web.url + address)
+            with page.expect_navigation(url=web.url + address):
+                page.keyboard.type(f"g{tab}")
         page.keyboard.press("j")
         expect(finding).to_be_focused()
         page.keyboard.press("k")

@@ -18,10 +18,10 @@ from tests.process.web_process import ROOT, WebProcess
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.timeout(240)]
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=60_000)
 APPLICATION = "tests.browser.features"
 NEVER = "\N{EN DASH}"
-AGO = re.compile(r"^\d+(\.\d)? s ago$|^now$")
+AGO = re.compile(r"^\d+(\.\d)? (s|min) ago$|^now$")
 
 
 @pytest.fixture

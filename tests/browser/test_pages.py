@@ -76,7 +76,7 @@ def furnished(url, stored, workers):
     worker = workers.start("-c", "3", "-t", "1", app=APPLICATION)
     wait_for(lambda: settled(stored) and stored.exists("offsider:periodic:history:often"), 60)
     worker.stopped()
-    push(stored, "Long", 60.0)
+    push(stored, "Long", 3600.0)
     worker = workers.start("-c", "2")
     stored.sadd("queues", "empty")
     return worker
