@@ -31,7 +31,8 @@ from tests.redis.worker.conftest import Parts, make_config
 from tests.waiting import wait_for
 
 #: On a busy machine, steps of a few milliseconds may take this long.
-SOON_SECONDS = 3.0
+#: A thread may wait for its turn so long; a blocking pop takes longer.
+SOON_SECONDS = 12.0
 NOTHING = Script("nothing", source="#!lua flags=allow-oom\nreturn 0\n")
 
 
@@ -460,7 +461,7 @@ def test_jobs_that_sleep_get_a_thread_each_at_any_throughput(make_capsule, work,
     monkeypatch.setattr(reliable, "TICK_SECONDS", 5.0)
     capsule = make_capsule(concurrency=10)
     capsule.fetcher._line.claims.prefetch = FarAheadAtSpeed(80)
-    work.does = dict.fromkeys(range(300), partial(time.sleep, 0.005))
+    work.does = dict.fromkeys(range(300), partial(time.sleep, 0.02))
     push(raw_redis, *range(300))
     capsule.start()
     wait_for(lambda: len(work.runs) == 300)

@@ -21,7 +21,7 @@ from offsider.worker.health_state import CountedRuns, Report
 from tests.process.stored import push
 from tests.waiting import wait_for
 
-LIFE_MS = 9000
+LIFE_MS = 90_000
 PID = 4711
 IDENTITY = f"host:{PID}:aaaaaaaaaaaa"
 WORKING = f"offsider:working:{IDENTITY}:default:default"
@@ -54,10 +54,10 @@ def claim_jobs(parts_redis, count: int) -> None:
 
 
 def test_it_beats_for_a_worker_that_has_registered_itself(rescuer, report, parts, raw_redis):
-    owners.beat(parts.redis, LISTS, 1000)
+    owners.beat(parts.redis, LISTS, 50_000)
     rescuer.heard(PID, report())
     step(rescuer)
-    assert raw_redis.pttl(ALIVE) > 8000
+    assert raw_redis.pttl(ALIVE) > 80_000
     assert rescuer.health.ready() == []
     beaten = rescuer.health.workers[PID].beaten_at
     step(rescuer)
@@ -66,20 +66,20 @@ def test_it_beats_for_a_worker_that_has_registered_itself(rescuer, report, parts
 
 
 def test_it_does_not_beat_while_the_worker_does(rescuer, report, parts, raw_redis):
-    owners.beat(parts.redis, LISTS, 1000)
+    owners.beat(parts.redis, LISTS, 50_000)
     rescuer.heard(PID, report(beaten=True))
     rescuer.heard(PID, report())  # its state has changed
     step(rescuer)
-    assert raw_redis.pttl(ALIVE) <= 1000
+    assert raw_redis.pttl(ALIVE) <= 50_000
     assert rescuer.health.ready() == [], "the beat of the worker counts"
     assert LIFE_MS / 1000 / 5 < rescuer.due() - time.monotonic() <= 2 * LIFE_MS / 1000 / 5
 
 
 def test_it_beats_for_a_worker_that_has_missed_a_beat(rescuer, report, parts, raw_redis, monkeypatch):
     monkeypatch.setattr(rescue, "BEATS_PER_LIFE", 9000)
-    owners.beat(parts.redis, LISTS, 1000)
+    owners.beat(parts.redis, LISTS, 50_000)
     rescuer.heard(PID, report(beaten=True))
-    wait_for(lambda: step(rescuer) or raw_redis.pttl(ALIVE) > 8000)
+    wait_for(lambda: step(rescuer) or raw_redis.pttl(ALIVE) > 80_000)
 
 
 def test_the_jobs_of_a_dead_worker_are_back_at_once(rescuer, report, parts, raw_redis, caplog):
@@ -100,7 +100,7 @@ def test_the_jobs_of_a_dead_worker_are_back_at_once(rescuer, report, parts, raw_
         (job["jid"], "Short", "default") for job in map(decode, raw_redis.lrange("queue:default", 0, -1))
     }
     assert rescuer.health.workers == {}
-    assert 0 < rescuer.due() - time.monotonic() <= 1, "the second look"
+    assert rescuer.due() <= time.monotonic() + 1, "the second look"
     rescuer.finish(time.monotonic() + 10)
     assert rescuer.due() == float("inf")
 
@@ -144,7 +144,7 @@ def test_jobs_handed_to_a_dead_worker_later_are_requeued_too(rescuer, report, pa
     step(rescuer)
     push(raw_redis, "Short", 1)
     raw_redis.lmove("queue:default", WORKING, "RIGHT", "LEFT")  # a pop that was parked
-    wait_for(lambda: step(rescuer) or raw_redis.llen("queue:default") == 1, 5)
+    wait_for(lambda: step(rescuer) or raw_redis.llen("queue:default") == 1)
 
 
 def test_lists_are_read_from_the_registry(rescuer, report, parts, raw_redis):
@@ -181,19 +181,19 @@ def test_a_beat_that_redis_does_not_take_is_tried_again(proxied_config, proxy, r
     assert len(caplog.records) == 1, "one report, not one a beat"
     assert rescuer.health.ready() != []
     proxy.accept()
-    wait_for(lambda: step(rescuer) or not rescuer.health.ready(), 10)
+    wait_for(lambda: step(rescuer) or not rescuer.health.ready())
 
 
 def test_a_server_that_does_not_answer_delays_a_step_by_a_second(proxied_config, proxy, report, parts):
     rescuer = Rescuer(proxied_config)
     owners.beat(parts.redis, LISTS, LIFE_MS)
-    rescuer.heard(PID, report(redis=RedisSettings(url=proxy.url)))
+    rescuer.heard(PID, report(redis=RedisSettings(url=proxy.url, socket_timeout_seconds=60)))
     step(rescuer)
     proxy.black_hole()
     rescuer.died(PID, KILLED)
     started = time.monotonic()
     step(rescuer)
-    assert 0.5 < time.monotonic() - started < 4
+    assert 0.5 < time.monotonic() - started < 30
 
 
 def test_jobs_of_a_worker_that_dies_during_an_outage_are_requeued_after_it(
@@ -208,7 +208,7 @@ def test_jobs_of_a_worker_that_dies_during_an_outage_are_requeued_after_it(
     step(rescuer)
     assert raw_redis.llen("queue:default") == 0
     proxy.accept()
-    wait_for(lambda: step(rescuer) or raw_redis.llen("queue:default"), 10)
+    wait_for(lambda: step(rescuer) or raw_redis.llen("queue:default"))
 
 
 def test_after_two_liveness_periods_a_dead_worker_is_left_to_others(proxied_config, proxy, report, caplog):
@@ -217,7 +217,7 @@ def test_after_two_liveness_periods_a_dead_worker_is_left_to_others(proxied_conf
     proxy.refuse()
     rescuer.died(PID, KILLED)
     with caplog.at_level(logging.WARNING, "offsider"):
-        wait_for(lambda: step(rescuer) or rescuer.due() == float("inf"), 10)
+        wait_for(lambda: step(rescuer) or rescuer.due() == float("inf"))
     assert "other workers will requeue its jobs" in caplog.text
 
 
