@@ -176,17 +176,17 @@ def test_an_unresponsive_server_does_not_block_the_keys(embedded_url, client):
             await open_retries(hand, "Job04")
             proxy.black_hole()
             await hand.until(lambda: hand.app._reading)
-            started = time.monotonic()
             await hand.press("j", "j", "question_mark")
             await hand.shows("open the row; Escape: back")
-            assert time.monotonic() - started < 2.5
+            assert hand.app._reading
             await hand.press("escape")
+            proxy.refuse()
             await hand.shows("retrying: ")
+            proxy.accept()
             proxy.release()
-            proxy.reset()
             await hand.until(lambda: "retrying: " not in hand.screen())
 
-        piloted(proxy.url, scenario, socket_timeout_seconds=3)
+        piloted(proxy.url, scenario, socket_timeout_seconds=60)
 
 
 def test_an_unexpected_error_is_shown_in_one_line(embedded_url, client, monkeypatch):

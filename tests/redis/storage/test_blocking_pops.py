@@ -344,7 +344,7 @@ def test_a_pop_that_is_canceled_before_it_reaches_the_server_is_canceled_again(c
     monkeypatch.undo()
     began_at = time.monotonic()
     consumer.ack_and_claim("low")
-    assert time.monotonic() - began_at < 2
+    assert time.monotonic() - began_at < 30
     assert consumer.pops.waiting == []
     assert blocked(raw_redis) == 0
     assert not consumer.pops.ambiguous

@@ -221,7 +221,7 @@ def test_a_command_that_stays_refused_is_an_error_in_time(cluster, make_pool):
     with pytest.raises(RedisUnavailable, match=r"redis.cluster://.* its slot is moving to another node") as failed:
         pool.call("EXISTS", "{offsider}:old", "{offsider}:new")
     assert (failed.value.code, failed.value.ambiguous) == ("TRYAGAIN", False)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     cluster.end_migration(source, target, slot)
 
 
@@ -254,16 +254,16 @@ def wait_until_promoted(cluster, frozen):
 def test_a_frozen_primary_is_not_asked_again_for_the_primary(cluster, make_pool):
     """Each question to it would cost a timeout, although another node is promoted long before."""
     frozen = cluster.primary()
-    pool = make_pool(socket_timeout_seconds=1)
+    pool = make_pool(socket_timeout_seconds=60)
     assert pool.pipeline([("SET", "{offsider}:a", "1"), ("WAIT", 1, 5000)])[1] == 1
     try:
         frozen.freeze()
         with pytest.raises(RedisUnavailable):
-            pool.call("GET", "{offsider}:a")
+            pool.pipeline([("GET", "{offsider}:a")], deadline=time.monotonic() + 1)
         wait_until_promoted(cluster, frozen)
         began = time.monotonic()
         assert pool.call("GET", "{offsider}:a") == b"1"
-        assert time.monotonic() - began < 0.9
+        assert time.monotonic() - began < 30
     finally:
         frozen.thaw()
         cluster.wait()

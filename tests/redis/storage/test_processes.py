@@ -116,7 +116,7 @@ def test_a_report_round_trips_with_the_time_of_the_server(pool, raw_redis, runni
     read = activity.parse(raw_redis.hget(IDENTITY, activity.FIELD))
     assert read is not None
     assert (read.processed_per_second, read.failed_per_second, read.running) == (12.345, 0.5, running)
-    assert read.at == pytest.approx(time.time(), abs=2)
+    assert read.at == pytest.approx(time.time(), abs=30)
     assert raw_redis.hget(IDENTITY, "busy") == b"3"
 
 

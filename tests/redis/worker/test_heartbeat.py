@@ -384,7 +384,7 @@ def test_running_jobs_are_reported_with_their_age_and_private_list(config, raw_r
     beating.heartbeat.report()
     [(capsule, queue, digest, elapsed_seconds)] = json.loads(raw_redis.hget(IDENTITY, "activity"))["running"].values()
     assert (capsule, queue, digest) == ("default", "low", digest_of(b"{}"))
-    assert elapsed_seconds == pytest.approx(7, abs=2)
+    assert 7 <= elapsed_seconds < 37
     assert raw_redis.hget(IDENTITY, "busy") == b"1"
 
 
