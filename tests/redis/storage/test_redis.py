@@ -492,7 +492,7 @@ def test_a_forked_child_does_not_keep_its_parents_connections_open(pool, raw_red
         sock = wire._connection._sock
         wire._connection._sock = None
         sock.close()  # without the shutdown by which redis-py would end it for the child too: as at a kill
-        wait_for(lambda: str(number) not in {client["id"] for client in raw_redis.client_list()}, 5)
+        wait_for(lambda: str(number) not in {client["id"] for client in raw_redis.client_list()})
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

@@ -85,7 +85,7 @@ def hook() -> Iterator[Hook]:
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch):
     monkeypatch.setattr("offsider.inspector.findings.examination.SERVER_CHECKS", ())
-    monkeypatch.setattr(alerts, "TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(alerts, "TIMEOUT_SECONDS", 20.0)
     monkeypatch.setattr(alerts, "SECONDS", 0.0)
 
 
@@ -184,8 +184,10 @@ def test_a_muted_finding_is_not_posted(service, hook, config, unserved):
 def test_a_failed_request_is_repeated_later(service, hook, unserved, caplog, *, monkeypatch, status, message):
     caplog.set_level(logging.INFO)
     hook.status = status
-    service.tick()
-    assert hook.asked == 1
+    with monkeypatch.context() as patched:
+        patched.setattr(alerts, "TIMEOUT_SECONDS", 0.3 if status == -1 else 20.0)
+        service.tick()
+    wait_for(lambda: hook.asked == 1)
     assert [record.getMessage() for record in caplog.records if message in record.getMessage()]
     assert "secret" not in caplog.text
     monkeypatch.setattr(alerts, "SECONDS", 60.0)
@@ -226,7 +228,8 @@ def test_one_worker_posts_and_another_takes_over(service, hook, config, raw_redi
     other._finish()
 
 
-def test_a_webhook_that_hangs_does_not_stop_a_worker(config, hook, raw_redis, unserved):
+def test_a_webhook_that_hangs_does_not_stop_a_worker(config, hook, raw_redis, unserved, monkeypatch):
+    monkeypatch.setattr(alerts, "TIMEOUT_SECONDS", 0.3)
     hook.status = -1
     config.alerts.url = hook.url
     service = Alerts(config, Installation.of(config).redis)

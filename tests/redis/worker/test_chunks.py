@@ -115,7 +115,7 @@ def test_each_member_ends_as_it_was_asked_for(scene, raw_redis, kind):
         3: "retry after 30 s: busy",
         4: "all others",
     }
-    assert retries[3][1] - time.time() == pytest.approx(30, abs=5)
+    assert retries[3][1] - time.time() == pytest.approx(30, abs=25)
     assert raw_redis.zcard("schedule") == 1
     wait_for(lambda: idle(raw_redis))
 
@@ -228,7 +228,7 @@ def test_the_shortest_time_limit_of_all_members_applies(scene, raw_redis, kind):
     index.enqueue(1)
     index.using(soft_timeout=0.3).enqueue(2)
     scene.start()
-    wait_for(lambda: scene.outcomes == {1: "failed", 2: "failed"}, 15)
+    wait_for(lambda: scene.outcomes == {1: "failed", 2: "failed"})
     kept = [decode(raw)["error_message"] for raw in raw_redis.zrange("retry", 0, -1)]
     assert kept == ["the job exceeded its soft limit of 0.3 s (soft_timeout)"] * 2
 

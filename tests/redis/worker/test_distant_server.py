@@ -107,7 +107,7 @@ def test_a_connection_that_fails_under_several_requests_loses_and_doubles_no_job
         monkeypatch.setattr(Pipelined, "ask", ask)
         push(raw_redis, *range(50, jobs))
         wait_for(lambda: capsule.counted() == jobs, 60)
-        wait_for(lambda: capsule.private(raw_redis) == [], 10)
+        wait_for(lambda: capsule.private(raw_redis) == [])
         capsule.stop()
     print(f"at most {max(depths)} under way, {len(faults)} faults")
     assert faults

@@ -133,7 +133,7 @@ class Machine(RuleBasedStateMachine):
         self.client.delete("paused")
         self.capsule.fetcher.wake()
         try:
-            wait_for(self._at_rest, 10)
+            wait_for(self._at_rest)
         except AssertionError:
             raise AssertionError(f"the capsule does not come to rest: {self._state()}") from None
         self._reckon()
