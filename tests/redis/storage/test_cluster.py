@@ -213,7 +213,7 @@ def test_without_asking_a_command_waits_for_the_end_of_the_migration(cluster, po
 
 
 def test_a_command_that_stays_refused_is_an_error_in_time(cluster, make_pool):
-    pool = make_pool(socket_timeout_seconds=0.3)
+    pool = make_pool(socket_timeout_seconds=1.5)
     pool.call("SET", "{offsider}:old", 1)
     source, target = cluster.primary(), cluster.others()[0]
     slot = cluster.begin_migration(source, target)
@@ -350,7 +350,7 @@ def test_a_node_that_replied_is_asked_before_one_that_did_not(make_server, make_
     address = make_server(port=0, without=["CLUSTER"]).url.partition("://")[2].partition("/")[0]
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"redis+cluster://127.0.0.1:{silent.getsockname()[1]},{address}"
-        pool = make_pool(url=url, socket_timeout_seconds=0.3)
+        pool = make_pool(url=url, socket_timeout_seconds=1.5)
         pool.call("PING")
         assert pool._factory.nodes.addresses[-1] == silent.getsockname()[:2]
 
