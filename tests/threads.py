@@ -22,6 +22,15 @@ def names_of_threads() -> list[str]:
     return sorted(thread.name for thread in our_threads())
 
 
+def together(*calls: Callable[[], object]) -> None:
+    """Make these calls at the same time, each in a thread of its own, and wait for their ends."""
+    threads = [threading.Thread(target=call) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 @contextmanager
 def hammering(*questions: Callable[[], object]) -> Iterator[list[BaseException]]:
     """Ask each question repeatedly in its own thread, with the shortest switch interval.

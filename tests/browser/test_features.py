@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -26,11 +27,8 @@ AGO = re.compile(r"^\d+(\.\d)? (s|min) ago$|^now$")
 
 @pytest.fixture
 def web(url, tmp_path, ledger):
-    pages = WebProcess(tmp_path, url, "-r", APPLICATION, **{VARIABLE: str(ledger.path)})
-    try:
+    with closing(WebProcess(tmp_path, url, "-r", APPLICATION, **{VARIABLE: str(ledger.path)})) as pages:
         yield pages
-    finally:
-        pages.close()
 
 
 @pytest.fixture

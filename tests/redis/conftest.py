@@ -10,6 +10,7 @@ from offsider.config.config import Config
 from offsider.config.default import set_default_config
 from offsider.config.installation import Installation
 from offsider.jobs import registry
+from tests.faults import FaultProxy
 
 
 @pytest.fixture
@@ -18,6 +19,12 @@ def config(redis_url: str) -> Iterator[Config]:
     config.redis.url = redis_url
     yield config
     Installation.of(config).close()
+
+
+@pytest.fixture
+def proxy(redis_url: str) -> Iterator[FaultProxy]:
+    with FaultProxy(redis_url) as proxy:
+        yield proxy
 
 
 @pytest.fixture

@@ -28,7 +28,6 @@ from offsider.ext.unique import Unique
 from offsider.fleet.metrics import read_families
 from offsider.inspector.findings import examine
 from offsider.storage.redis import Redis, RedisSettings
-from tests.faults import FaultProxy
 from tests.waiting import wait_for
 
 MAIL = {"class": "Mail", "args": [1]}
@@ -39,12 +38,6 @@ def mail(number, **options):
 
 
 pytestmark = pytest.mark.usefixtures("sqlite_closed")
-
-
-@pytest.fixture
-def proxy(redis_url):
-    with FaultProxy(redis_url) as proxy:
-        yield proxy
 
 
 @pytest.fixture

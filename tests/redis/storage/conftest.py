@@ -31,12 +31,6 @@ def make_pool() -> Iterator[Callable[..., Redis]]:
 
 
 @pytest.fixture
-def proxy(redis_url: str) -> Iterator[FaultProxy]:
-    with FaultProxy(redis_url) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 def proxied(proxy: FaultProxy) -> Iterator[Redis]:
     pool = Redis(RedisSettings(url=proxy.url, socket_timeout_seconds=30), size=4)
     yield pool

@@ -21,6 +21,7 @@ from offsider.storage import queues, redis as redis_module
 from offsider.storage.cluster import DEFAULT_PREFIX
 from offsider.storage.redis import Redis, RedisSettings, redact
 from offsider.storage.scripts import Script
+from tests.threads import together
 from tests.waiting import wait_for
 
 KEY = f"{DEFAULT_PREFIX}key"
@@ -278,11 +279,7 @@ def test_many_threads_share_few_connections(proxied, proxy, raw_redis, tag):
         for _ in range(50):
             proxied.call("INCR", f"{tag}n")
 
-    threads = [threading.Thread(target=push) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(*[push for _ in range(8)])
     assert raw_redis.get("n") == b"400"
     assert proxy.connections <= proxied.size
 

@@ -18,12 +18,6 @@ from tests.faults import FaultProxy
 PATIENT = 30.0
 
 
-@pytest.fixture
-def proxy(redis_url: str) -> Iterator[FaultProxy]:
-    with FaultProxy(redis_url) as proxy:
-        yield proxy
-
-
 def make_config(url: str) -> Config:
     config = Config()
     config.redis.url = url

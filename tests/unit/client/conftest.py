@@ -1,13 +1,11 @@
 """A client with a fixed clock whose pushes are collected in a list."""
 
 import dataclasses
-from collections.abc import Iterator
 from random import Random
 
 import pytest
 
-from offsider.client import Client, Prepared
-from offsider.config import test_mode
+from offsider.client import Client
 from offsider.config.config import Config
 from offsider.core.clock import Clock
 
@@ -33,13 +31,6 @@ def config(clock) -> Config:
     config.clock = clock
     config.random = Random(1)
     return config
-
-
-@pytest.fixture
-def stored() -> Iterator[list[Prepared]]:
-    pushes: list[Prepared] = []
-    with test_mode.diverted(pushes.extend):
-        yield pushes
 
 
 @pytest.fixture

@@ -8,16 +8,12 @@ from offsider import Job, job
 from offsider.core.compression import SMALL_BYTES, decode_plain, is_compressed
 from offsider.core.errors import InvalidArguments, InvalidOptions, PayloadTooLarge
 from offsider.core.payload import decode
-from offsider.jobs import registry
 from offsider.runtime.events import LargePayload
 
 BIG = "x" * 200_000
 
 
-@pytest.fixture(autouse=True)
-def forgotten():
-    with registry.isolated():
-        yield
+pytestmark = pytest.mark.usefixtures("declared")
 
 
 @pytest.fixture

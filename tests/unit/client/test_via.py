@@ -9,13 +9,8 @@ from offsider.client import Client, via
 from offsider.client.via import chosen_server
 from offsider.config.config import Config
 from offsider.core.errors import ConfigurationError, InvalidOptions
-from offsider.jobs import registry
 
-
-@pytest.fixture(autouse=True)
-def no_jobs_are_left_behind():
-    with registry.isolated():
-        yield
+pytestmark = pytest.mark.usefixtures("declared")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import pytest
 
 from offsider.client import Client
-from offsider.config import test_mode
 from offsider.config.config import Config
 from offsider.core.payload import decode
 from offsider.storage.scripts import Script
@@ -45,13 +44,6 @@ def config(guard):
     config = Config()
     config.push_guard = guard
     return config
-
-
-@pytest.fixture
-def stored():
-    pushes = []
-    with test_mode.diverted(pushes.extend):
-        yield pushes
 
 
 def test_the_guard_runs_after_middleware_and_may_change_the_payload(config, guard, stored):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from offsider.client import Client
-from offsider.config import test_mode
 from offsider.config.config import Config
 from offsider.core.payload import decode, expires_at
 
@@ -34,13 +33,6 @@ def config():
     config = Config()
     config.clock = type("Clock", (), {"now": lambda _: NOW, "monotonic": lambda _: 0.0})()
     return config
-
-
-@pytest.fixture
-def stored():
-    pushes = []
-    with test_mode.diverted(pushes.extend):
-        yield pushes
 
 
 def test_the_time_counts_from_the_push_or_from_the_due_time(config, stored):

@@ -8,7 +8,6 @@ from datetime import datetime
 import pytest
 
 from offsider import Client, Config, Job, job
-from offsider.config import test_mode
 from offsider.core import wording
 from offsider.core.errors import ConfigurationError, InvalidArguments
 from offsider.core.payload import decode
@@ -45,13 +44,6 @@ def made(wire_version):
 @pytest.fixture
 def config():
     return made(8)
-
-
-@pytest.fixture
-def stored():
-    pushes = []
-    with test_mode.diverted(pushes.extend):
-        yield pushes
 
 
 def within(function, **values):

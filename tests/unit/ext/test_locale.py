@@ -7,7 +7,6 @@ from contextlib import contextmanager
 import pytest
 
 from offsider import Client, Config
-from offsider.config import test_mode
 from offsider.core.payload import decode
 from offsider.ext.locale import Locale
 from offsider.runtime.context import JobContext
@@ -42,13 +41,6 @@ def config(languages):
     config = Config()
     config.use(Locale(languages.current, languages.use))
     return config
-
-
-@pytest.fixture
-def stored():
-    pushes = []
-    with test_mode.diverted(pushes.extend):
-        yield pushes
 
 
 def test_a_push_stores_the_current_locale_unless_it_has_one(config, languages, stored):

@@ -1,18 +1,8 @@
-"""The pushes of a test, and the callers that they name."""
+"""The callers that the pushes of a test name."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-
-from offsider.client import Prepared
-from offsider.config import test_mode
-
-
-@pytest.fixture
-def stored() -> Iterator[list[Prepared]]:
-    pushes: list[Prepared] = []
-    with test_mode.diverted(pushes.extend):
-        yield pushes
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import sys
 import textwrap
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -23,6 +24,7 @@ from offsider.config.config import Config
 from offsider.logs import output, setup
 from offsider.logs.output import LineQueue
 from offsider.logs.setup import Json, OffsiderHandler, TextFormatter, logger, setup_logging, write_info
+from tests.threads import together
 from tests.waiting import wait_for
 
 
@@ -217,11 +219,7 @@ def test_a_fork_meets_no_writer_unless_its_reader_does_not_read(handler_of, read
 
 def test_concurrent_first_lines_start_one_writer(handler_of):
     handler = handler_of(stream := io.StringIO())
-    threads = [threading.Thread(target=handler.put_line, args=(str(number), {})) for number in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(*[partial(handler.put_line, str(number), {}) for number in range(20)])
     assert sum(thread.name == output.WRITER for thread in threading.enumerate()) == 1
     handler.flush()
     assert sorted(map(int, messages(stream.getvalue().splitlines()))) == list(range(20))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import ExitStack
 
 import pytest
@@ -13,17 +12,14 @@ from offsider.screens.counters import TtlCache
 from offsider.web import app
 from offsider.web.app import Bulkhead
 from offsider.web.results import Crowded
+from tests.threads import together
 
 
 def test_the_value_is_read_once_for_many_callers():
     reads = []
     fresh = TtlCache(lambda: reads.append(1) or len(reads), seconds=60)
     answers = []
-    threads = [threading.Thread(target=lambda: answers.append(fresh.get())) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(*[lambda: answers.append(fresh.get()) for _ in range(8)])
     assert answers == [1] * 8
     assert reads == [1]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
@@ -20,6 +19,7 @@ from offsider.ext.periodic.store import Claimed, HistoryLine, PeriodicStore
 from offsider.ext.unique import Unique
 from offsider.inspector import EventLog
 from tests.faults import FaultProxy
+from tests.threads import together
 from tests.time_zones import ticks_by_minutes
 from tests.waiting import wait_for
 
@@ -97,11 +97,7 @@ def test_two_processes_with_clocks_five_minutes_apart_fire_every_tick_once(clock
     end = start + 6 * 3600
     for now in range(start, end + 1, 50):
         clock.set(now)
-        threads = [threading.Thread(target=one.tick) for one in processes]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        together(*[one.tick for one in processes])
         for one in processes:
             pool = one.service._store._redis
             pool.call("DEL", *(f"{pool.keys.prefix}offsider:periodic:lease:{each.name}" for each in entries))
@@ -150,11 +146,7 @@ def test_many_processes_at_once_push_one_job(clock, process, pushed, options):
         one.config.use(Unique())
         one.settle()
     clock.set(NOON + 60)
-    threads = [threading.Thread(target=one.tick) for one in processes]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(*[one.tick for one in processes])
     assert pushed() == [NOON + 60]
 
 

@@ -17,6 +17,7 @@ from offsider.ext.unique import Locks, Unique
 from offsider.ext.unique.guard import STORE
 from offsider.fleet.manifest import entry
 from tests.faults import FaultProxy
+from tests.threads import together
 
 JOB = {"class": "Hard", "args": [1], "unique_for": 60}
 
@@ -36,17 +37,13 @@ def test_the_same_job_is_stored_once_while_its_lock_is_held(client, config, raw_
 
 
 def test_threads_that_push_the_same_job_at_once_store_one(config, raw_redis):
-    together, pushed = threading.Barrier(8), []
+    barrier, pushed = threading.Barrier(8), []
 
     def push():
-        together.wait()
+        barrier.wait()
         pushed.append(Client(config).push(JOB))
 
-    threads = [threading.Thread(target=push) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(*[push for _ in range(8)])
     assert len(pushed) == 8
     assert [jid for jid in pushed if jid] == [payload["jid"] for payload in queued(raw_redis)]
 

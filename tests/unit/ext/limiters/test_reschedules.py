@@ -9,7 +9,6 @@ from offsider.core.errors import ConfigurationError, OverLimit
 from offsider.core.outcome import Failed, Rescheduled
 from offsider.core.payload import decode, encode
 from offsider.ext.limiters import Limiter, Limiters, sidekiq_backoff
-from offsider.jobs import registry
 from offsider.worker.unit_of_work import UnitOfWork
 from tests.unit.worker.executors import make_executor, run_job
 
@@ -18,10 +17,7 @@ class TooManyRequests(Exception):
     """The error of an API client."""
 
 
-@pytest.fixture(autouse=True)
-def declared():
-    with registry.isolated():
-        yield
+pytestmark = pytest.mark.usefixtures("declared")
 
 
 def outcome(error, overrated=None, **options):

@@ -10,13 +10,8 @@ from offsider import Config, job
 from offsider.core.errors import ConfigurationError
 from offsider.ext.periodic import Periodic
 from offsider.ext.periodic.entry import examine
-from offsider.jobs import registry
 
-
-@pytest.fixture(autouse=True)
-def forgotten_jobs():
-    with registry.isolated():
-        yield
+pytestmark = pytest.mark.usefixtures("declared")
 
 
 @pytest.fixture

@@ -12,13 +12,8 @@ from offsider.core.errors import ConfigurationError
 from offsider.core.options import JobOptions
 from offsider.ext.periodic import Periodic
 from offsider.ext.periodic.entry import Entry, from_table, make
-from offsider.jobs import registry
 
-
-@pytest.fixture(autouse=True)
-def forgotten_jobs():
-    with registry.isolated():
-        yield
+pytestmark = pytest.mark.usefixtures("declared")
 
 
 def test_the_name_defaults_to_that_of_the_job():

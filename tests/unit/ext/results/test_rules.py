@@ -10,13 +10,8 @@ from offsider import Config, ConfigurationError, InvalidOptions, job
 from offsider.client import Client
 from offsider.ext.results import Results
 from offsider.ext.results.store import ResultSettings
-from offsider.jobs import registry
 
-
-@pytest.fixture(autouse=True)
-def _forgotten():
-    with registry.isolated():
-        yield
+pytestmark = pytest.mark.usefixtures("declared")
 
 
 def rules(*, track=False, keep_result_seconds=None):

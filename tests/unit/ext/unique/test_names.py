@@ -10,13 +10,8 @@ from offsider import Job, job
 from offsider.config.config import Config
 from offsider.core.errors import InvalidArguments
 from offsider.ext.unique.rules import lock_name, unique_by
-from offsider.jobs import registry
 
-
-@pytest.fixture(autouse=True)
-def declared():
-    with registry.isolated():
-        yield
+pytestmark = pytest.mark.usefixtures("declared")
 
 
 def name_of(*args, across_queues=False, **payload):
