@@ -74,8 +74,9 @@ def read(connection: socket.socket, count: int) -> bytes:
 def test_each_direction_adds_half_of_the_round_trip(connect, rtt_ms):
     client, server = connect(rtt_ms)
     for sender, receiver in ((client, server), (server, client)):
-        taken = []
-        for _ in range(30):
+        taken: list[float] = []
+        ends = time.perf_counter() + PATIENT
+        while len(taken) < 30 or (min(taken) >= rtt_ms / 2 + 0.5 and time.perf_counter() < ends):
             sent_at = time.perf_counter()
             sender.sendall(b"?")
             receiver.recv(1)
@@ -85,14 +86,14 @@ def test_each_direction_adds_half_of_the_round_trip(connect, rtt_ms):
 
 
 def test_many_requests_in_flight_take_one_round_trip_together(connect):
-    """A relay that slept for each chunk would take ten seconds."""
-    client, server = connect()
+    """A relay that slept for each chunk would take a minute."""
+    client, server = connect(240.0)
     started = time.perf_counter()
     for _ in range(500):
         client.sendall(b"request")
         time.sleep(0.0002)  # chunks of their own
     assert len(read(server, 3_500)) == 3_500
-    assert time.perf_counter() - started < 5
+    assert time.perf_counter() - started < PATIENT
 
 
 def test_bytes_arrive_complete_and_in_their_order(connect):

@@ -19,9 +19,7 @@ ODD = '<b>é</b> & "日本"'
 @pytest.fixture(scope="module")
 def worker(processes, ruby):
     """A worker of ours that stays for all tests of this module, but for the last one, which stops it."""
-    worker = processes.offsider(
-        "-q", "python", "-q", "low", "-c", "3", "-g", "shop", OFFSIDER_WORKER_LIVENESS_SECONDS="3"
-    )
+    worker = processes.offsider("-q", "python", "-q", "low", "-c", "3", "-g", "shop")
     eventually(lambda: ruby("Sidekiq::ProcessSet.new.size") == 1, "our process")
     return worker
 

@@ -94,7 +94,7 @@ def test_a_job_still_running_is_reported(config):
     @job(name="long")
     def long() -> None:
         begun.set()
-        go_on.wait(10)
+        go_on.wait(60)
 
     with RunningWorker(config) as worker:
         long.enqueue()
