@@ -24,6 +24,7 @@ from offsider.inspector.findings.classes import find_classes as detect_classes
 from offsider.inspector.findings.look import MINUTES, Look
 from offsider.inspector.findings.wording import percent, seconds_text, span
 from offsider.storage import events, run_counts, slots
+from offsider.storage.clocks import Comparison
 from offsider.storage.run_counts import MinuteCounts
 from offsider.storage.slots import Rate
 from offsider.testing import FakeClock
@@ -42,7 +43,15 @@ def redis(config: Config):
 
 
 @pytest.fixture
-def run(redis) -> Callable[..., None]:
+def now(monkeypatch) -> float:
+    """When the test and an examination look at the clock: no minute ends between them."""
+    now = time.time()
+    monkeypatch.setattr("offsider.inspector.findings.look.compare", lambda *_, **__: Comparison(0.001, now, 0.0))
+    return now
+
+
+@pytest.fixture
+def run(redis, now) -> Callable[..., None]:
     """Record runs of a class that ended some minutes ago, as a worker does."""
 
     def record(name: str, minutes: range, runs: int, failed: int = 0, *, release: str = "v41", seconds: float = 0.05):
@@ -50,7 +59,7 @@ def run(redis) -> Callable[..., None]:
             one = Series({"class": name, "queue": "default", "urgency": "low"}, processed=runs, failed=failed)
             one.run_seconds = runs * seconds
             one.run_buckets[next(at for at, bound in enumerate(DURATION_SECONDS) if bound >= seconds)] = runs
-            run_counts.add(redis, [one], time.time() - ago * 60, wire_version=8, release=release)
+            run_counts.add(redis, [one], now - ago * 60, wire_version=8, release=release)
 
     return record
 
@@ -65,12 +74,12 @@ def worker(raw_redis):
 
 
 # ------------------------------------------------------------------------------------------------- classes
-def test_a_release_that_breaks_a_class_is_the_likely_cause(config, worker, run, redis):
+def test_a_release_that_breaks_a_class_is_the_likely_cause(config, worker, run, redis, now):
     run("Invoice", range(6, 60), 100)
     run("Invoice", range(6), 20)
     run("Invoice", range(6), 100, 72, release="v42")
     run("Mail", range(60), 50, 3)
-    at = (time.time() // 60 - 5) * 60 - 16
+    at = (now // 60 - 5) * 60 - 16
     failed = [failed_run(at + number, name="Invoice", release="v42", user=f"u{number}") for number in range(3)]
     note_as(redis, "c0", *failed)
     [broken] = found(config).values()
@@ -117,11 +126,11 @@ def test_a_release_that_does_not_run_the_class_is_no_cause(config, worker, run):
     assert found(config)["broken"].cause == "no release that runs it began within ten minutes"
 
 
-def test_a_class_that_has_always_failed_is_broken(config, worker, run):
+def test_a_class_that_has_always_failed_is_broken(config, worker, run, now):
     run("New", range(5), 4, 4)
     [broken] = found(config).values()
     assert broken.what == "New: 100 % of runs fail"
-    assert broken.since == (time.time() // 60 - 4) * 60
+    assert broken.since == (now // 60 - 4) * 60
 
 
 def test_a_broken_class_is_known_for_longer_than_the_records(config, worker, run):
@@ -159,20 +168,20 @@ def _broken(since: float, was: float) -> Finding:
     )
 
 
-def test_a_slow_class_is_compared_with_itself(config, worker, run):
+def test_a_slow_class_is_compared_with_itself(config, worker, run, now):
     run("Courier", range(5, 60), 40, seconds=0.1)
     run("Courier", range(5), 40, seconds=8.0)
     run("Import", range(60), 40, seconds=60)
     [slow] = found(config).values()
     assert (slow.id, slow.severity) == ("slow:Courier", Severity.WARN)
     assert slow.what == "Courier: p95 8.5 s (was 100 ms)"
-    assert slow.since == (time.time() // 60 - 4) * 60
+    assert slow.since == (now // 60 - 4) * 60
     run("Courier", range(5), 40, 30, seconds=8.0)
     [broken] = found(config).values()
     assert (broken.name, broken.details[-1]) == ("broken", "p95 8.5 s (was 100 ms)")
 
 
-def test_of_500_classes_with_noise_none_is_broken_or_slow(config, worker, redis):
+def test_of_500_classes_with_noise_none_is_broken_or_slow(config, worker, redis, now):
     """Noise has no order: recorded minutes that begin with another one are the hour of another class."""
     dice = random.Random(7)
     shares = {f"Job{number}": dice.choice((0.0, 0.02, 0.07, 0.4)) for number in range(25)}
@@ -184,7 +193,7 @@ def test_of_500_classes_with_noise_none_is_broken_or_slow(config, worker, redis)
             for _ in range(runs):
                 one.run_buckets[min(len(one.run_buckets) - 1, int(dice.lognormvariate(1.5, 0.6)))] += 1
             counts.append(one)
-        run_counts.add(redis, counts, time.time() - ago * 60, wire_version=8, release="v1" if ago > 20 else "v2")
+        run_counts.add(redis, counts, now - ago * 60, wire_version=8, release="v1" if ago > 20 else "v2")
     assert find_classes(config, {}) == []
     recorded = [*Look(Installation.of(config)).runs.values()]
     for first in range(0, MINUTES, 60 // NOISE_ROUNDS):
