@@ -508,16 +508,15 @@ def test_a_job_whose_event_loop_cannot_start_holds_no_seat(config, declare, ends
 def test_limits_do_not_count_the_wait_for_a_seat(config, limited, monkeypatch):
     """Of an async job below a decorator that is a plain wrapper, which has begun the watch already."""
     monkeypatch.setattr("offsider.worker.run.time_limits.GRACE_SECONDS", 0.01)
-    executor, ended = limited[0], []
+    (executor, overruns), ended = limited, []
     runner, limits = executor._async_runner, executor._time_limits
     runner._free_seats = 0
 
     def a_seat_is_left_later():
         wait_for(lambda: runner._waiting)
-        ticks = limits.ticks
-        monkeypatch.setattr(limits, "_now", lambda: time.monotonic() + 100)
-        limits.wake()
-        wait_for(lambda: limits.ticks > ticks)
+        for ahead in (100, 200):  # at the limit, and after it
+            monkeypatch.setattr(limits, "_now", lambda ahead=ahead: time.monotonic() + ahead)
+            limits.tick()
         runner.leave_seat()
 
     @job(name="J", hard_timeout=60)
@@ -527,7 +526,7 @@ def test_limits_do_not_count_the_wait_for_a_seat(config, limited, monkeypatch):
 
     unit = UnitOfWork("low", JOB)
     assert isinstance(run_job(executor, unit).outcome, Succeeded)
-    assert (ended, unit.settled) == ([1], False)
+    assert (ended, unit.settled, overruns) == ([1], False, [])
 
 
 def test_an_error_outside_of_the_run_leaves_the_seat(config, monkeypatch):
