@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 
 from offsider import Config, current_job, job
 from tests.process.ledger import note
@@ -39,6 +40,17 @@ def short(number: int = 0, seconds: float = 0.0) -> None:
     jid = begin()
     time.sleep(seconds)
     note("end", jid, number)
+
+
+@job(name="Held", retry_in=lambda *_: 3600)
+def held(fails: bool = False) -> None:
+    """Ends when the test writes the file `go`: before, nothing takes it for ended, however slow the machine is."""
+    jid = begin()
+    while not Path("go").exists():
+        time.sleep(0.02)
+    if fails:
+        raise RuntimeError("it fails")
+    note("end", jid)
 
 
 @job(name="Long")
@@ -158,7 +170,7 @@ async def stubborn_asynchronous(seconds: float) -> None:
     note("end", jid)
 
 
-@job(name="Failing")
+@job(name="Failing", retry_in=lambda *_: 3600)  # once in a test, also in a slow one
 def failing(seconds: float = 0.0) -> None:
     jid = begin()
     time.sleep(seconds)

@@ -20,10 +20,12 @@ MARGIN_SECONDS = 4.5
 
 
 def test_a_stop_lets_a_running_job_finish_and_ends_with_code_0(workers, stored, ledger):
-    jid = push(stored, "Short", 1, 1.0)
+    jid = push(stored, "Held")
     worker = workers.start("-c", "2")
     wait_for(lambda: ledger.notes("start", jid=jid))
     worker.send("TERM")
+    worker.until_says("stopping: running jobs")
+    (workers.folder / "go").touch()
     assert worker.ended() == 0
     assert len(ledger.notes("end", jid=jid)) == 1
     assert waiting(stored) == private(stored) == sorted_set(stored, "retry") == []

@@ -146,7 +146,7 @@ def test_a_job_may_change_its_surroundings(workers, stored, ledger):
     worker = workers.start("-c", "1", "-t", "5", "-p", "1", text=CHANGES, measured=False)
     push(stored, "Change", retry=False)
     worker.until_says("ignoring the signal ALRM")
-    assert ledger.notes("changed")
+    wait_for(lambda: ledger.notes("changed"))
     push(stored, "Failing", 0.0)
     push(stored, "Async", 0.0)
     wait_for(lambda: ledger.notes("end"))
@@ -159,29 +159,18 @@ def test_a_job_may_change_its_surroundings(workers, stored, ledger):
 # -------------------------------------------------------------------------------------- Ctrl-C
 
 
-SLOW = """
-    import time
-    from offsider import current_job, job
-    from tests.process.ledger import note
-
-    @job(name="Slow")
-    def slow():
-        note("start", current_job().jid)
-        time.sleep(1)
-        note("end", current_job().jid)
-"""
-
-
 @pytest.mark.parametrize("stopping", [False, True], ids=["first", "after TERM"])
 def test_one_ctrl_c_waits_for_the_jobs(workers, stored, ledger, stopping):
     """A terminal sends INT to the whole group: to the parent, and to its worker, which gets TERM from the parent."""
-    parent = workers.start(text=SLOW)
-    push(stored, "Slow")
+    parent = workers.start()
+    push(stored, "Held")
     wait_for(lambda: ledger.notes("start"))
     if stopping:
         parent.send("TERM")
         parent.until_says("stopping: running jobs")
     os.killpg(parent.process.pid, signal.SIGINT)
-    assert parent.ended(20) == 0
+    parent.until_says("stopping: running jobs")
+    (workers.folder / "go").touch()
+    assert parent.ended() == 0
     assert "stopping at once" not in parent.output
     assert len(ledger.notes("end")) == 1
