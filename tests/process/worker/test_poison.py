@@ -29,13 +29,14 @@ def test_a_pill_among_longer_jobs_is_buried_alone(workers, stored, ledger):
     good = {push(stored, "Short", number, 0.1 + number % 5 * 0.1) for number in range(GOOD // 2)}
     pill = push(stored, "Pill", dead=False)
     good |= {push(stored, "Short", number, 0.1 + number % 5 * 0.1) for number in range(GOOD // 2)}
-    fleet = [workers.start("-c", "5", text=APP, environ=FAST) for _ in range(2)]
+    fleet, ended = [workers.start("-c", "5", text=APP, environ=FAST) for _ in range(2)], []
 
     def all_done() -> bool:
         for place, worker in enumerate(fleet):
             if not worker.runs:
+                ended.append(worker)
                 fleet[place] = workers.start("-c", "5", text=APP, environ=FAST, wait=False)
-        return set(ledger.counts("end")) >= good and bool(ledger.notes("poisoned"))
+        return len(ended) == 3 and set(ledger.counts("end")) >= good and bool(ledger.notes("death"))
 
     wait_for(all_done, 90, "every good job has ended and the pill is buried")
 
