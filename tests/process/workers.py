@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 APPLICATION = "tests.process.jobs"
 MODULE = (sys.executable, "-m", "offsider", "worker")
 RUNNING = re.compile(r"\brunning <Capsule .* as (\S+:(\d+):[0-9a-f]{12})\b")
-START_SECONDS = 40.0
+START_SECONDS = 90.0
 #: With this variable coverage makes child processes measure themselves.
 MEASURED = "COVERAGE_PROCESS_CONFIG"
 

@@ -54,9 +54,9 @@ def test_an_invalid_job_is_wrapped_into_the_dead_set_and_the_worker_survives(wor
     wait_for(lambda: ledger.notes("end", jid=fine))
     wait_for(lambda: stored.zcard("dead") == len(NO_JOB))
     assert {unwrap(dead) for dead in stored.zrange("dead", 0, -1)} == set(NO_JOB.values())
+    (unknown,) = wait_for(lambda: sorted_set(stored, "schedule"))
     wait_for(lambda: private(stored) == [])
     assert waiting(stored) == sorted_set(stored, "retry") == []
-    (unknown,) = sorted_set(stored, "schedule")
     assert ("stranded_at" in unknown, "retry_count" in unknown) == (True, False)
     worker.until_says("Nobody::Knows is not declared in this worker; no live worker of queue default can run it")
     worker.stopped()
@@ -126,7 +126,7 @@ ODD_ERRORS = """
             raise {"exit": SystemExit, "interrupt": KeyboardInterrupt, "memory": MemoryError}[self.kind]
 
 
-    @job(name="Odd", retry=1)
+    @job(name="Odd", retry=1, retry_in=lambda *given: 3600)
     def odd(kind):
         note("odd", word=kind)
         if kind == "huge":

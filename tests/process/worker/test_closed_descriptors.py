@@ -45,7 +45,7 @@ def test_a_worker_without_its_descriptors_ends_and_its_jobs_run_again(workers, s
     long = push(stored, "Long", 60)
     wait_for(lambda: ledger.notes("start", jid=long))
     closes = push(stored, "Closes", *closed)
-    assert worker.ended(20) == 71, worker.output
+    assert worker.ended() == 71, worker.output
     wait_for(lambda: len(waiting(stored)) == 2)
     assert {job["jid"] for job in waiting(stored)} == {long, closes}
     assert private(stored) == []

@@ -49,7 +49,7 @@ def test_the_jobs_of_a_worker_that_became_sleep_are_back_at_once(workers, stored
     jid = push(stored, "Becomes", "sleep", "60", kwargs={"keep_a_child": keep_a_child})
     ran = wait_for(lambda: ledger.notes("start", jid=jid))[0].pid
     identity = next(identity for identity, pid in RUNNING.findall(worker.output) if int(pid) == ran)
-    worker.until_says("was replaced by another program (os.execv)", 15)
+    worker.until_says("was replaced by another program (os.execv)")
     worker.until_says(f"{identity} is dead; requeued its 1 job")
     if options:
         wait_for(lambda: ledger.notes("end", jid=jid))

@@ -30,5 +30,5 @@ def test_a_processor_that_dies_while_the_worker_stops_is_not_replaced(workers, s
                 return unit
     """
     worker = workers.start("-c", "2", text=app, environ={"OFFSIDER_WORKER_FETCHER": "app.Dying"})
-    worker.stopped(10)
+    worker.stopped()
     assert worker.output.count("dies at the end") >= 2

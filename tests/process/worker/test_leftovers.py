@@ -192,7 +192,7 @@ def test_what_a_job_has_locked_is_free_once_the_job_has_ended(workers, stored, l
         jid = push(stored, name, str(path), how, **{"retry": 1, **options})
         wait_for(lambda jid=jid: ledger.notes("locked", jid=jid))
         try:
-            wait_for(lambda path=path: is_free(path), 5)
+            wait_for(lambda path=path: is_free(path), 20)
         except AssertionError:
             left.append((how, options))
     assert not left, left
@@ -263,12 +263,12 @@ def test_each_job_starts_with_the_defaults_of_all_context_variables(workers, sto
     workers.start("-c", "1", text=VARIABLES)
     for name in ("Set", "AsyncSet", "Fail"):
         setting = push(stored, name, retry=1)
+        wait_for(lambda jid=setting: ledger.words("job", jid=jid) == ["of the middleware"])
         for look in ("Look", "AsyncLook"):
             jid = push(stored, look)
             wait_for(lambda jid=jid: ledger.notes("seen", jid=jid))
             assert ledger.words("seen", jid=jid) == ["nobody, 0"]
             assert ledger.words("middleware", jid=jid) == ["nobody"]
-        assert ledger.words("job", jid=setting) == ["of the middleware"]
 
 
 def test_the_callbacks_of_a_failed_job_see_the_variables_that_it_has_set(workers, stored, ledger):
