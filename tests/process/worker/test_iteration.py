@@ -13,12 +13,12 @@ from tests.waiting import wait_for
 
 FAST = {"OFFSIDER_WORKER_FLUSH_SECONDS": "0.2", "OFFSIDER_WORKER_LIVENESS_SECONDS": "6"}
 APP = """
-    import asyncio, time
+    import asyncio, os, time
     from offsider import IterableJob, current_job, job, resumable
     from tests.process.ledger import note
 
     def elements(count, start):
-        return range(start or 0, count)
+        return range(start or 0, int(os.environ.get("COUNT", count)))
 
     def seen(number):
         note("element", current_job().jid, number)
@@ -90,16 +90,17 @@ def reached(ledger, number: int) -> None:
 
 @pytest.mark.parametrize("name", ["Walk", "AsyncWalk", "Loop"])
 def test_stops_repeat_and_skip_no_element(workers, stored, ledger, name):
-    jid = push(stored, name, 300)
+    jid = push(stored, name, 10_000)  # none ends before its stop
     for stop in range(1, 4):
         worker = workers.start("-c", "2", text=APP, environ=FAST)
         reached(ledger, 60 * stop)
         worker.stopped()
         assert [job["jid"] for job in waiting(stored)] == [jid]
         assert int(stored.hget(f"it-{jid}", "ex")) == stop
-    workers.start("-c", "2", text=APP, environ=FAST)
+    count = len(elements(ledger)) + 60
+    workers.start("-c", "2", text=APP, environ=FAST | {"COUNT": str(count)})
     wait_for(lambda: ledger.notes("end"))
-    assert elements(ledger) == [*range(300)]
+    assert elements(ledger) == [*range(count)]
     assert ledger.words("end") == ["0"]  # a continued run is not interrupted
     wait_for(lambda: not stored.exists(f"it-{jid}"))
     if name == "Loop":
@@ -107,16 +108,15 @@ def test_stops_repeat_and_skip_no_element(workers, stored, ledger, name):
 
 
 def test_a_killed_run_repeats_only_what_was_done_since_the_cursor_was_stored(workers, stored, ledger):
-    jid = push(stored, "Walk", 400)
+    jid = push(stored, "Walk", 10_000)
     doomed = workers.start("-c", "1", text=APP, environ=FAST)
-    reached(ledger, 100)
+    wait_for(lambda: int(stored.hget(f"it-{jid}", "c") or 0))
     doomed.kill()
     kept = int(stored.hget(f"it-{jid}", "c"))
     done = max(elements(ledger))
-    workers.start("-c", "1", text=APP, environ=FAST)
+    workers.start("-c", "1", text=APP, environ=FAST | {"COUNT": str(done + 100)})
     wait_for(lambda: ledger.notes("end"))
-    assert Counter(elements(ledger)) == Counter([*range(400), *range(kept, done + 1)])
-    assert kept > 0
+    assert Counter(elements(ledger)) == Counter([*range(done + 100), *range(kept, done + 1)])
 
 
 def test_a_failed_element_is_where_the_next_attempt_begins(workers, stored, ledger):
@@ -139,7 +139,7 @@ def test_a_soft_limit_ends_a_run_between_two_elements(workers, stored, ledger):
     worker = workers.start("-c", "1", text=APP, environ=FAST)
     wait_for(lambda: ledger.notes("end"))
     assert elements(ledger) == [*range(200)]
-    assert "it continues at its cursor" in worker.output
+    worker.until_says("it continues at its cursor")
     assert sorted_set(stored, "retry") == []
 
 

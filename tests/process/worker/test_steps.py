@@ -22,12 +22,15 @@ FAST = {"OFFSIDER_WORKER_LIVENESS_SECONDS": "6"}
 APP = """
     import asyncio, time
     from datetime import timedelta
+    from pathlib import Path
     from offsider import astep, await_for, current_job, job, sleep_until, step, wait_for
     from tests.process.ledger import note
 
-    def ran(name, value=None, seconds=0.0):
+    def ran(name, value=None, lasts=""):
+        # The step that lasts ends when its worker stops, or if it runs again after a kill.
         note("begun", current_job().jid, name)
-        time.sleep(seconds)
+        while name == lasts and not (current_job().stopping or current_job().interrupted_count):
+            time.sleep(0.02)
         note("ran", current_job().jid, f"{name} {step.key}")
         return value
 
@@ -36,15 +39,15 @@ APP = """
         return ran(name, value)
 
     @job(name="Fulfil", retry_in=lambda count, error, payload: timedelta(seconds=0.1))
-    def fulfil(seconds=0.0, fails=False):
-        charge = step("charge", ran, "charge", {"cents": 4900}, seconds)
+    def fulfil(lasts="", fails=False):
+        charge = step("charge", ran, "charge", {"cents": 4900}, lasts)
         if fails and current_job().attempt == 1:
             raise ValueError("on purpose")
-        label = step("label", ran, "label", f"for {charge['cents']}", seconds)
+        label = step("label", ran, "label", f"for {charge['cents']}", lasts)
         note("end", current_job().jid, label)
 
     @job(name="AsyncFulfil", retry_in=lambda count, error, payload: timedelta(seconds=0.1))
-    async def async_fulfil(seconds=0.0, fails=False):
+    async def async_fulfil(lasts="", fails=False):
         charge = await astep("charge", aran, "charge", {"cents": 4900})
         if fails and current_job().attempt == 1:
             raise ValueError("on purpose")
@@ -64,8 +67,9 @@ APP = """
         note("end", current_job().jid, paid["cents"])
 
     @job(name="Nap")
-    def nap(due):
-        sleep_until(step("due", ran, "before", due))
+    def nap():
+        step("before", ran, "before")
+        sleep_until(float(Path("due").read_text()))
         step("after", ran, "after")
         note("end", current_job().jid)
 """
@@ -84,7 +88,7 @@ def ran(ledger) -> list[str]:
 
 @pytest.mark.parametrize("name", ["Fulfil", "AsyncFulfil"])
 def test_a_failed_job_does_not_repeat_its_finished_steps(workers, stored, ledger, name):
-    jid = push(stored, name, 0.0, True)
+    jid = push(stored, name, "", True)
     workers.start("-c", "1", text=APP, environ=FAST)
     wait_for(lambda: ledger.notes("end"))
     assert ledger.words("ran") == [f"charge {jid}:charge", f"label {jid}:label"]
@@ -93,7 +97,7 @@ def test_a_failed_job_does_not_repeat_its_finished_steps(workers, stored, ledger
 
 
 def test_a_killed_job_repeats_only_the_step_that_ran(workers, stored, ledger):
-    jid = push(stored, "Fulfil", 1.0)
+    jid = push(stored, "Fulfil", "label")
     doomed = workers.start("-c", "1", text=APP, environ=FAST)
     wait_for(lambda: ledger.words("begun") == ["charge", "label"])
     doomed.kill()
@@ -104,7 +108,7 @@ def test_a_killed_job_repeats_only_the_step_that_ran(workers, stored, ledger):
 
 
 def test_a_stop_ends_a_job_before_its_next_step(workers, stored, ledger):
-    jid = push(stored, "Fulfil", 1.0)
+    jid = push(stored, "Fulfil", "charge")
     worker = workers.start("-c", "1", text=APP, environ=FAST)
     wait_for(lambda: ledger.words("begun") == ["charge"])
     worker.stopped()
@@ -116,7 +120,7 @@ def test_a_stop_ends_a_job_before_its_next_step(workers, stored, ledger):
 
 
 def test_a_job_from_the_dead_set_does_not_repeat_its_finished_steps(workers, stored, ledger):
-    jid = push(stored, "Fulfil", 0.0, True, retry=0)
+    jid = push(stored, "Fulfil", "", True, retry=0)
     workers.start("-c", "1", text=APP, environ=FAST)
     wait_for(lambda: len(sorted_set(stored, "dead")) == 1)
     assert stored.ttl(f"offsider:steps:{jid}") > 15_000_000  # as long as the dead set
@@ -157,11 +161,16 @@ def test_a_wait_without_a_signal_fails_in_time(workers, stored, ledger):
 
 def test_many_jobs_sleep_and_hold_no_thread(workers, stored, ledger):
     worker = workers.start("-c", "2", text=APP, environ=FAST)
-    due = time.time() + 5 + SLEEPERS / 500
-    jobs = [payload("Nap", due) for _ in range(SLEEPERS)]
+    file, late = workers.folder / "due", time.time() + 3600
+    file.write_text(f"{late}")
+    jobs = [payload("Nap") for _ in range(SLEEPERS)]
     push_raw(stored, *map(encode, jobs))
-    wait_for(lambda: stored.zcard("schedule") == SLEEPERS, due - time.time())  # all of them at the same time
+    wait_for(lambda: stored.zcard("schedule") == SLEEPERS)  # all of them at the same time
     assert len([*Path(f"/proc/{worker.pid}/task").iterdir()]) < 20  # the worker's own
+    assert stored.zrange("schedule", 0, 0, withscores=True)[0][1] > late - 1
+    due = time.time() + 1
+    file.write_text(f"{due}")
+    stored.zadd("schedule", dict.fromkeys(stored.zrange("schedule", 0, -1), due), xx=True)
     wait_for(lambda: ledger.path.read_bytes().count(b"\nend\t") == SLEEPERS, 60 + SLEEPERS / 100)
     ran = Counter((note.jid, note.word.split()[0]) for note in ledger.notes("ran"))
     assert ran == Counter(product([job["jid"] for job in jobs], ["before", "after"]))
