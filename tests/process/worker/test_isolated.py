@@ -86,8 +86,8 @@ APP = """
 
     @job(name="Sleep", isolated=True, retry=0)
     def sleep(seconds, tidy=False):
-        note("begun", current_job().jid, os.getpid())
         try:
+            note("begun", current_job().jid, os.getpid())
             time.sleep(seconds)
         except SoftTimeout:
             note("soft", current_job().jid)
@@ -116,7 +116,7 @@ APP = """
 
     @job(name="Walk", isolated=True)
     def walk():
-        for number in resumable(range(100)):
+        for number in resumable(range(int(os.environ["ELEMENTS"]))):
             note("element", current_job().jid, number)
             time.sleep(0.05)
 
@@ -153,11 +153,12 @@ def test_a_crash_fails_its_job_alone(workers, stored, ledger):
         push(stored, "Plain", number)
         if number % 20 == 0:
             how = ways[number // 20 % 5]
-            crashes[push(stored, "Crash", how, retry=0, hard_timeout=1.0)] = how
+            limit = {"hard_timeout": 1.0} if how == "loop in C" else {}
+            crashes[push(stored, "Crash", how, retry=0, **limit)] = how
     worker = workers.start("-c", "10", text=APP, environ=FAST)
     pid = worker.pid
     wait_for(lambda: len(dead(stored)) == 50 and len(ledger.notes("plain")) >= 1000, 120)
-    assert ledger.counts("begun") == Counter(dict.fromkeys(crashes, 1))
+    assert set(ledger.counts("begun").values()) == {1}  # the limit may interrupt a loop before its note
     assert set(ledger.counts("plain").values()) == {1}
     reasons = {
         "SIGSEGV": "offsider.core.errors.ProcessCrashed: the process of the job was killed by SIGSEGV",
@@ -203,8 +204,8 @@ def test_logs_context_steps_pushes_progress_and_results_work(workers, stored, le
 
 
 def test_a_hard_limit_interrupts_a_system_call(workers, stored, ledger):
-    jid = push(stored, "Sleep", 60, hard_timeout=0.5, retry=0)
-    tidy = push(stored, "Sleep", 60, True, soft_timeout=0.5, retry=0)
+    jid = push(stored, "Sleep", 60, hard_timeout=2.0, retry=0)
+    tidy = push(stored, "Sleep", 60, True, soft_timeout=2.0, retry=0)
     worker = workers.start("-c", "2", text=APP, environ=FAST)
     wait_for(lambda: dead(stored) and ledger.notes("soft"))
     assert "HardTimeout" in dead(stored)[jid]
@@ -232,19 +233,19 @@ def test_the_children_of_a_killed_worker_end(workers, stored, ledger):
     worker = workers.start("-c", "1", text=APP, environ=FAST)
     (begun,) = wait_for(lambda: ledger.notes("begun"))
     os.kill(worker.pid, signal.SIGKILL)
-    wait_for(lambda: not exists(begun.pid), 10)
+    wait_for(lambda: not exists(begun.pid))
 
 
 def test_an_iteration_continues_after_a_stop_and_a_cancellation_reaches_a_job(workers, stored, ledger):
     jid = push(stored, "Walk")
-    worker = workers.start("-c", "1", text=APP, environ=FAST)
+    worker = workers.start("-c", "1", text=APP, environ=FAST | {"ELEMENTS": "10_000"})  # none ends before the stop
     wait_for(lambda: len(ledger.notes("element")) >= 5)
     worker.stopped()
     assert [job["jid"] for job in waiting(stored)] == [jid]
-    workers.start("-c", "2", text=APP, environ=FAST)
-    wait_for(lambda: ledger.words("element")[-1] == "99", 30)
-    assert ledger.words("element") == [str(number) for number in range(100)]
+    elements = len(ledger.notes("element")) + 20
+    workers.start("-c", "2", text=APP, environ=FAST | {"ELEMENTS": str(elements)})
     wait_for(lambda: not stored.exists(f"it-{jid}"))
+    assert ledger.words("element") == [str(number) for number in range(elements)]
 
 
 def test_a_job_sees_its_cancellation(workers, stored, ledger, config):
@@ -275,33 +276,29 @@ def test_a_child_that_has_grown_is_replaced(workers, stored, ledger):
     wait_for(lambda: not exists(first))
 
 
-def until_dumped(worker, line, times=1):
-    """Ask for dumps until the last one shows the line: the job may not have come that far."""
+def until_dumped(worker, pattern):
+    """Ask for dumps until the last one is as expected: the job may not have come that far, or it is not yet written."""
 
-    def is_dumped():
+    def dumped():
         worker.send("TTIN")
         time.sleep(0.5)
-        return worker.output.rpartition("isolated job tid=")[2].count(line) >= times
+        return re.fullmatch(pattern, worker.output.rpartition("isolated job tid=")[2])
 
-    wait_for(is_dumped)
+    wait_for(dumped)
 
 
 def test_the_stack_of_an_isolated_job_is_shown_even_in_c(workers, stored, ledger):
-    jid = push(stored, "Crash", "loop in C", retry=0, hard_timeout=10)
+    jid = push(stored, "Crash", "loop in C", retry=0)
     worker = workers.start("-c", "1", text=APP, environ=FAST)
     wait_for(lambda: ledger.notes("begun"))
-    until_dumped(worker, "sum(range(10**13))")
-    _, _, shown = worker.output.rpartition("isolated job tid=")
-    assert re.fullmatch(rf"\w+ Crash jid={jid}\n    File .*, in crash\n      sum\(range\(10\*\*13\)\)\n", shown)
+    until_dumped(worker, rf"\w+ Crash jid={jid}\n    File .*, in crash\n      sum\(range\(10\*\*13\)\)\n")
 
 
 def test_the_stack_of_a_deep_recursion_has_its_innermost_frames(workers, stored, ledger):
-    push(stored, "Crash", "recursion", retry=0, hard_timeout=10)
+    push(stored, "Crash", "recursion", retry=0)
     worker = workers.start("-c", "1", text=APP, environ=FAST)
     wait_for(lambda: ledger.notes("begun"))
-    until_dumped(worker, ", in dive\n", 100)
-    _, _, shown = worker.output.rpartition("isolated job tid=")
-    assert ", in crash" not in shown
+    until_dumped(worker, r".*\n(    File .*, in dive\n(      .*\n)?){100,}")
 
 
 def test_an_isolated_capsule_runs_all_its_jobs_in_children(workers, stored, ledger):
@@ -318,7 +315,7 @@ def test_a_lost_fork_server_replaces_the_worker_and_fails_no_job(workers, stored
     os.kill(int(first.word.split()[1]), signal.SIGKILL)
     wait_for(lambda: not exists(first.pid))
     jid = push(stored, "Isolated", 2)
-    wait_for(lambda: ledger.notes("isolated", jid=jid), 30)
+    wait_for(lambda: ledger.notes("isolated", jid=jid))
     assert "fork server of isolated jobs has ended" in worker.output, worker.output
 
 
