@@ -57,7 +57,7 @@ def library(request):
 @pytest.mark.parametrize("options", ["", "-p 2"])
 def test_a_patched_application_is_refused_with_the_reason(workers, library, options):
     worker = workers.start(*options.split(), text=PATCHES[library] + JOB, wait=False)
-    assert worker.ended(40) == 1
+    assert worker.ended() == 1
     (line,) = [line for line in worker.output.splitlines() if line.startswith("offsider: ")]
     assert line.startswith(f"offsider: {library} has patched this process")
 

@@ -114,7 +114,7 @@ def test_every_job_runs_on_the_shard_that_the_rules_send_it_to(fleet, workers, l
     started = [fleet(shard) for shard in ("fast", "bulk", "catchall")]
     push(workers.folder)
     wanted = {"Urgent fast": 26, "Slow bulk": 27, "Usual catchall": 20}
-    wait_for(lambda: len(ledger.notes("ran")) >= sum(wanted.values()), 40)
+    wait_for(lambda: len(ledger.notes("ran")) >= sum(wanted.values()))
     assert Counter(note.word for note in ledger.notes("ran")) == wanted
     assert "shard fast" in started[0].output
     assert bulk.smembers("queues") == {b"bulk"}

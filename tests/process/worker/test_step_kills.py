@@ -97,7 +97,7 @@ APP = """
 
     def is_written(connection, jid):
         client = redis.Redis.from_url(os.environ["REDIS_URL"])
-        give_up_at = time.monotonic() + 10
+        give_up_at = time.monotonic() + 60
         while any(jid.encode() in raw for raw in private(client)):
             replied, _, _ = select.select([connection], [], [], 0.005)
             if replied and b"NOSCRIPT" in connection.recv(65536, socket.MSG_PEEK):

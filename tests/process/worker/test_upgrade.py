@@ -139,7 +139,7 @@ class Side:
         ledger = {"REDIS_URL": self.workers.url, "TEST_LEDGER": str(self.workers.ledger.path)}
         environ = os.environ | self.environ | ledger
         environ.pop(MEASURED, None)  # else coverage counts the lines of the earlier revision too
-        subprocess.run(command, cwd=self.workers.folder, env=environ, check=True, timeout=30)
+        subprocess.run(command, cwd=self.workers.folder, env=environ, check=True, timeout=60)
 
     def push_all_kinds(self) -> None:
         self.push(
@@ -200,21 +200,21 @@ def test_two_revisions_side_by_side_lose_no_job_during_a_takeover(workers, store
     wait_for(lambda: plain() > PLAIN + PLAIN // 10)
     joining[0].kill()
     leaving[1].stopped()
-    wait_for(lambda: known() == 2 * OTHERS, 40, "each revision has run the jobs that it alone knows")
+    wait_for(lambda: known() == 2 * OTHERS, what="each revision has run the jobs that it alone knows")
     leaving[2].kill_alone()  # and its parent requeues its jobs
 
     # One revision is gone, and its clients still push.
     make_retries_due(stored)
     before.push(known=OTHERS, plain=PLAIN)
-    wait_for(lambda: plain() == 3 * PLAIN, 40, "its jobs run in the other revision")
-    wait_for(lambda: len(stranded(stored)) == OTHERS, 40, "those that only it knows wait")
+    wait_for(lambda: plain() == 3 * PLAIN, what="its jobs run in the other revision")
+    wait_for(lambda: len(stranded(stored)) == OTHERS, what="those that only it knows wait")
     joining[1].kill_alone()
 
     # It is back.
     last = [before.start(), after.start()]
     pushed = {note.jid: note.word for note in ledger.notes("pushed")}
     run = {jid for jid, kind in pushed.items() if kind != "dying"}
-    wait_for(lambda: make_retries_due(stored) and run <= set(ledger.counts("end")), 40, "every job has ended")
+    wait_for(lambda: make_retries_due(stored) and run <= set(ledger.counts("end")), what="every job has ended")
     wait_for(lambda: stored.zcard("dead") == 2 * DEAD)
     for worker in last:
         worker.until_running()
@@ -257,7 +257,7 @@ def left_by_extensions(url: str) -> tuple[int, int]:
     config.use(Unique())
     config.use(ConcurrencyLimits())
     try:
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while True:
             left = len([*Locks(config)]), len(Controls(config).holders("Limited"))
             if left == (0, 0) or time.monotonic() > deadline:
