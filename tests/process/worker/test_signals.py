@@ -196,6 +196,8 @@ def test_a_process_that_can_start_no_more_threads_still_stops_in_order(workers, 
     worker = workers.start("-c", "2", "-t", "1", text=NO_MORE_THREADS, measured=False)
     jid = push(stored, "Bystander")
     wait_for(lambda: ledger.notes("bystander"))
+    worker.send("TTIN")
+    worker.until_says("MainThread")  # which has started all threads of a boot and now handles signals
     push(stored, "Exhaust")
     wait_for(lambda: ledger.notes("exhausted"))
     worker.send("TSTP")
