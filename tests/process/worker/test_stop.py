@@ -15,8 +15,8 @@ from tests.process.stored import private, push, sorted_set, waiting
 from tests.waiting import wait_for
 
 TIMEOUT_SECONDS = 6
-#: The promise is 4 s; half of one more is for a machine on which six tests run at a time.
-MARGIN_SECONDS = 4.5
+#: The promise is 4 s, and a worker exits with 1 after them. The rest is for this process, which may see the end late.
+MARGIN_SECONDS = 9.0
 
 
 def test_a_stop_lets_a_running_job_finish_and_ends_with_code_0(workers, stored, ledger):
@@ -24,7 +24,7 @@ def test_a_stop_lets_a_running_job_finish_and_ends_with_code_0(workers, stored, 
     worker = workers.start("-c", "2")
     wait_for(lambda: ledger.notes("start", jid=jid))
     worker.send("TERM")
-    worker.until_says("stopping: running jobs")
+    worker.until_says("quiet: this worker claims no new jobs")  # and has counted those that ended before
     (workers.folder / "go").touch()
     assert worker.ended() == 0
     assert len(ledger.notes("end", jid=jid)) == 1
