@@ -120,7 +120,7 @@ class Worker:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)  # SIGKILL also ends what SIGSTOP holds
         self.process.wait()
-        wait_for(lambda: not runs_in(self.process.pid))
+        wait_for(lambda: not group_of(self.process.pid))
 
 
 def exists(pid: int) -> bool:
@@ -129,22 +129,6 @@ def exists(pid: int) -> bool:
         os.kill(pid, 0)
         return True
     return False
-
-
-def runs_in(group: int) -> bool:
-    """Whether a thread of a process group still runs, or ends; not whether all were reaped (Linux)."""
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has just ended
-            if _state(process)[2] == str(group) and any(
-                _state(thread)[0] not in "ZX" for thread in (process / "task").iterdir()
-            ):
-                return True
-    return False
-
-
-def _state(entry: Path) -> list[str]:
-    """State, parent and group of a process or thread, by its entry below /proc."""
-    return (entry / "stat").read_text().rpartition(")")[2].split()[:3]
 
 
 def children_of(pid: int) -> list[int]:
