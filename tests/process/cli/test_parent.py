@@ -168,18 +168,15 @@ def test_a_killed_fork_server_takes_no_worker_with_it(swarm, stored, ledger):
 
 
 def test_a_job_that_blocks_the_interpreter_for_several_lifetimes_runs_once(workers, stored, ledger):
-    fast = {"OFFSIDER_WORKER_LIVENESS_SECONDS": "1"}
-    first = workers.start("-c", "1", environ=fast)
-    push(stored, "Hog", 4)
-    wait_for(lambda: ledger.notes("start", pid=first.pid))
-    second = workers.start("-c", "1", environ=fast)
+    # Shorter lives could end while the machine freezes a parent.
+    two = [workers.start("-c", "1", environ={"OFFSIDER_WORKER_LIVENESS_SECONDS": "5"}) for _ in range(2)]
+    push(stored, "Hog", 12)
     wait_for(lambda: ledger.notes("end"))
-    assert len(ledger.notes("start")) == 1
-    assert ledger.notes("end", pid=first.pid)
+    assert [note.pid for note in ledger.notes("start")] == [ledger.notes("end")[0].pid]
     later = push(stored, "Short")
     wait_for(lambda: ledger.notes("end", jid=later))
     assert ledger.notes("reclaimed") == ledger.notes("lost ownership") == []
-    assert "declared dead" not in first.stopped() + second.stopped()
+    assert "declared dead" not in two[0].stopped() + two[1].stopped()
 
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
@@ -229,10 +226,10 @@ def test_an_application_that_cannot_be_loaded_ends_the_parent(swarm, processes):
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_stop_before_the_workers_are_up_works(swarm, ledger, processes):
     # Many sleeps: CPython calls no handler of a signal that comes just before one until it ends.
-    slow = "\n    for _ in range(600):\n        time.sleep(0.05)\n"
+    slow = "\n    for _ in range(12_000):\n        time.sleep(0.05)\n"
     parent = swarm(text=APP + slow, processes=processes, wait=False)
     wait_for(lambda: ledger.notes("imported"))
-    parent.worker.stopped(seconds=5)
+    assert "killing it" not in parent.worker.stopped()
 
 
 def test_a_stop_while_a_frozen_server_delays_the_registration_works(swarm, workers, make_server, ledger):
@@ -253,20 +250,17 @@ def test_a_stop_while_a_frozen_server_delays_the_registration_works(swarm, worke
     wait_for(lambda: ledger.notes("startup"))
     try:
         wait_for(lambda: "T" in Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()[0])
-        parent.worker.stopped(seconds=10)
+        assert "killing it" not in parent.worker.stopped()
     finally:
         os.kill(server.pid, signal.SIGCONT)
-    assert "killing it" not in parent.worker.output
 
 
 def test_a_worker_that_hangs_past_the_deadline_is_killed_and_its_job_requeued(swarm, stored, ledger):
     parent = swarm("-c", "1", "-t", "0.5")
-    jid = push(stored, "Hog", 30)
+    jid = push(stored, "Hog", 600)
     wait_for(lambda: ledger.notes("start"))
-    before = time.monotonic()
     parent.worker.send("TERM")
-    assert parent.worker.ended() == 1
-    assert time.monotonic() - before < 0.5 + 6  # the promise is 4; the machine may be busy
+    assert parent.worker.ended() == 1  # tests/unit/cli/test_children.py has the deadline
     assert "did not exit in time, killing it" in parent.worker.output
     assert [job["jid"] for job in waiting(stored)] == [jid]
     assert private(stored) == []
@@ -278,7 +272,7 @@ def test_the_workers_end_with_their_parent(swarm, stored, ledger):
     push(stored, "Receiving")
     wait_for(lambda: ledger.notes("start"))
     os.kill(parent.pid, signal.SIGKILL)
-    wait_for(lambda: not any(runs(pid) for pid in (*children, server)), 10)
+    wait_for(lambda: not any(runs(pid) for pid in (*children, server)))
     assert "the parent of this worker has died: stopping" in parent.worker.output
     assert len(waiting(stored)) == 1
     assert list(stored.scan_iter("offsider:strikes:*")) == stored.hkeys("offsider:owners") == private(stored) == []
@@ -304,10 +298,18 @@ def test_quiet_and_dump_are_for_all_workers(swarm, stored, ledger):
 # ------------------------------------------------------------------------------------ rolling restart
 
 VERSIONED = """
+    import os
+    import time
     from offsider import job
-    from tests.process import jobs
-    from tests.process.jobs import configure
+    from tests.process.jobs import begin, configure
     from tests.process.ledger import note
+
+    @job(name="Held")
+    def held():
+        jid = begin()
+        while not os.path.exists("let go"):
+            time.sleep(0.02)
+        note("end", jid)
 
     @job(name="Version")
     def version():
@@ -327,7 +329,7 @@ def test_usr2_brings_new_code_while_a_long_job_ends_in_the_old_worker(swarm, wor
     parent = swarm("-c", "1", "-t", "0.5", "--health", f"127.0.0.1:{port}", text=VERSIONED.format(version=1))
     wait_for(lambda: ready(port))
     old = parent.children()
-    long = push(stored, "Long", 15)
+    long = push(stored, "Held")
     holder = wait_for(lambda: ledger.notes("start"))[0].pid
     push(stored, "Version")
     wait_for(lambda: ledger.words("version") == ["1"])
@@ -340,10 +342,10 @@ def test_usr2_brings_new_code_while_a_long_job_ends_in_the_old_worker(swarm, wor
     parent.worker.until_says("quiet: this worker claims no new jobs", times=2)
     push(stored, "Version")
     wait_for(lambda: ledger.words("version") == ["1", "2222"])
-    assert ledger.notes("end", jid=long) == []
     assert runs(holder)
-    wait_for(lambda: ledger.notes("end", jid=long, pid=holder), 30)
-    wait_for(lambda: sorted(parent.children()) == sorted(set(parent.identities()) - set(old)), 10)
+    (workers.folder / "let go").touch()
+    wait_for(lambda: ledger.notes("end", jid=long, pid=holder))
+    wait_for(lambda: sorted(parent.children()) == sorted(set(parent.identities()) - set(old)))
     assert len(ledger.notes("start")) == 1
     assert parent.worker.runs, "under the same number"
     parent.worker.stopped()
@@ -468,9 +470,9 @@ def hungry(tmp_path):
 
 def test_a_worker_over_its_memory_limit_is_replaced_and_logs_its_jobs(swarm, hungry, stored, ledger):
     parent = swarm("-c", "1", "-t", "0.5", processes=1, environ=hungry)
-    jid = push(stored, "Hoard", 200, 60)
+    jid = push(stored, "Hoard", 200, 600)
     large = wait_for(lambda: ledger.notes("start"))[0].pid
-    wait_for(lambda: ledger.notes("end", jid=jid), 20)
+    wait_for(lambda: ledger.notes("end", jid=jid))
     printed = parent.worker.until_says(f"(process {large}) ended with code 0")
     assert "more than memory_max_mb = 150" in printed
     assert f"running now: Hoard jid={jid}" in printed
@@ -481,7 +483,7 @@ def test_a_worker_over_its_memory_limit_is_replaced_and_logs_its_jobs(swarm, hun
 
 def test_a_worker_without_p_ends_with_a_code_that_asks_for_a_restart(workers, hungry, stored, ledger):
     worker = workers.start("-c", "1", "-t", "0.5", text=APP, environ=hungry)
-    jid = push(stored, "Hoard", 200, 60)
+    jid = push(stored, "Hoard", 200, 600)
     wait_for(lambda: ledger.notes("start"))
     assert worker.ended() == 75
     assert "stopping this process: it has used" in worker.output
