@@ -118,6 +118,7 @@ def test_the_processes_of_a_parent_write_each_record_once(workers, stored):
     worker.until_says("running <Capsule", 40, times=2)
     push(stored, "Works")
     push(stored, "Fails", retry=3)
+    worker.until_says(": done")  # each in a process of its own
     worker.until_says("failed (attempt")
     output = worker.stopped()
     expected = {": start": 2, ": done": 1, r": fail\b": 1, r"failed \(attempt 1 of 4,": 1, "offsider [^ ]+, Python": 2}
