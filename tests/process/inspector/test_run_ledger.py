@@ -5,6 +5,7 @@ Two workers of two releases run jobs and are stopped in the middle of a minute, 
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -21,7 +22,7 @@ from tests.waiting import wait_for
 CLASSES = ("Fine", "Faulty")
 JOBS = 60
 #: From the note of a job to the end of its run, as the worker counts it.
-LATE_SECONDS = 1.0
+LATE_SECONDS = 6.0
 APP = """
     import time
     from offsider import current_job, job
@@ -51,15 +52,17 @@ APP = """
 
 @pytest.fixture
 def run(workers, config, ledger):
-    """Run the same jobs in a worker with this release, and return the worker."""
+    """Run the same jobs in a worker with this release, stop it, and return how long its two threads had."""
     client = Client(config)
 
-    def run(release: str):
+    def run(release: str) -> float:
         worker = workers.start("-c", "2", "-q", release, text=APP, environ={"OFFSIDER_CLIENT_APP_VERSION": release})
+        began = time.monotonic()
         client.push_bulk({"class": "Fine", "queue": release, "args": [[release]] * JOBS})
         client.push_bulk({"class": "Faulty", "queue": release, "args": [[n, release] for n in range(JOBS)]})
         wait_for(lambda: len(of_release(ledger, release)) == 2 * JOBS, 60)
-        return worker
+        worker.stopped()
+        return 2 * (time.monotonic() - began)
 
     return run
 
@@ -116,8 +119,7 @@ def compare_minutes(config, ledger, name: str) -> None:
 
 
 def test_every_face_shows_the_runs_of_stopped_workers(run, config, ledger, page):
-    for release in ("r1", "r2"):
-        run(release).stopped()
+    most = {release: run(release) for release in ("r1", "r2")}
     scraped = prometheus(config)
     for name in CLASSES:
         compare_minutes(config, ledger, name)
@@ -128,7 +130,7 @@ def test_every_face_shows_the_runs_of_stopped_workers(run, config, ledger, page)
             notes = of_release(ledger, release, name)
             assert (shown["Runs"], shown["Failed"]) == (JOBS, failures_of(notes))
             # The worker also counts the time around the body of a job.
-            assert seconds_of(notes) <= shown["Seconds"] <= 1.5 * seconds_of(notes) + 1
+            assert seconds_of(notes) <= shown["Seconds"] <= most[release]
             assert scraped["sidekiq_release_processed_total", name, release] == JOBS
             assert scraped["sidekiq_release_failed_total", name, release] == failures_of(notes)
             assert scraped["sidekiq_release_seconds_total", name, release] == pytest.approx(shown["Seconds"], abs=0.01)

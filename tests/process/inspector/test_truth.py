@@ -106,15 +106,15 @@ def by_worker(notes: Sequence[Note]) -> list[list[float]]:
     return [sorted(each) for each in times.values()]
 
 
-def rates_of(times: list[float], now: float) -> list[float]:
-    """One worker's true rates in all windows that a number shown at ``now`` may stand for."""
-    ends = [now - STARVED_SECONDS * step / 60 for step in range(61)]
+def rates_of(times: list[float], before: float, now: float) -> list[float]:
+    """One worker's true rates in all windows that a number shown in this time may stand for."""
+    ends = [now - (now - before + STARVED_SECONDS) * step / 60 for step in range(61)]
     return [(bisect_right(times, end) - bisect_right(times, end - WINDOW_SECONDS)) / WINDOW_SECONDS for end in ends]
 
 
-def assert_rate(shown: float, notes: Sequence[Note], now: float) -> None:
+def assert_rate(shown: float, notes: Sequence[Note], before: float, now: float) -> None:
     """Each worker reports at a time of its own."""
-    true = [rates_of(times, now) for times in by_worker(notes)]
+    true = [rates_of(times, before, now) for times in by_worker(notes)]
     least, most = sum(min(rates) for rates in true), sum(max(rates) for rates in true)
     assert 0.9 * least <= shown <= 1.1 * most, (shown, least, most)
 
@@ -140,8 +140,8 @@ def test_every_number_is_true(workers, config, stored, ledger, page):
     living = [workers.start(*queues, "-q", "long", text=APP, environ=FAST)]
     living.append(workers.start(*queues, text=APP, environ=FAST))
     doomed = workers.start(*queues, text=APP, environ=FAST)
-    wait_for(lambda: len(ledger.notes("begun")) == 3, 30)
-    wait_for(lambda: len(rows(page("/fleet/processes/running"), "Running jobs")) == 3, 30)  # the workers' next report
+    wait_for(lambda: len(ledger.notes("begun")) == 3)
+    wait_for(lambda: len(rows(page("/fleet/processes/running"), "Running jobs")) == 3)  # the workers' next report
     workload = Workload(client, stored)
     workload.start()
     try:
@@ -211,9 +211,9 @@ def compare_while_it_runs(page, ledger, config, pushed_at: float) -> bool:
     notes = [note for note in ledger.notes() if note.event in {"done", "failed"}]
     steady = is_steady(notes, 3, before - WINDOW_SECONDS - STARVED_SECONDS, ended)
     if steady:
-        assert_rate(now_page["processed_per_second"], notes, now)
-        assert_rate(now_page["failed_per_second"], [note for note in notes if note.event == "failed"], now)
-        assert_rate(reported["processed_per_second"], notes, ended)
+        assert_rate(now_page["processed_per_second"], notes, before, now)
+        assert_rate(now_page["failed_per_second"], [note for note in notes if note.event == "failed"], before, now)
+        assert_rate(reported["processed_per_second"], notes, before, ended)
         older = sum(note.time < before - STARVED_SECONDS for note in notes)
         assert older <= totals["processed"]  # a frozen worker reports later
     assert totals["processed"] <= len(notes)
