@@ -7,19 +7,18 @@ web.close()
 
 from __future__ import annotations
 
-import http.client
 import os
+import re
 import signal
 import subprocess
 import sys
-from contextlib import closing, suppress
 from pathlib import Path
 
-from offsider.embedded.folder import free_port
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 90.0
+LISTENS = re.compile(r"offsider web: (http://127\.0\.0\.1:(\d+))\S*\n")
 
 
 class WebProcess:
@@ -33,11 +32,9 @@ class WebProcess:
     """
 
     def __init__(self, folder: Path, redis_url: str, *options: str, **environ: str) -> None:
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self._log = folder / f"web-{self.port}.log"
+        self._log = folder / f"web-{len([*folder.glob('web-*.log')])}.log"
         settings = {"REDIS_URL": redis_url, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"}
-        command = [sys.executable, "-m", "offsider", "web", "--host", "127.0.0.1", "--port", str(self.port), *options]
+        command = [sys.executable, "-m", "offsider", "web", "--host", "127.0.0.1", "--port", "0", *options]
         with self._log.open("wb") as output:
             self.process = subprocess.Popen(
                 command,
@@ -48,11 +45,12 @@ class WebProcess:
                 env={**os.environ, **settings, **environ},
             )
         try:
-            wait_for(lambda: self._listens() or not self.runs, START_SECONDS)
-            assert self.runs, "it ended"
+            found = wait_for(lambda: LISTENS.search(self.output) or not self.runs, START_SECONDS)
+            assert isinstance(found, re.Match), "it ended"
         except AssertionError as error:
             self.close()
             raise AssertionError(f"`offsider web` did not start: {error}\n{self.output}") from None
+        self.url, self.port = found[1], int(found[2])
 
     @property
     def runs(self) -> bool:
@@ -70,10 +68,3 @@ class WebProcess:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-
-    def _listens(self) -> bool:
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)) as connection:
-            with suppress(OSError, http.client.HTTPException):
-                connection.request("HEAD", "/")
-                return connection.getresponse().status < 500
-            return False

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from offsider.embedded.folder import free_port
 from tests.process.stored import push, push_raw
 from tests.process.workers import MODULE, ROOT
 from tests.waiting import wait_for
@@ -85,9 +86,7 @@ def test_the_web_ui_serves_whatever_its_streams_are(url, tmp_path, redirections)
     with suppress(BlockingIOError):
         while True:
             os.write(reading, b"x" * 4096)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     environ = os.environ | {"REDIS_URL": url, "PYTHONPATH": str(ROOT / "src")}
     command = through(redirections, (*OFFSIDER, "web", "--port", str(port)))
     process = subprocess.Popen(command, env=environ, cwd=tmp_path)
