@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-REPLY_MS = 2_000
+REPLY_MS = 30_000
 
 
 def die_at(

@@ -138,7 +138,7 @@ def test_a_killed_server_is_restarted_with_its_data(valkey):
     server = valkey().start()
     incremented(server)
     with redis.Redis.from_url(server.url) as client:
-        client.execute_command("WAITAOF", 1, 0, 5000)
+        client.execute_command("WAITAOF", 1, 0, 60_000)
     os.kill(server.pid, signal.SIGKILL)
     server.stop()
     with valkey() as again:

@@ -70,7 +70,7 @@ def test_a_job_of_a_killed_worker_runs_again_and_finishes(name, database, tmp_pa
     try:
         example.run(example.setup)
         example.start(example.web)
-        first = example.start(example.worker, REPORT_SECONDS="60")
+        first = example.start(example.worker, REPORT_SECONDS="600")
         wait_for(example.answers)
         created = json.loads(example.run(example.create))
         assert created == {"id": 1, "status": "pending"}

@@ -58,6 +58,7 @@ class Hour(Terminal):
         super().__init__(folder, **({} if url is None else {"REDIS_URL": url}))
         self.section = section
         self.port = str(free_port())
+        self.url = f"http://localhost:{self.port}/"
         self.began = time.monotonic()
 
     def play(self) -> None:
@@ -85,12 +86,12 @@ class Hour(Terminal):
 
     def _serves(self) -> bool:
         try:
-            return httpx.get(f"http://localhost:{self.port}/", trust_env=False).status_code > 0
+            return httpx.get(self.url, trust_env=False).status_code > 0
         except httpx.TransportError:
             return False
 
     def browser(self) -> httpx.Client:
-        return httpx.Client(base_url=f"http://localhost:{self.port}", follow_redirects=True, trust_env=False)
+        return httpx.Client(base_url=self.url, follow_redirects=True, trust_env=False, timeout=60)
 
 
 @pytest.fixture

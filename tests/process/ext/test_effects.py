@@ -59,7 +59,7 @@ def test_a_killed_worker_leaves_a_job_with_its_lock_or_neither(workers, url, led
     config.use(Results())
     doomed = workers.start("-c", "1", text=APP, environ={**FAST, "DIE": die})
     jid = Client(config).push({"class": "Both", "args": [], "unique_for": 600, "keep_result": 600})
-    wait_for(lambda: not doomed.runs, 30)
+    wait_for(lambda: not doomed.runs)
     outcome_written = die == f"after {REQUESTS}"
 
     def jobs():

@@ -60,7 +60,7 @@ def test_a_time_limit_reaches_the_job_and_its_session_is_closed(config, kind):
 
     if kind == "plain":
 
-        @job(retry=False, soft_timeout=0.2)
+        @job(retry=False, soft_timeout=2)
         @inject
         def work(number: int, same: int = Depends(session.plain)) -> None:
             try:
@@ -71,7 +71,7 @@ def test_a_time_limit_reaches_the_job_and_its_session_is_closed(config, kind):
                 raise
     else:
 
-        @job(retry=False, soft_timeout=0.2)
+        @job(retry=False, soft_timeout=2)
         @inject
         async def work(number: int, same: int = Depends(session.plain)) -> None:
             try:

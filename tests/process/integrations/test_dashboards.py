@@ -39,7 +39,7 @@ def fails():
 
 @job(name="Waits", retry=False)
 def waits():
-    time.sleep(120)
+    time.sleep(600)
 """
 
 
@@ -163,6 +163,9 @@ def check_variables(prometheus: Prometheus) -> None:
 
 
 def check_rules(prometheus: Prometheus) -> None:
+    # The first evaluation may have come before the first scrape, or not yet.
+    wait_for(lambda: "OffsiderQueueWithoutProcess" in str(prometheus.get("alerts")))
+    wait_for(lambda: "'health': 'unknown'" not in str(prometheus.get("rules")))
     rules = [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
     assert {rule["health"] for rule in rules} == {"ok"}, [rule.get("lastError") for rule in rules]
     raised = {alert["labels"]["alertname"]: alert["labels"] for alert in prometheus.get("alerts")["alerts"]}

@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from offsider.client import Client
 from offsider.core.payload import decode
 from offsider.integrations.opentelemetry import OpenTelemetry
+from tests.process.stored import private, waiting
 from tests.waiting import wait_for
 
 JOBS = """
@@ -144,9 +145,7 @@ def test_sentry_gets_each_failure_once_and_nothing_else(workers, client, stored,
     for name, args in (("Plain", [True]), ("Async", []), ("Skips", []), ("Unknown", [])):
         client.push({"class": name, "args": args, "retry": False})
     worker = workers.start(text=application(REPORTED), environ={"OFFSIDER_WORKER_STRANDED_DAYS": "0"})
-    wait_for(lambda: stored.llen("queue:default") == 0)
-    worker.until_says("done", times=2)
-    worker.until_says("fail", times=2)
+    wait_for(lambda: waiting(stored) == private(stored) == [])
     worker.stopped()
     events = [json.loads(line) for line in (tmp_path / "events").read_text().splitlines()]
     errors = [event for event in events if "exception" in event]

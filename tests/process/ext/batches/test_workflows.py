@@ -83,7 +83,7 @@ def check(ledger, flow):
 def test_a_worker_that_dies_at_a_request_about_a_step_loses_and_repeats_no_step(workers, ledger, stored, push, dies):
     batch = push(1)
     doomed = workers.start("-c", "1", text=DYING, environ={**FAST, "DIE": dies}, wait=False)
-    wait_for(lambda: not doomed.runs, 30)
+    wait_for(lambda: not doomed.runs)
     workers.start("-c", "1", app="app", environ=FAST)
-    wait_for(lambda: batch.status().success_at and not waiting(stored) and not private(stored), 40)
+    wait_for(lambda: batch.status().success_at and not waiting(stored) and not private(stored))
     check(ledger, 1)

@@ -72,7 +72,7 @@ def test_a_kill_during_the_claim_neither_loses_nor_repeats_a_tick(start, stored,
     dealt_with(stored, jobs, due - 10)
     assert start(jobs, wait=False, DIE_IN=method, DIE_WHEN=when).ended(60) == 128 + signal.SIGKILL
     second = start(jobs)
-    wait_for(lambda: pushed(stored), 30)
+    wait_for(lambda: pushed(stored))
     second.stopped()
     assert pushed(stored) == Counter({(jobs[0].name, due): 1})
 
