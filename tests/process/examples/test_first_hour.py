@@ -122,7 +122,7 @@ def test_from_an_empty_folder_to_a_job_that_a_worker_runs(hour):
 @pytest.mark.parametrize("hour", ["django"], indirect=True)
 def test_from_an_empty_django_project_to_a_job_after_the_commit_and_the_web_ui(hour, embedded_url):
     def welcomed() -> list[tuple[str, str]]:
-        with closing(sqlite3.connect(hour.folder / "db.sqlite3")) as database:
+        with closing(sqlite3.connect(hour.folder / "db.sqlite3", timeout=60)) as database:
             rows = "select username, first_name from auth_user where username != 'kim'"
             return database.execute(rows).fetchall()
 

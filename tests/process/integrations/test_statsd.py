@@ -74,7 +74,7 @@ def test_every_run_is_counted_from_the_first_to_the_last(workers, ledger, agent,
     worker = workers.start("-c", "5", "--processes", "2", text=application(f"'127.0.0.1', {agent.port}"))
     push(JOBS)
     push(10, fail=True)
-    wait_for(lambda: len(ledger.notes("ran")) == 2 * JOBS + 10, 60)
+    wait_for(lambda: agent.read() and len(ledger.notes("ran")) == 2 * JOBS + 10, 60)
     worker.stopped(60)  # immediately: buffered metrics have to be sent now
     counts = agent.read()
     assert counts.pop("jobs.count") == 2 * JOBS + 10
