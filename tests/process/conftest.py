@@ -63,6 +63,7 @@ def ledger(workers: Workers) -> Ledger:
 def config(url: str) -> Iterator[Config]:
     config = Config()
     config.redis.url = url
+    config.client.push_timeout_seconds = 30.0  # a busy machine may need a second to connect
     yield config
     Installation.of(config).close()
 

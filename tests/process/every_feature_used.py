@@ -25,7 +25,7 @@ def push_from_a_process(url: str) -> None:
     """Push all jobs from another process, which has the application's configuration."""
     subprocess.run(
         [sys.executable, "-c", "from tests.process.every_feature import push_all; push_all()"],
-        env={**os.environ, "REDIS_URL": url, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "REDIS_URL": url, "PYTHONPATH": str(ROOT), "OFFSIDER_CLIENT_PUSH_TIMEOUT_SECONDS": "30"},
         check=True,
         timeout=60,
     )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from offsider import Config, ResultTimeout
+from offsider import ResultTimeout
 from offsider.client import Client
-from offsider.config.installation import Installation
 from offsider.ext.concurrency_limits import ConcurrencyLimits
 from offsider.ext.results import Results, store as results
 from offsider.ext.unique import Locks, Unique, locks
@@ -50,10 +49,8 @@ def load_scripts(stored):
 @pytest.mark.parametrize(
     "die", [f"{when} {number}" for number in range(1, REQUESTS + 1) for when in ("before", "after")]
 )
-def test_a_killed_worker_leaves_a_job_with_its_lock_or_neither(workers, url, ledger, stored, die):
+def test_a_killed_worker_leaves_a_job_with_its_lock_or_neither(workers, config, ledger, stored, die):
     load_scripts(stored)
-    config = Config()
-    config.redis.url = url
     config.use(Unique())
     config.use(ConcurrencyLimits())
     config.use(Results())
@@ -79,4 +76,3 @@ def test_a_killed_worker_leaves_a_job_with_its_lock_or_neither(workers, url, led
     wait_for(lambda: not len(Locks(config)) and not Controls(config).holders("Both"), 60)
     assert set(ledger.counts("ran")) == {jid}
     assert Client(config).push({"class": "Both", "args": [], "unique_for": 600})
-    Installation.of(config).close()
