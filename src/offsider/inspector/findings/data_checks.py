@@ -273,10 +273,6 @@ def check_keyspace(look: Look) -> Iterator[Finding]:
         )
 
 
-#: Checks of each refresh, and further ones of the doctor, which take longer or judge this host.
-CHECKS = (check_presence, check_versions, check_due, check_transit, check_limits)
-
-
 def find_rows(server: Installation, source: Source, to_read: str, to_move: str) -> Iterator[Finding]:
     """Check the rows of an outbox or a spool for a server.
 
@@ -318,4 +314,6 @@ def check_spool(look: Look) -> Iterator[Finding]:
         spool.close()
 
 
+#: Checks of each refresh, and further ones of the doctor, which take longer or judge this host.
+CHECKS = (check_presence, check_versions, check_due, check_transit, check_limits)
 DOCTOR_CHECKS = (check_latency, check_clocks, check_orphans, check_locks, check_controls, check_keyspace, check_spool)
