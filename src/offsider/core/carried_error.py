@@ -109,8 +109,8 @@ def _with_trace(error: BaseException, frames: list[tuple[str, str, str, int]]) -
 @lru_cache(1_000)
 def frame_at(file: str, module: str, function: str, line: int) -> FrameType:
     """Return a frame that has ended at a line."""
-    code = compile("found = look()", file, "exec")
-    code = code.replace(co_name=function.rpartition(".")[2], co_qualname=function, co_firstlineno=line)
+    code = compile("\n" * (line - 1) + "found = look()", file, "exec")  # one first line for all frames of a function
+    code = code.replace(co_name=function.rpartition(".")[2], co_qualname=function)
     names: dict[str, Any] = {"__name__": module, "look": sys._getframe}  # noqa: SLF001 - the documented way
     exec(code, names)  # noqa: S102 - the lines above
     frame: FrameType = names.pop("found")

@@ -12,6 +12,7 @@ import pytest
 
 from offsider import InvalidOptions, RedisUnavailable, job
 from offsider.config.installation import Installation
+from offsider.core.carried_error import frame_at
 from offsider.ext import profiles
 from offsider.ext.profiles import Profiles, Recording
 from offsider.web.app import WebApp
@@ -99,6 +100,16 @@ def test_a_run_is_profiled_and_listed_as_ruby_does(profiled, raw_redis, work, ki
     assert f"/profiles/ann-{jid}/data" in page.body.decode()
     found = app.respond(Request("GET", f"/profiles/ann-{jid}/data", headers={"host": "localhost"}))
     assert checked(json.loads(found.body)) == functions
+
+
+def test_lines_of_an_isolated_job_belong_to_one_function():
+    recording = Recording(0.0)
+    for line in (3, 700, 3):
+        recording.add(0.0, [frame_at("app.py", "app", "outer", 9), frame_at("app.py", "app", "inner", line)])
+    profile = recording.as_firefox("x")
+    assert checked(profile) == {"outer", "inner"}
+    (thread,) = profile["threads"]
+    assert (thread["funcTable"]["length"], thread["frameTable"]["line"]) == (2, [9, 3, 700])
 
 
 def test_other_jobs_and_failed_ones_have_no_profile(profiled, raw_redis, work):
