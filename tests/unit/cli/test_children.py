@@ -30,6 +30,7 @@ class FakeLink:
     def __init__(self) -> None:
         self.stop_seconds = None
         self.closed = False
+        self.report = ""
 
     def close(self):
         pass
@@ -114,6 +115,19 @@ def test_the_parent_gives_up_when_every_slot_has_failed_to_start(children):
     children.reaped(100, 256)
     assert not children.hopeless
     children.reaped(101, 256)
+    assert children.hopeless
+
+
+def test_a_job_that_kills_workers_before_they_are_ready_does_not_end_the_parent(children):
+    tend(children)
+    for child in children.all():
+        child.link.report = "{}"
+        children.reaped(child.pid, signal.SIGSEGV)
+    assert not children.hopeless
+    tend(children)
+    for child in children.all():
+        child.link.report = "{}"  # a startup hook has failed
+        children.reaped(child.pid, 256)
     assert children.hopeless
 
 

@@ -256,7 +256,8 @@ class Children:
         if child is None:
             return False
         child.link.close()
-        self._failed_boots += self.may_start and not child.ready
+        # A job may have killed one that has reported its lists.
+        self._failed_boots += self.may_start and not (child.ready or (child.link.report and os.WIFSIGNALED(status)))
         # It may have exited by itself just before the kill.
         self.killed += not self.may_start and pid in self._sent_kill and os.WIFSIGNALED(status)
         how = described(status)
