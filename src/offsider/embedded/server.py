@@ -21,7 +21,7 @@ from offsider.embedded.folder import LOOPBACK, Address, Answer, Folder, choose
 
 START_SECONDS = 10.0
 LOAD_SECONDS = 120.0  # to load a large append-only file
-SILENT_SECONDS = 5.0  # a live server that does not reply for this long hangs
+SILENT_SECONDS = 20.0  # a live server hangs if it does not reply for this long; machines freeze for seconds
 STOP_SECONDS = 10.0
 PORT_TRIES = 5
 
