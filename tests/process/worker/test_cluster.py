@@ -120,7 +120,7 @@ def test_jobs_of_all_kinds_run_while_the_slot_migrates_and_none_is_lost(cluster,
     wait_for(lambda: ledger.notes("complete"), what="the callback of the batch")
     assert [note.jid for note in ledger.notes("complete")] == [batch.bid]
     assert pushing.failed == 0
-    assert min(pushing.longest[:5]) < 1, pushing.longest  # the machine may be busy in one migration
+    assert sorted(pushing.longest[:5])[2] < 1, pushing.longest  # the machine may be busy in two migrations
     assert len({note.jid for note in ledger.notes("end")}) == len(ledger.notes("end"))
     assert "Cluster: hash tag {offsider}" in worker.stopped()
 
