@@ -6,10 +6,12 @@
 4. A wait ends the run. The job waits in the schedule, and no thread is held.
 5. The steps live as long as the job: a job that an operator retries from the dead set does not repeat them.
 6. Outside of a worker, in tests for example, every step runs, and nothing is stored.
+7. Each run gets a result as JSON returns it, also the one that stores it.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
@@ -79,13 +81,12 @@ class Step:
         """
         run = _RunSteps.of(current_job())
         run.read()
-        if run.begin(name):
-            return cast("T", run.stored(name, function))
-        with run.running(name):
-            began = time.perf_counter()
-            result = function(*args, **kwargs)
-            run.keep(name, function, result, time.perf_counter() - began)
-        return result
+        if not run.begin(name):
+            with run.running(name):
+                began = time.perf_counter()
+                result = function(*args, **kwargs)
+                run.keep(name, function, result, time.perf_counter() - began)
+        return cast("T", run.stored(name, function))
 
 
 step = Step()
@@ -96,14 +97,13 @@ async def astep(name: str, function: Callable[P, Awaitable[T]], /, *args: P.args
     """As `step`, for a coroutine function."""
     run, threads = _RunSteps.of(current_job()), client_for().installation.loop_threads
     await threads.run(run.read)
-    if run.begin(name):
-        return cast("T", run.stored(name, function))
-    with run.running(name):
-        began = time.perf_counter()
-        result = await function(*args, **kwargs)
-        seconds = time.perf_counter() - began
-        await threads.run(lambda: run.keep(name, function, result, seconds))
-    return result
+    if not run.begin(name):
+        with run.running(name):
+            began = time.perf_counter()
+            result = await function(*args, **kwargs)
+            seconds = time.perf_counter() - began
+            await threads.run(lambda: run.keep(name, function, result, seconds))
+    return cast("T", run.stored(name, function))
 
 
 def sleep_until(when: datetime | float) -> None:
@@ -114,12 +114,17 @@ def sleep_until(when: datetime | float) -> None:
 
     Raises:
         InvalidOptions: a datetime without a time zone, or not a time.
+        InvalidJob: a step of the run still runs.
+        NoCurrentJob: no job is running here.
     """
+    job = current_job()
     now = client_for().installation.config.clock.now()
     if not isinstance(when, datetime) and when < RELATIVE_BELOW:
         raise InvalidOptions(f"sleep_until takes an aware datetime or epoch seconds, got {when!r}")
     at = due_at(when, now)
     if at is not None:
+        if job.steps is not None:
+            job.steps.check_idle()
         raise Waiting(at - now, "sleeps")
 
 
@@ -197,10 +202,11 @@ class _RunSteps:
         self._wait: SignalWait | None = None
         self._lock, self._is_read = Lock(), not job.process
         self._encryption: Encrypts | None = None
+        client = client_for()
+        config = client.installation.config
+        self._clock = config.clock
         if job.process:
-            client = client_for()
-            self._redis, config = client.redis, client.installation.config
-            self._life_seconds, self._clock = config.worker.dead_timeout_seconds, config.clock
+            self._redis, self._life_seconds = client.redis, config.worker.dead_timeout_seconds
             self._outage = Outage("storing steps", config)
             self._encryption = config.encryption if job.payload.get("encrypt") else None
             job.effects += (steps.keeping(self._redis.keys, job.jid, self._life, lambda: self._wait),)
@@ -264,21 +270,20 @@ class _RunSteps:
         """Store a result, until the server takes it or the worker stops."""
         codec = self._codec(function)
         value = result if codec is None else codec.encode(result)
-        try:
-            encode_result(value, MAX_RESULT_BYTES, "the limit of a step")
+        try:  # a tuple is a list in all runs, and not only in later ones
+            value = json.loads(encode_result(value, MAX_RESULT_BYTES, "the limit of a step"))
         except ValueError as error:
             raise InvalidArguments(
                 f"{self.job.name}: JSON cannot store the result of the step {name!r}: {error}"
             ) from error
-        if not self.job.process:
-            return
         if self._encryption is not None:
             value = self._encryption.seal_value(value, {"jid": self.job.jid}, f"step {name}")
-        step = StoredStep(value, _name_of(function), self._clock.now(), round(seconds, 3))
-        job, life = self.job, self._life_seconds
-        while True:
+        step = self._seen.steps[name] = StoredStep(value, _name_of(function), self._clock.now(), round(seconds, 3))
+        job = self.job
+        while job.process:
             try:
-                if steps.store(self._redis, job.jid, job.entry or job.process, name, step, life_seconds=life):
+                entry, life = job.entry or job.process, self._life_seconds
+                if steps.store(self._redis, job.jid, entry, name, step, life_seconds=life):
                     self._outage.over()
                     return
                 raise RunInterrupted("another process owns the job")
@@ -292,8 +297,7 @@ class _RunSteps:
         self._note(name, "wait for the signal")
         if name in self._seen.signals:
             return self._seen.signals[name]
-        if self._under_way:  # the run would end, and its next one repeat it
-            raise InvalidJob(f"{self.job.name}: a wait for a signal while the step {min(self._under_way)!r} runs")
+        self.check_idle()
         if self._wait is not None:  # that of another task; the next run comes to this
             raise self._waiting(self._wait)
         if not self.job.process:
@@ -304,6 +308,11 @@ class _RunSteps:
             raise SignalTimeout(f"{self.job.name}: the signal {name!r} has not come in time")
         self._wait = SignalWait(name, not_stranded(self.job.raw), until)
         raise self._waiting(self._wait)
+
+    def check_idle(self) -> None:
+        """Refuse a wait while a step runs: the run would end, and its next one repeat the step."""
+        if self._under_way:
+            raise InvalidJob(f"{self.job.name}: a wait while the step {min(self._under_way)!r} runs; wait after it")
 
     def _waiting(self, wait: SignalWait) -> Waiting:
         return Waiting(max(0.0, wait.until - self._clock.now()), f"waits for the signal {wait.name!r}")

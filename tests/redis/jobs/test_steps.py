@@ -75,6 +75,12 @@ def test_a_later_run_does_not_repeat_a_step(run, config, raw_redis):
     assert raw_redis.ttl("offsider:steps:1") > 15_000_000
 
 
+def test_a_result_is_the_same_in_the_run_that_stores_it_and_in_later_ones(run):
+    for _ in range(2):
+        with run():
+            assert step("pair", divmod, 7, 2) == [3, 1]
+
+
 def test_another_function_does_not_get_the_result_of_a_former_one(run):
     with run():
         step("a", double, 21)
@@ -202,7 +208,7 @@ def test_no_run_waits_while_a_step_runs_and_none_begins_in_a_run_that_waits(run)
         finally:
             await running
 
-    with run(), pytest.raises(InvalidJob, match="a wait for a signal while the step 'slow' runs"):
+    with run(), pytest.raises(InvalidJob, match="a wait while the step 'slow' runs"):
         asyncio.run(wait_during_a_step())
     with run():
         for wait in (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from contextvars import Context
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -48,7 +50,7 @@ def test_a_step_of_a_coroutine():
         await asyncio.sleep(0)
         return 2 * number, step.key
 
-    assert asyncio.run(astep("double", adouble, 21)) == (42, "1:double")
+    assert asyncio.run(astep("double", adouble, 21)) == [42, "1:double"]  # as JSON returns it in later runs
 
 
 def test_an_error_of_a_step_is_that_of_the_job():
@@ -90,6 +92,16 @@ def test_a_time_that_has_come_is_no_sleep_and_another_one_ends_the_run():
         sleep_until(datetime.now(UTC) + timedelta(hours=1))
     assert 3590 < raised.value.seconds <= 3600
     assert not isinstance(raised.value, Exception)  # a job that handles errors around a wait does not catch it
+
+
+def test_no_run_sleeps_while_a_step_runs():
+    with pytest.raises(InvalidJob, match="a wait while the step 'sleeps' runs; wait after it"):
+        step("sleeps", sleep_until, time.time() + 60)
+
+
+def test_only_a_job_sleeps():
+    with pytest.raises(NoCurrentJob):
+        Context().run(sleep_until, time.time() + 60)
 
 
 def test_no_signal_comes_without_a_worker():
