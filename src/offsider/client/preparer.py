@@ -214,6 +214,9 @@ class Preparer:
             return
         for push in pushes:
             self._strict.check(push.payload, push.job)
+            if push.payload.get("encrypt") and self.config.encryption is not None:
+                push = replace(push, payload=push.payload.copy())  # noqa: PLW2901
+                self.config.encryption.seal(push)  # an encrypted argument is longer
             raw = self._encode(push.payload)
             self._strict.check_own_keys(push.payload)  # after encoding, which rejects cycles
             self._large.check(push.payload, raw, push.job)

@@ -16,6 +16,7 @@ from offsider import (
     InvalidArguments,
     InvalidOptions,
     JobId,
+    PayloadTooLarge,
     job,
     resumable,
     step,
@@ -129,6 +130,21 @@ def test_nothing_to_encrypt_or_no_extension_is_an_error_at_the_push(encrypted):
             each.enqueue(1, MARKER)
     with pytest.raises(InvalidOptions, match=r"imported from offsider\.ext\.encryption"):
         pay.via(Client(Config())).enqueue(card=MARKER)
+
+
+def test_what_cannot_be_encrypted_fails_before_the_commit_and_not_after_it(encrypted):
+    encrypted.after_commit = lambda push: True
+    encrypted.client.payload_limit_bytes = 1_000
+
+    @job(name="Pay", encrypt=True)
+    def pay(*cards: str) -> None: ...
+
+    @job(name="Long", encrypt=True)
+    def long(text: str) -> None: ...
+
+    for each, error in ((pay, InvalidOptions), (long, PayloadTooLarge)):
+        with pytest.raises(error):
+            each.using(after_commit=True).enqueue("x" * 700)
 
 
 # ------------------------------------------------------------------------------------- keys
