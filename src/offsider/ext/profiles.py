@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from offsider.config.installation import Installation
 from offsider.config.web_tab import WebDuration, WebLink, WebPage, WebTab, WebTable, WebTime
+from offsider.core.compression import decode_plain
 from offsider.core.errors import RedisFailure
 from offsider.core.payload import shown_class
 from offsider.storage import hashes
@@ -130,7 +131,8 @@ class _Profiling:
         try:
             _store(Installation.of(self._config).redis, job, str(token), recording, time.perf_counter() - began)
         except RedisFailure as error:
-            self._config.handle_error(error, {"context": "storing a profile", "job": job.payload})
+            # Not `job.payload`, which is decrypted here.
+            self._config.handle_error(error, {"context": "storing a profile", "job": decode_plain(job.raw)})
 
 
 def _sample(job: JobContext, recording: Recording, ended: threading.Event) -> None:

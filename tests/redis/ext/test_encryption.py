@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -17,6 +18,7 @@ from offsider import (
     InvalidOptions,
     JobId,
     PayloadTooLarge,
+    RedisUnavailable,
     job,
     resumable,
     step,
@@ -26,6 +28,7 @@ from offsider.config.config import Config
 from offsider.config.installation import Installation
 from offsider.ext.batches import RESULT, Batches, Workflow
 from offsider.ext.encryption import Encryption
+from offsider.ext.profiles import Profiles
 from offsider.ext.results import Results
 from offsider.ext.unique import Unique
 from offsider.inspector import DeadSet, Queue, RetrySet, ScheduledSet
@@ -323,6 +326,23 @@ def test_results_of_encrypted_steps_are_not_passed_on(encrypted):
 
 
 # ------------------------------------------------------------------------------------- nobody shows it
+
+
+def test_no_error_handler_gets_the_plain_text_from_middleware_inside(encrypted, work, monkeypatch):
+    contexts: list[str] = []
+    encrypted.error_handlers.append(lambda _, context: contexts.append(str(context)))
+    encrypted.use(Profiles())
+    encrypted.use(Unique())
+    for function in ("offsider.ext.profiles._store", "offsider.ext.unique.locks.release"):
+        monkeypatch.setattr(function, Mock(side_effect=RedisUnavailable("away")))
+
+    @job(name="Pay", encrypt=True, unique_for=60, unique_until="start")
+    def pay(card: str) -> None: ...
+
+    pay.using(profile="ann").enqueue(MARKER)
+    work()
+    wait_for(lambda: len(contexts) == 2)
+    assert MARKER not in str(contexts)
 
 
 def test_no_page_command_or_log_shows_the_plain_text(encrypted, raw_redis, redis_url, work, caplog):

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from offsider.client import Client
 from offsider.config.installation import Installation
+from offsider.core.compression import decode_plain
 from offsider.core.errors import RedisFailure, RedisUnavailable
 from offsider.core.outcome import Skipped, Succeeded
 from offsider.core.payload import JobPayload, decode_or_none, new_jid, stamp
@@ -87,7 +88,8 @@ class Releases:
             try:
                 locks.release(self._server.redis, *held)
             except RedisFailure as error:  # the outcome releases it at the latest
-                context = {"context": "releasing the lock of a unique job", "job": job.payload}
+                # Not `job.payload`, which is decrypted here.
+                context = {"context": "releasing the lock of a unique job", "job": decode_plain(job.raw)}
                 self._server.config.handle_error(error, context)
         yield
 
