@@ -3,7 +3,8 @@
 1. The stored findings are compared with those that were posted. Differences are posted in one request each ten
    seconds, a finding at most once a minute.
 2. What was posted is stored after the webhook has accepted it. So a failed request is repeated, with a back-off, or by
-   another worker. If a worker dies in between, another one posts the same again.
+   another worker. If a worker dies in between, another one posts the same again. While the server refuses writes, as
+   with full memory, the worker remembers it.
 3. A finding has changed if its severity has, or if its likely cause is known now. Its numbers change all the time.
 4. Requests have a thread and a timeout of their own, and follow no redirects.
 """
@@ -153,6 +154,7 @@ class Alerts(LeasedLoop):
         self._webhook = Webhook(config.alerts)
         self._failures = 0
         self._retry_at = 0.0
+        self._unstored: dict[str, Posted] = {}
         super().__init__("alerts", "alerts", SECONDS, config, redis)
 
     def work(self) -> None:
@@ -161,7 +163,7 @@ class Alerts(LeasedLoop):
             return
         server = Installation.of(self._config)
         now, _ = clocks.look(self._redis)
-        posted = _posted(self._redis)
+        posted = _posted(self._redis) | self._unstored
         alerts = due_alerts(stored(server), posted, now)[:MAX_POSTED]
         if alerts:
             try:
@@ -169,7 +171,10 @@ class Alerts(LeasedLoop):
             except NotPosted as error:
                 self._failed(error)
                 return
-            store.note_posted(self._redis, {each.finding.id: _noted(each, now) for each in alerts})
+            self._unstored |= {each.finding.id: _noted(each, now) for each in alerts}
+        if self._unstored:
+            store.note_posted(self._redis, {name: json.dumps(asdict(each)) for name, each in self._unstored.items()})
+            self._unstored.clear()
         if self._failures:
             self._failures = 0
             logger.info("alerts are posted again")
@@ -216,10 +221,10 @@ def _ended(posted: Posted) -> Finding:
     )
 
 
-def _noted(alert: Alert, now: float) -> str:
+def _noted(alert: Alert, now: float) -> Posted:
     finding = alert.finding
     state = "" if alert.status == ENDED else _state(finding)
-    return json.dumps(asdict(Posted(finding.name, finding.subject, finding.kind, finding.what, state, now)))
+    return Posted(finding.name, finding.subject, finding.kind, finding.what, state, now)
 
 
 def _posted(redis: Redis) -> dict[str, Posted]:

@@ -148,6 +148,22 @@ def test_what_has_ended_is_forgotten(service, hook, config, raw_redis, unserved)
     assert not raw_redis.exists("offsider:findings:posted")
 
 
+def test_a_full_server_does_not_repeat_an_alert(hook, make_server):
+    config = Config()
+    config.redis.url, config.alerts.url = make_server().url, hook.url
+    server = Installation.of(config)
+    server.redis.call("CONFIG", "SET", "maxmemory", 1)
+    service = Alerts(config, server.redis)
+    for _ in range(3):
+        service.tick()
+    assert hook.asked == 1
+    server.redis.call("CONFIG", "SET", "maxmemory", 0)
+    service.tick()  # the worker after this one knows it, too
+    assert server.redis.call("HKEYS", "offsider:findings:posted") == [b"workers"]
+    service._finish()
+    server.close()
+
+
 def test_slack_gets_a_text_without_markup_of_others(service, hook, config, raw_redis):
     config.alerts.slack = True
     enqueue(raw_redis, 660, queue="<!channel>")
