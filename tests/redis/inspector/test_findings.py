@@ -133,6 +133,18 @@ def test_a_class_that_has_always_failed_is_broken(config, worker, run, now):
     assert broken.since == (now // 60 - 4) * 60
 
 
+def test_a_class_with_few_runs_before_its_failures_is_broken_since_these(config, worker, run):
+    run("New", range(8, 9), 2)
+    run("New", range(4), 10, 10)
+    [broken] = found(config).values()
+    assert (broken.what, broken.since) == ("New: 100 % of runs fail", (time.time() // 60 - 3) * 60)
+
+
+def test_nothing_is_said_about_the_recovery_of_a_class_without_runs(config, worker, run):
+    run("New", range(3, 5), 10, 10)
+    assert found(config)["broken"].details == ("0.0 failures/s now",)
+
+
 def test_a_broken_class_is_known_for_longer_than_the_records(config, worker, run):
     run("Invoice", range(60), 100, 72)
     began = time.time() - 3 * 3_600

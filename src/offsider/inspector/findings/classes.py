@@ -155,9 +155,9 @@ def _broken(look: Look, name: str, releases: Sequence[MinuteCounts], classes: in
 
 
 def _without_history(look: Look, id_: str, minutes: Sequence[Share]) -> Trend | None:
-    """Return the failures of a class that has failed in the whole last hour, or since its first run."""
-    recent, whole, known = _sum(minutes[-RECENT:]), _sum(minutes), look.known.get(id_)
-    first = next((number for number, minute in enumerate(minutes) if minute.runs), MINUTES)
+    """Return the failures of a class that has failed in the whole last hour, or that has too few runs before them."""
+    first = next((number for number, minute in enumerate(minutes) if minute.hits), MINUTES)
+    recent, whole, known = _sum(minutes[-RECENT:]), _sum(minutes[first:]), look.known.get(id_)
     since = look.minute_at(first) if known is None or known.since is None else known.since
     if recent.hits < MIN_HITS or look.now - since < MIN_STEP_SECONDS:
         return None
@@ -178,9 +178,10 @@ def _error_text(group: ErrorGroup) -> str:
 def _course(look: Look, minutes: Sequence[Share], trend: Trend) -> str:
     """Return whether a class recovers: its failures now beside those of five minutes ago, or of its first minute."""
     first = round((trend.since - look.first_minute) / MINUTE_SECONDS)
-    start, now = max(0, first, MINUTES - RECENT - 2), _sum(minutes[-2:])
+    of_runs = (each for each in range(max(0, first, MINUTES - RECENT - 2), MINUTES - 2) if minutes[each].runs)
+    start, now = next(of_runs, None), _sum(minutes[-2:])
     rate = f"{now.hits / (MINUTE_SECONDS + look.now % MINUTE_SECONDS):.1f} failures/s now"
-    if start + 1 >= MINUTES - 1:
+    if start is None or not now.runs:
         return rate
     before = minutes[start]
     verdict = "recovering" if now.interval()[1] < RECOVERING * before.value else "not recovering"
