@@ -18,6 +18,7 @@ from offsider.core.controls import QUEUE as QUEUE_SUBJECT, class_of, selector
 from offsider.core.wording import counted, duration, listed, shell_words
 from offsider.inspector.controls import Controls
 from offsider.inspector.failures import Attempts
+from offsider.inspector.findings.data_checks import worker_command
 from offsider.inspector.finished_runs import FinishedRun, FinishedRuns
 from offsider.inspector.flow import Flow
 from offsider.inspector.job_record import JobRecord
@@ -102,6 +103,7 @@ class Evidence:
         steps: its finished steps, and the signals that it has got.
         info, run: its state as a tracked job, and its last finished run, if it is in no place.
         per_second: jobs that its queue starts in a second; 0 if unknown.
+        worker: the command that starts a worker of its server, for its queue if it waits in one.
     """
 
     jid: str
@@ -127,6 +129,7 @@ class Evidence:
     info: JobInfo | None = None
     run: FinishedRun | None = None
     per_second: float = 0.0
+    worker: str = "offsider worker"
     max_retries: int = 25
     liveness_seconds: float = 45.0
 
@@ -186,6 +189,7 @@ def _around(server: Installation, found: Evidence) -> Evidence:
         attempts=Attempts.of(record.jid, server) if record.jid else (),
         iteration=iteration.read(redis, record.jid) if record.jid else None,
         steps=steps.read(redis, record.jid) if record.jid else StepsSeen(),
+        worker=worker_command(server, *[record.queue] * found.where.startswith(QUEUE)),
         max_retries=server.config.worker.max_retries,
         liveness_seconds=server.config.worker.liveness_seconds,
     )
@@ -335,7 +339,7 @@ def _claimed(found: Evidence, claimed: Claimed) -> Reason:
         f"It is in the private list of {claimed.identity}, which has died. Another worker requeues it within about "
         f"{duration(found.liveness_seconds / 2)}.",
         "warn",
-        (NextStep("If no worker runs, start one: any worker requeues it", "offsider worker"),),
+        (NextStep("If no worker runs, start one: any worker requeues it", found.worker),),
     )
 
 
@@ -391,7 +395,7 @@ def _blocked(found: Evidence, record: JobRecord) -> Iterator[Reason]:
             "unserved",
             f"No process serves the queue {queue}.",
             "bad",
-            (NextStep("Start a worker for it", f"offsider worker -q {shell_words(queue)}"),),
+            (NextStep("Start a worker for it", found.worker),),
         )
     elif not serving:
         are = "is" if len(quiet) == 1 else "are"
@@ -400,7 +404,7 @@ def _blocked(found: Evidence, record: JobRecord) -> Iterator[Reason]:
             f"The only {'process' if len(quiet) == 1 else 'processes'} of the queue {queue} {are} quiet and {are} "
             f"claiming no jobs: {listed(quiet)}.",
             "bad",
-            (NextStep("Start another worker for it", f"offsider worker -q {shell_words(queue)}"),),
+            (NextStep("Start another worker for it", found.worker),),
         )
     elif found.capable is not None and found.capable.isdisjoint(one.identity for one in serving):
         yield Reason(
@@ -500,7 +504,7 @@ def _overdue(found: Evidence, record: JobRecord) -> Iterator[Reason]:
             "overdue",
             f"It is overdue for {duration(late)}: a worker process moves due jobs to their queues, and none does.",
             "bad",
-            (NextStep("Start a worker", "offsider worker"),),
+            (NextStep("Start a worker", found.worker),),
         )
 
 

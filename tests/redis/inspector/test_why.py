@@ -21,6 +21,7 @@ from offsider.storage import owners, stack_samples
 from offsider.storage.owners import Lists
 from offsider.storage.stack_samples import StackSample
 from offsider.worker.launcher import Launcher
+from tests.redis.inspector.examined import payload
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("declared")
@@ -81,7 +82,7 @@ def test_a_waiting_job_has_its_position_and_an_unserved_queue_the_command_that_s
     assert [*reasons] == ["queued", "unserved"]
     assert reasons["queued"].text.startswith("It waits in the queue default, number 3 of 3: 2 jobs are ahead of it.")
     assert reasons["unserved"].text == "No process serves the queue default."
-    assert reasons["unserved"].steps[0].command == "offsider worker -q default"
+    assert reasons["unserved"].steps[0].command == "offsider worker -r YOUR_MODULE -q default"
 
 
 def test_a_pause_is_reported_with_who_since_when_and_why(asked, raw_redis):
@@ -286,12 +287,24 @@ def test_the_command_prints_the_reasons_and_the_next_steps(asked, tmp_path):
     assert lines[2:] == [
         "No process serves the queue default.",
         "",
-        "Start a worker for it: offsider worker -q default",
+        "Start a worker for it: offsider worker -r YOUR_MODULE -q default",
     ]
     data = json.loads(run(jid, "--json").output)
     assert [reason["kind"] for reason in data["reasons"]] == ["queued", "unserved"]
     assert (data["class"], data["where"], data["server"]) == ("Mail", "queue:default", "main")
-    assert data["reasons"][1]["steps"] == [{"text": "Start a worker for it", "command": "offsider worker -q default"}]
+    assert data["reasons"][1]["steps"] == [
+        {"text": "Start a worker for it", "command": "offsider worker -r YOUR_MODULE -q default"}
+    ]
     unknown = run("nothing")
     assert unknown.exit_code == 1
     assert "There is no job nothing on this server" in unknown.output
+
+
+def test_the_command_that_starts_a_worker_is_for_the_server_of_the_job(raw_redis, redis_url, tag, tmp_path):
+    servers = f'[servers.bulk]\nurl = "{redis_url}"\nkey_prefix = "{tag}bulk:"\n'
+    (tmp_path / "offsider.toml").write_text(f'{servers}[shards.b]\nqueues = ["b"]\nserver = "bulk"\n')
+    raw_redis.sadd("bulk:queues", "b")
+    raw_redis.lpush("bulk:queue:b", payload("A", "b", "b" * 24))
+    config = ["-C", str(tmp_path / "offsider.toml")]
+    found = CliRunner(env={"REDIS_URL": redis_url}).invoke(main, ["why", "b" * 24, *config])
+    assert found.output.splitlines()[-1] == "Start a worker for it: offsider worker -r YOUR_MODULE --shard b"
