@@ -454,7 +454,7 @@ def _controls(found: Evidence, record: JobRecord, actions: Sequence[str]) -> Ite
         yield Reason(
             "limit",
             f"{group.name} is at its limit of {counted(limit, 'concurrent run')}: {group.in_use:,} in use by "
-            f"{listed(_holder(found, one) for one in found.holders)}.",
+            f"{listed(f'{one.jid} in {one.process} for {duration(found.now - one.since)}' for one in found.holders)}.",
             "warn",
             (NextStep("See who holds the slots", f"offsider show controls {shell_words(group.name)}"),),
         )
@@ -465,10 +465,6 @@ def _is_pause(control: ControlInForce, record: JobRecord) -> bool:
 
 
 _KIND_OF = {"hold": "hold", "limit": "limited", "defer": "deferred", "drop": "dropped"}
-
-
-def _holder(found: Evidence, holder: Holder) -> str:
-    return f"{holder.jid} in {holder.process} for {duration(found.now - holder.since)}"
 
 
 def _held(found: Evidence, record: JobRecord) -> Reason:
@@ -524,11 +520,12 @@ def _retry(found: Evidence, record: JobRecord) -> Reason:
 
 
 def _dead(found: Evidence, record: JobRecord) -> Reason:
+    retry = "It killed workers. After the fix, retry it" if record.error_class == "offsider.PoisonPill" else "Retry it"
     return Reason(
         "dead",
         f"It is dead since {_at(record.score)} and will not run again by itself. {_failed(found, record)}",
         "bad",
-        (NextStep("Retry it", _action(found, "retry")), *_error_step(record)),
+        (NextStep(retry, _action(found, "retry")), *_error_step(record)),
     )
 
 
@@ -580,4 +577,6 @@ def _at(at: float | None) -> str:
 
 def _in(found: Evidence, at: float) -> str:
     """Return a time to come as ``03:47:12 UTC, in 5 min 0 s``."""
-    return f"{_at(at)}, in {duration(at - found.now)}" if at > found.now else f"{_at(at)}, now"
+    if at <= found.now:
+        return f"{_at(at)}, now"
+    return f"{_at(at)}, in {duration(at - found.now)}" if at < END_OF_TIME else _at(at)  # a score may be infinite

@@ -299,13 +299,14 @@ def test_processes_that_die_one_after_another(config, worker, redis):
     [crash] = found(config).values()
     assert (crash.kind, crash.numbers) == ("crash", {"deaths": 3, "jobs": 2})
     assert crash.what == "3 processes died in 1 second: 2x SIGSEGV, 1x SIGKILL"
-    assert crash.cause == "on web-2; 2 jobs that they ran were interrupted and requeued"
+    assert crash.cause == "on web-2; they interrupted 2 jobs"
 
 
 def test_poison_pills(config, worker, redis):
-    events.note(redis, events.POISON_PILL, "a" * 24)
+    events.note(redis, events.POISON_PILL, "a" * 24, **{"class": "Pill"})
     [pill] = found(config).values()
-    assert (pill.what, pill.details) == ("1 poison pill moved to the dead set", ("a" * 24,))
+    assert (pill.what, pill.details) == ("1 poison pill moved to the dead set", (f"Pill {'a' * 24}",))
+    assert pill.actions[0].endswith("offsider jobs --where dead --error offsider.PoisonPill")
 
 
 @pytest.mark.parametrize("age_seconds, held", [(100, 0), (540, 1)])

@@ -206,6 +206,17 @@ def test_a_failed_job_has_its_attempt_its_error_and_the_time_of_its_retry(asked)
     assert quarantined["quarantine"].steps[0].command == f"offsider do job {jid}/restore"
 
 
+def test_a_retry_at_an_infinite_time_has_no_known_time(asked, raw_redis):
+    raw_redis.zadd("retry", {payload("A", jid="a" * 24): float("inf")})
+    assert asked.why("a" * 24)["retry"].text.endswith("It will be retried at an unknown time.")
+
+
+def test_a_poison_pill_is_to_be_retried_after_a_fix(asked, raw_redis):
+    pill = json.loads(payload("A", jid="a" * 24)) | {"error_class": "offsider.PoisonPill"}
+    raw_redis.zadd("dead", {json.dumps(pill): time.time()})
+    assert asked.why("a" * 24)["dead"].steps[0].text == "It killed workers. After the fix, retry it"
+
+
 def test_a_job_in_a_private_list_waits_for_its_process_or_for_the_sweep(asked, raw_redis):
     redis, identity = Installation.of(asked.config).redis, "host:1:abcdef012345"
     owners.beat(redis, Lists(identity, {"default": ("default",)}), 60_000)

@@ -43,12 +43,11 @@ def find_crashes(look: Look) -> Iterator[Finding]:
         shown = listed(f"{count}x {name}" for name, count in how.most_common() if name)
         hosts = listed(sorted({event.subject.partition(":")[0] for event in deaths}))
         jobs = sum(int(held) for event in deaths if (held := event.fields.get("jobs", "")).isdigit())
-        were = "was" if jobs == 1 else "were"
         yield error(
             "crash",
             f"{counted(len(deaths), 'process')} died in {span(max(1.0, last - first))}"
             + (f": {shown}" if shown else ""),
-            cause=f"on {hosts}; {counted(jobs, 'job')} that they ran {were} interrupted and requeued",
+            cause=f"on {hosts}; they interrupted {counted(jobs, 'job')}",
             actions=("look at the log of the hosts: dmesg, journalctl; offsider log",),
             kind="crash",
             numbers={"deaths": len(deaths), "jobs": jobs},
@@ -58,13 +57,14 @@ def find_crashes(look: Look) -> Iterator[Finding]:
         )
     pills = [event for event in look.events if event.kind == events.POISON_PILL]
     if pills:
+        names = dict.fromkeys(f"{pill.fields.get('class', '')} {pill.subject}".strip() for pill in pills)
         yield error(
             "poison",
             f"{counted(len(pills), 'poison pill')} moved to the dead set",
             cause="each of these jobs killed every process that ran it, and was moved to the dead set",
-            actions=("reproduce one, and retry it after the fix: offsider jobs --where dead",),
+            actions=("reproduce one; after the fix, retry it: offsider jobs --where dead --error offsider.PoisonPill",),
             kind="poison",
-            details=tuple(dict.fromkeys(event.subject for event in pills))[:MAX_NAMED],
+            details=tuple(filter(None, names))[:MAX_NAMED],
             numbers={"jobs": len(pills)},
             since=pills[-1].at,
             harm=len(pills) / MINUTE_SECONDS,
