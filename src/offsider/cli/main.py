@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -130,7 +131,8 @@ class LazyGroup(click.Group):
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         prepare_streams()  # before anything opens a descriptor; the group can be a command of another program
-        return super().make_context(*args, **extra)
+        # click does not know NO_COLOR
+        return super().make_context(*args, color=False if os.environ.get("NO_COLOR") else None, **extra)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         _refuse_removed(ctx, args)
