@@ -146,15 +146,8 @@ def from_json(stored: Mapping[str, Any]) -> Finding:
 
 
 def _button_json(button: WebLink | WebButton) -> dict[str, Any]:
-    if isinstance(button, WebLink):
-        return {"text": button.text, "path": button.path}
-    return {
-        "text": button.text,
-        "path": button.path,
-        "fields": dict(button.fields),
-        "confirm": button.confirm,
-        "danger": button.danger,
-    }
+    shown = {name: value for name, value in vars(button).items() if value is not None}
+    return shown | {"fields": dict(button.fields)} if isinstance(button, WebButton) else shown
 
 
 def _button(stored: Mapping[str, Any]) -> WebLink | WebButton:

@@ -47,9 +47,9 @@ def show(installation: Installation) -> dict[str, Any]:
 
 
 def _read(installation: Installation) -> dict[str, Any]:
-    now, found = installation.config.clock.now(), cache_of(installation, stored).get()
-    active = [finding for finding in found if not _is_muted(finding, now)]
-    muted = [finding for finding in found if _is_muted(finding, now)]
+    found = cache_of(installation, stored).get()
+    active = [finding for finding in found if finding.muted_until is None]
+    muted = [finding for finding in found if finding.muted_until is not None]
     stats, hour = counters(installation), last_hour(installation)
     kinds = dict.fromkeys(finding.kind for finding in active)
     return {
@@ -100,10 +100,6 @@ def _marks(installation: Installation, hour: TopJobs) -> list[tuple[float, str]]
 def _rate(per_second: float) -> float:
     """Return a rate that processes have reported; 0 for one that is no number."""
     return per_second if plain.is_finite(per_second) else 0.0
-
-
-def _is_muted(finding: Finding, now: float) -> bool:
-    return finding.muted_until is not None and finding.muted_until > now
 
 
 def _subjects(findings: Sequence[Finding], kinds: Sequence[str]) -> set[str]:

@@ -471,6 +471,19 @@ def test_a_finding_survives_json(config, worker, raw_redis):
         assert from_json(json.loads(json.dumps(as_json(finding)))) == finding
 
 
+def test_of_many_findings_alike_some_are_named_and_the_others_counted(config, worker, raw_redis, monkeypatch):
+    monkeypatch.setattr("offsider.inspector.findings.examination.MAX_ALIKE", 2)
+    for number in range(5):
+        enqueue(raw_redis, 660, queue=f"q{number}")
+    named = [each.subject for each in refresh(config) if each.name == "unserved"]
+    assert (len(named), named.count("")) == (3, 1)
+    enqueue(raw_redis, 660, queue="q5", jobs=100)  # more harm, but the others are known
+    refresh(config)
+    found = {each.id: each for each in stored(config) if each.name == "unserved"}
+    assert {each.subject for each in found.values()} == {*named}
+    assert found["unserved"].what.startswith("unserved: 4 more, such as q")
+
+
 def test_findings_of_an_extension(config, worker):
     own = Finding("shop", "shop: closed", Severity.WARN, cause="it is night", actions=(), subject="shop", harm=5.0)
     config.findings.append(lambda server: [own])

@@ -24,6 +24,9 @@ from offsider.storage.cluster import split_url
 #: Readings of the server's clock by the doctor; the fastest one is used.
 READINGS = 10
 
+#: As many findings of a check are stored and posted: a queue or class of each tenant may be at fault at once.
+MAX_ALIKE = 50
+
 #: Faults of a server by which pushes fail now.
 _STOPS_PUSHES = ("memory", "saves", "clients", "replicas")
 
@@ -35,8 +38,7 @@ def check_server(look: Look) -> Iterator[Finding]:
     for check in SERVER_CHECKS:
         for finding in check(look.info):
             is_serious = finding.severity is Severity.ERROR and finding.name in _STOPS_PUSHES
-            harm = look.runs_per_minute if is_serious else 0.0
-            yield replace(finding, harm=harm)
+            yield replace(finding, harm=look.runs_per_minute if is_serious else 0.0)
 
 
 DETECTORS: tuple[Callable[[Look], Iterable[Finding]], ...] = (
@@ -64,7 +66,7 @@ def find(config: Config | Installation | None = None, known: Mapping[str, Findin
     """
     server = Installation.of(config)
     look = Look(server, known or {})
-    return by_harm([*check_server(look), *_find(look)])
+    return by_harm([*check_server(look), *_few(_find(look), look.known)])
 
 
 def _find(look: Look) -> Iterator[Finding]:
@@ -72,6 +74,19 @@ def _find(look: Look) -> Iterator[Finding]:
         yield from _run(detector, look)
     for finder in look.server.config.findings:
         yield from _run(finder, look.server)
+
+
+def _few(findings: Iterable[Finding], known: Mapping[str, Finding]) -> Iterator[Finding]:
+    """Yield `MAX_ALIKE` findings of each check, and one for its others; those that are known stay until they end."""
+    alike: dict[str, list[Finding]] = {}
+    for finding in sorted(by_harm(findings), key=lambda each: each.id not in known):
+        alike.setdefault(finding.name, []).append(finding)
+    for found in alike.values():
+        yield from found[:MAX_ALIKE]
+        if others := found[MAX_ALIKE:]:
+            what = f"{others[0].name}: {len(others):,} more, such as {', '.join(each.subject for each in others[:3])}"
+            more = replace(others[0], what=what, subject="", numbers={"findings": len(others)}, since=None, buttons=())
+            yield replace(more, actions=("see all of them: offsider doctor",), details=())
 
 
 def by_harm(findings: Iterable[Finding]) -> list[Finding]:

@@ -35,8 +35,7 @@ MAX_NAMED = 3
 
 def find_crashes(look: Look) -> Iterator[Finding]:
     """Find processes that died one after another, and poison pills: jobs that killed every process that ran them."""
-    since = look.now - DEATHS_SECONDS
-    deaths = [event for event in look.events if event.kind == events.DIED and event.at >= since]
+    deaths = [event for event in look.events if event.kind == events.DIED and look.now - event.at <= DEATHS_SECONDS]
     if len(deaths) >= MIN_DEATHS:
         first, last = deaths[-1].at, deaths[0].at
         how = Counter(event.fields.get("how", "").removeprefix("was killed by ") for event in deaths)
@@ -110,15 +109,12 @@ def _usual_seconds(look: Look, name: str) -> float:
 def find_limited(look: Look) -> Iterator[Finding]:
     """Find groups at their limit whose held jobs have waited for long."""
     for group in look.groups:
-        since = _held_since(look, group) if group.held else None
-        if since is None or look.now - since < LIMITED_SECONDS:
+        since, control = _held_since(look, group) if group.held else None, look.controls.get(group.name)
+        is_hold = control is not None and control.action == "hold"  # see `find_controls`
+        if since is None or is_hold or look.now - since < LIMITED_SECONDS:
             continue
         waited = look.now - since
-        harm = look.weight(group.name) * group.held / max(1.0, waited / MINUTE_SECONDS)
         held = f"{group.name}: {counted(group.held, 'job')} held, the next for {span(waited)}"
-        path, control = f"{CONTROLS}/{segment(group.name)}", look.controls.get(group.name)
-        if control is not None and control.action == "hold":
-            continue  # see `find_controls`
         limit = f" of {group.limit}" if group.limit else ""
         yield warn(
             "limited",
@@ -129,8 +125,8 @@ def find_limited(look: Look) -> Iterator[Finding]:
             subject=group.name,
             numbers={"jobs": group.held, "in_use": group.in_use, "limit": group.limit or 0},
             since=since + LIMITED_SECONDS,
-            harm=harm,
-            buttons=(WebLink("Open", path),),
+            harm=look.weight(group.name) * group.held / max(1.0, waited / MINUTE_SECONDS),
+            buttons=(WebLink("Open", f"{CONTROLS}/{segment(group.name)}"),),
         )
 
 

@@ -185,8 +185,7 @@ class Look:
     @cached_property
     def runs_per_minute(self) -> float:
         """Runs of all classes per minute in the last five minutes."""
-        counts = [sum(each.processed[-5:]) for releases in self.runs.values() for each in releases]
-        return math.fsum(counts) / 5
+        return math.fsum(sum(each.processed[-5:]) for releases in self.runs.values() for each in releases) / 5
 
 
 def runs_of_hour(server: Installation, now: float) -> Mapping[str, Sequence[MinuteCounts]]:
