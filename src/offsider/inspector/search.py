@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from offsider.inspector.quarantine import Quarantine
 from offsider.inspector.queue import HeldList, Queue
 from offsider.inspector.scan import Chunk
 from offsider.inspector.work import WorkSet
+from offsider.storage import queues
 
 #: Places, or the beginning of their names.
 BUSY, QUEUE, HELD, QUARANTINE = "busy", "queue:", "held:", "quarantine"
@@ -84,10 +85,12 @@ def search_places(
 ) -> Chunk[Found]:
     """Search jobs in some places, in the order of `place_names`. Other arguments as of `search_everywhere`."""
     ends = time.monotonic() + budget_ms / 1000
-    chunk: Chunk[Found] = Chunk([], 0, sum(sizes_of(server, places).values()), "")
+    sizes = sizes_of(server, places)
+    chunk: Chunk[Found] = Chunk([], 0, sum(sizes.values()), "")
     first, _, inner = cursor.rpartition("|")
     for place in places:
-        if _rank(place) < _rank(first):  # the place of the cursor may no longer exist
+        # The place of the cursor may no longer exist. Empty queues may be many.
+        if _rank(place) < _rank(first) or (place.startswith(QUEUE) and not sizes[place]):
             continue
         left_ms = (ends - time.monotonic()) * 1000
         left = None if most is None else most - len(chunk.entries)
@@ -137,10 +140,11 @@ def queue_names(server: Installation) -> list[str]:
     return [queue.name for queue in Queue.all(server)]
 
 
-def sizes_of(server: Installation, places: Iterable[str]) -> dict[str, int]:
-    """Return the number of jobs of each place."""
-    sizes: dict[str, int] = {}
-    for name in places:
+def sizes_of(server: Installation, places: Sequence[str]) -> dict[str, int]:
+    """Return the number of jobs of each place, of all queues in one round trip."""
+    waiting = queues.lengths(server.redis, [name.removeprefix(QUEUE) for name in places if name.startswith(QUEUE)])
+    sizes = dict.fromkeys(places, 0) | {f"{QUEUE}{queue}": size or 0 for queue, size in waiting.items()}
+    for name in (each for each in places if not each.startswith(QUEUE)):
         place = place_of(server, name)
         sizes[name] = len(WorkSet(server) if place is None else place)
     return sizes

@@ -80,6 +80,14 @@ def test_a_queue_deleted_during_the_search_is_skipped(config, everywhere, raw_re
     assert [one.where for one in found.entries] == ["queue:low", f"held:{HELD}a", f"held:{HELD}b"]
 
 
+def test_empty_queues_are_not_asked_one_by_one(config, everywhere, monkeypatch):
+    asked: list[str] = []
+    length = Queue.__len__
+    monkeypatch.setattr(Queue, "__len__", lambda queue: asked.append(queue.name) or length(queue))
+    assert len(search_everywhere("7", config=config, budget_ms=10_000).entries) > 10
+    assert "empty" not in asked
+
+
 def test_an_extension_list_deleted_during_the_search_is_skipped(config, everywhere, raw_redis):
     raw_redis.delete(f"{HELD}a")
     found = search_everywhere(WANTED, f"held:{HELD}a|3", 1_000, config)
