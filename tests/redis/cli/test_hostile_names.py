@@ -96,6 +96,11 @@ def test_no_command_prints_a_stored_name_raw(evil):
     assert len(silent) <= 6, {line: shown[line][:150] for line in silent}
 
 
+def test_no_color_is_respected(evil):
+    colors = ["\x1b" in CliRunner(env={"NO_COLOR": no}).invoke(main, ["now"], color=True).output for no in ("", "1")]
+    assert colors == [True, False]
+
+
 @pytest.mark.not_on_cluster("the names are the same")
 def test_proposed_commands_are_quoted(evil):
     fixes = re.findall("→\x1b\\[0m (.*)", call("doctor"))

@@ -6,9 +6,7 @@ import json
 import time
 
 import pytest
-from click.testing import CliRunner
 
-from offsider.cli.main import main
 from offsider.cli.now import since_text
 from offsider.config.config import Config
 from offsider.inspector.findings import refresh
@@ -49,13 +47,6 @@ def test_findings_are_shown_with_their_begin_and_the_next_step(raw_redis):
         "          → offsider worker -r YOUR_MODULE -q mail",
     ]
     assert json.loads(call("--json").output)["severity"] == "error"
-
-
-@pytest.mark.parametrize("no_color", ["", "1"])
-def test_no_color_is_respected(raw_redis, monkeypatch, no_color):
-    monkeypatch.setenv("NO_COLOR", no_color)
-    enqueue(raw_redis, 660, queue="mail")
-    assert ("\x1b" in CliRunner().invoke(main, ["now"], color=True).output) != bool(no_color)
 
 
 def test_a_muted_finding_is_shown_last_and_does_not_count(raw_redis, redis_url):
