@@ -11,6 +11,7 @@ from contextlib import closing
 import pytest
 
 from offsider import HardTimeout, current_job, sets_context
+from offsider.ext.limiters import Limiters
 from offsider.runtime.context import JobContext, running
 from offsider.storage.iteration import KEEP_ITERATION
 from offsider.storage.scripts import Script
@@ -88,3 +89,4 @@ def test_middleware_is_marked_for_the_child():
 
     assert sets_context(middleware) is middleware
     assert middleware.sets_context
+    assert Limiters()._run.sets_context  # an `OverLimit` that leaves its process has lost its limiter

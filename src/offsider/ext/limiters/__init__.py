@@ -31,6 +31,7 @@ from offsider.ext.limiters.limiter import (
 from offsider.ext.limiters.limiter_set import LimiterSet, LimiterState, check_limiters, families
 from offsider.ext.limiters.use import Use
 from offsider.ext.limiters.web import make_tab
+from offsider.runtime.middleware import sets_context
 
 if TYPE_CHECKING:
     from offsider.config.config import Config
@@ -115,6 +116,7 @@ class Limiters:
         config.metric_families.append(families)
         config.doctor_checks.append(check_limiters)
 
+    @sets_context  # an error that leaves the process of an isolated job has only the name of its limiter
     def _run(self, job: JobContext) -> Middleware:
         """Middleware: reschedule a job over a limit."""
         try:
