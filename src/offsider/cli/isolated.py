@@ -126,8 +126,10 @@ class _ForkingProcess:
         for descriptor in (end.fileno(), status, stack):
             os.set_inheritable(descriptor, False)
         os.set_blocking(stack, False)  # a stack that does not fit is cut
+        child = IsolatedChild(end, self._config)
 
         def release() -> None:
+            signal.signal(signal.SIGTERM, child.raise_aimed)  # the server ignores it, and it may come before the run
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             self._link.close()
@@ -137,7 +139,7 @@ class _ForkingProcess:
                 other.close()
                 os.close(other_status)
 
-        pid = fork(release, lambda: _live(end, stack, self._config))
+        pid = fork(release, lambda: _live(child, stack, self._config))
         os.close(stack)
         if pid is not None:
             self._children[pid] = (number, end, status)
@@ -164,7 +166,7 @@ class _ForkingProcess:
             end.close()
 
 
-def _live(end: socket.socket, stack: int, config: Config) -> NoReturn:
+def _live(child: IsolatedChild, stack: int, config: Config) -> NoReturn:
     """Run jobs in this process, a child, to its end."""
     try:
         faulthandler.register(signal.SIGTTIN, stack, all_threads=False)
@@ -173,6 +175,6 @@ def _live(end: socket.socket, stack: int, config: Config) -> NoReturn:
         title_setter()("offsider isolated jobs")
         config.random.seed()
         config.events.emit("fork", once=True)
-        IsolatedChild(end, config).live()
+        child.live()
     finally:
         os._exit(1)

@@ -20,19 +20,21 @@ from tests.waiting import wait_for
 
 FAST = {"OFFSIDER_WORKER_LIVENESS_SECONDS": "6"}
 APP = """
-    import ctypes, logging, os, resource, signal, subprocess, time
+    import ctypes, logging, multiprocessing, os, resource, signal, subprocess, time
     from contextvars import ContextVar
     from offsider import Skip, SoftTimeout, configure_client, current_job, job, resumable, step, wait_for
     from offsider.ext.current_attributes import CurrentAttributes
     from offsider.ext.results import Results
     from tests.process.ledger import note
 
+    forked, (woken, wakes) = [], os.pipe()
     tenant = ContextVar("tenant", default=None)
 
     @configure_client
     def _(config):
         config.use(CurrentAttributes(tenant))
         config.use(Results())
+        config.on("fork", lambda: time.sleep(float(os.environ.get("BOOT_SECONDS", 0))))
 
     class Peculiar(Exception):
         def __init__(self, code, *, why):
@@ -85,7 +87,9 @@ APP = """
             raise Peculiar(7, why="on purpose") from error
 
     @job(name="Sleep", isolated=True, retry=0)
-    def sleep(seconds, tidy=False):
+    def sleep(seconds, tidy=False, loses_handler=False):
+        if loses_handler:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
         try:
             note("begun", current_job().jid, os.getpid())
             time.sleep(seconds)
@@ -115,10 +119,11 @@ APP = """
         return {"done": True}
 
     @job(name="Walk", isolated=True)
-    def walk():
-        for number in resumable(range(int(os.environ["ELEMENTS"]))):
+    def walk(count=0, seconds=0):
+        for number in resumable(range(count or int(os.environ["ELEMENTS"]))):
             note("element", current_job().jid, number)
             time.sleep(0.05)
+        time.sleep(seconds)
 
     @job(name="Wait", isolated=True, track=True)
     def wait():
@@ -131,6 +136,18 @@ APP = """
     @job(name="Odd", isolated=True, retry=0)
     def odd():
         return lambda: None
+
+    @job(name="Fork", isolated=True)
+    def fork():
+        forked.append(os.fork())
+        forked[0] or os.read(woken, 1)  # and returns, as a fork must not
+
+    @job(name="Reap", isolated=True)
+    def reap():
+        os.write(wakes, b"x")
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            pool.apply(abs, [-5])
+        note("reaped", current_job().jid, os.waitpid(forked[0], 0)[1] >> 8)  # Pool has ended its process by SIGTERM
 """
 
 
@@ -226,6 +243,30 @@ def test_a_stop_interrupts_isolated_jobs_and_leaves_no_process(workers, stored, 
     assert {job["jid"] for job in waiting(stored)} == jids
     wait_for(lambda: not any(exists(int(pid)) for pid in ledger.words("begun")))
     assert not dead(stored)
+
+
+@pytest.mark.parametrize("jobs", [[(60, False, True)], [(0, False, True), (60,)]])
+def test_a_stop_interrupts_a_job_whose_process_has_lost_our_handler(workers, stored, ledger, jobs):
+    jids = [push(stored, "Sleep", *job, retry=0) for job in jobs]
+    worker = workers.start("-c", "1", "-t", "0", text=APP, environ=FAST)
+    wait_for(lambda: ledger.notes("begun", jid=jids[-1]))
+    worker.stopped()
+    assert [job["jid"] for job in waiting(stored)] == jids[-1:]
+
+
+@pytest.mark.parametrize("job, boot_seconds", [(("Sleep", 300), "1.5"), (("Walk", 3, 300), "0")])
+def test_a_soft_limit_holds_before_the_first_run_and_after_an_iteration(workers, stored, ledger, job, boot_seconds):
+    jid = push(stored, *job, soft_timeout=1, retry=0)
+    workers.start("-c", "1", text=APP, environ=FAST | {"BOOT_SECONDS": boot_seconds})
+    wait_for(lambda: "SoftTimeout" in dead(stored).get(jid, ""))
+
+
+def test_forks_of_a_job_neither_end_a_run_nor_survive_a_signal(workers, stored, ledger):
+    push(stored, "Fork")
+    push(stored, "Reap")
+    worker = workers.start("-c", "1", text=APP, environ=FAST)
+    wait_for(lambda: ledger.words("reaped") == ["70"])
+    assert "(Fork): a forked child" in worker.output
 
 
 def test_the_children_of_a_killed_worker_end(workers, stored, ledger):

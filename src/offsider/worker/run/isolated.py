@@ -267,17 +267,18 @@ class ChildRun:
         with self._lock:
             self._child = child
         try:
-            child.link.send(message)
-            ended = self._attended(child.link)
+            try:
+                child.link.send(message)
+                ended = self._attended(child.link)
+            finally:
+                with self._lock:
+                    self._child = None
         except (OSError, EOFError):
-            with self._lock:
-                self._child = None
             error = self._children.end_of(child)
+            if self._aimed is not None and str(error).endswith("SIGTERM"):  # the job has removed our handler
+                error = self._aimed[0](self._aimed[1])
             raise (error if self._killed_by is None else self._killed_by) from None
-        with self._lock:
-            self._child = None
-            is_killed = self._killed_by is not None
-        if ended.leaves or is_killed:
+        if ended.leaves or self._killed_by is not None:
             child.close()
         else:
             self._children.give_back(child)
@@ -318,11 +319,8 @@ class ChildRun:
         job = self._job
         while True:
             match link.receive():
-                case "state", iterates:
-                    job.iterates = iterates
-                    link.send(pickle.dumps((job.stopping, job.must_yield)))
-                case ("cancelled",):
-                    link.send(pickle.dumps(job.cancelled))
+                case ("stopping" | "cancelled" as question,):
+                    link.send(pickle.dumps(getattr(job, question)))
                 case ("error",):
                     aimed, self._aimed = self._aimed, None
                     link.send(pickle.dumps(aimed and aimed[:2]))

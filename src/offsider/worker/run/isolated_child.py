@@ -16,12 +16,13 @@ from offsider.client import Client
 from offsider.config.installation import Installation
 from offsider.core.carried_error import carried
 from offsider.core.error_text import shown
-from offsider.core.errors import InvalidJob
+from offsider.core.errors import InvalidJob, SoftTimeout
 from offsider.core.outcome import Succeeded
 from offsider.jobs import registry
 from offsider.jobs.clients import push_with
 from offsider.logs.setup import job_level
 from offsider.runtime.context import JobContext, enter_job
+from offsider.runtime.forks import end_child, worker_started
 from offsider.runtime.middleware import MiddlewareChain
 from offsider.storage.working import Owner
 from offsider.worker.memory import resident_kilobytes
@@ -62,13 +63,12 @@ class IsolatedChild:
 
     def live(self) -> NoReturn:
         """Run jobs until the worker closes the link."""
-        signal.signal(signal.SIGTERM, self._raise_aimed)
+        worker_started(owns_process=False)
+        os.register_at_fork(after_in_child=self._in_fork)
         try:
-            while True:
+            while not self._leaves:
                 ended = self._ran_one(Begun(*self._link.receive()))
                 self._link.send(ended)
-                if self._leaves:
-                    break
         except (EOFError, OSError):
             pass
         os._exit(0)
@@ -81,25 +81,20 @@ class IsolatedChild:
     def progress(self, done: float, total: float | None, message: str) -> None:
         self._exchange("progress", done, total, message)
 
-    def _stopping(self) -> bool:
-        job = self._job
-        if job is None:
-            return False
-        stopping, must_yield = self._fresh("state", job.iterates)
-        job.must_yield = job.must_yield or must_yield
-        return bool(stopping)
-
-    def _fresh(self, question: str, *about: object) -> Any:
+    def _fresh(self, question: str) -> Any:
         now = time.monotonic()
         if now >= self._asked_at.get(question, 0.0) + FRESH_SECONDS:
-            self._replies[question] = self._exchange(question, *about)
+            self._replies[question] = self._exchange(question)
             self._asked_at[question] = now
         return self._replies[question]
 
     def _exchange(self, *message: object) -> Any:
-        """Send a message, and return the reply; progress has none."""
+        """Send a message, and return the reply; progress has none. Without a run, and in a fork of it: None."""
+        if self._job is None:
+            return None
         is_main = threading.current_thread() is threading.main_thread()
-        self._in_exchange = self._in_exchange or is_main
+        if is_main:
+            self._in_exchange = True
         try:
             with self._lock:
                 self._link.send(pickle.dumps(message))
@@ -108,21 +103,25 @@ class IsolatedChild:
             if is_main:
                 self._in_exchange = False
         if is_main and self._is_late:
-            self._is_late = False
-            self._raise_aimed()
+            self.raise_aimed()
         return reply
 
-    def _raise_aimed(self, *_: object) -> None:
+    def raise_aimed(self, *_: object) -> None:
         """Raise the error that the worker has for this run: the handler of SIGTERM."""
-        if self._job is None:
-            return  # the run that was meant has ended
-        if self._in_exchange:  # this thread waits for another reply
-            self._is_late = True
+        job = self._job
+        self._is_late = job is None or self._in_exchange  # the run has not begun, or waits for another reply
+        if job is None or self._is_late:
             return
-        aimed = self._exchange("error")
-        if aimed is not None:
-            kind, message = aimed
+        kind, message = self._exchange("error") or (None, "")
+        if kind is SoftTimeout and job.iterates:
+            job.must_yield = True
+        elif kind is not None:
             raise kind(message)
+
+    def _in_fork(self) -> None:
+        """Leave the link to this child, in a process that a job forks; SIGTERM ends that process."""
+        self._job = None
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     # The run
 
@@ -133,7 +132,7 @@ class IsolatedChild:
             begun.raw,
             registry.find(begun.payload["class"]),
             begun.log,
-            self._stopping,
+            lambda: bool(self._fresh("stopping")),
             None if begun.owner is None else Owner(*begun.owner),
             begun.alone_in,
         )
@@ -144,9 +143,13 @@ class IsolatedChild:
         started, result, error = time.process_time(), None, None
         try:
             try:
+                signal.signal(signal.SIGTERM, self.raise_aimed)  # an earlier job may have set another handler
                 self._job = job
+                if self._is_late:
+                    self.raise_aimed()
                 result = copy_context().run(self._perform, job, begun.capsule)
             finally:
+                end_child(begun.payload)
                 self._job = None
         except BaseException as raised:  # noqa: BLE001 - the end of the run
             error = raised
