@@ -8,6 +8,7 @@ import re
 import signal
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -134,8 +135,8 @@ APP = """
         raise Skip("cancelled")
 
     @job(name="Odd", isolated=True, retry=0)
-    def odd():
-        return lambda: None
+    def odd(leaves=False):
+        return Peculiar(7, why="a result") if leaves else lambda: None
 
     @job(name="Fork", isolated=True)
     def fork():
@@ -361,10 +362,12 @@ def test_a_lost_fork_server_replaces_the_worker_and_fails_no_job(workers, stored
 
 
 def test_bad_jobs_fail_with_one_clear_message(workers, stored, ledger):
-    jid = push(stored, "Odd", retry=0)
-    workers.start("-c", "1", text=APP, environ=FAST)
-    wait_for(lambda: dead(stored))
-    assert "returned an object that cannot leave its process: function" in dead(stored)[jid]
+    jids = [push(stored, "Odd", number > 0, retry=0) for number in range(21)]
+    worker = workers.start("-c", "1", text=APP, environ=FAST)
+    wait_for(lambda: len(dead(stored)) == len(jids))
+    assert "returned an object that cannot leave its process: function" in dead(stored)[jids[0]]
+    assert "Odd is isolated, and its worker cannot load what it returned" in dead(stored)[jids[1]]
+    assert len([*Path(f"/proc/{worker.pid}/fd").iterdir()]) < 2 * len(jids)
 
 
 @pytest.mark.parametrize(

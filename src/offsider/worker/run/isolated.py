@@ -27,7 +27,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from offsider.core.carried_error import CarriedError, frame_at, raised_again
-from offsider.core.errors import OffsiderError, ProcessCrashed, RunInterrupted, Shutdown
+from offsider.core.errors import InvalidJob, OffsiderError, ProcessCrashed, RunInterrupted, Shutdown
 from offsider.core.wording import described
 from offsider.storage.effects import Effect
 from offsider.storage.steps import KEEP_STEPS
@@ -260,12 +260,12 @@ class ChildRun:
 
     def result(self) -> Any:
         """Run the job, and return its result or raise its error."""
-        job, child = self._job, self._children.take()
+        job = self._job
         owner = None if job.owner is None else (job.owner.identity, job.owner.capsule)
         begun = (self._capsule, job.payload, job.queue, job.raw, job.log, owner, job.alone_in)
         message = pickle.dumps((*begun, job.ends_at, job.bound, job.control is not None))
         with self._lock:
-            self._child = child
+            self._child = child = self._children.take()
         try:
             try:
                 child.link.send(message)
@@ -278,6 +278,9 @@ class ChildRun:
             if self._aimed is not None and str(error).endswith("SIGTERM"):  # the job has removed our handler
                 error = self._aimed[0](self._aimed[1])
             raise (error if self._killed_by is None else self._killed_by) from None
+        except Exception as error:  # pickle calls code of the application
+            child.close()
+            raise InvalidJob(f"{job.name} is isolated, and its worker cannot load what it returned: {error}") from error
         if ended.leaves or self._killed_by is not None:
             child.close()
         else:
