@@ -29,9 +29,9 @@ TOUR = ROOT / "docs" / "internals" / "architecture.md"
 NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 CEILINGS = {
-    "src, lines of code": 49_016,
+    "src, lines of code": 49_041,
     "src, files": 501,
-    "tests, lines of code": 64_970,
+    "tests, lines of code": 65_081,
     "bench, lines of code": 6_900,
     "docs, words": 80_360,
     "tour, files": 25,
