@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Unpack
 
-from offsider.core.errors import InvalidJob, RunInterrupted, Skip
+from offsider.core.errors import InvalidJob, Reschedule, RunInterrupted, Skip
 from offsider.core.options import JobDeclaration
 from offsider.jobs.base import Job
 from offsider.jobs.iteration import Resumable
@@ -107,7 +107,7 @@ class IterableJob(Job):
         self._elements = elements = Resumable(pairs)
         try:
             yield elements
-        except RunInterrupted:
+        except (RunInterrupted, Reschedule):
             self.on_stop()
             raise
         except Skip:

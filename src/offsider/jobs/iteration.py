@@ -70,12 +70,15 @@ class Resumable(Generic[T]):
         pairs = self._pairs(run.cursor)
         if not isinstance(pairs, Iterable):
             raise InvalidJob(f"resumable: use `async for` to iterate over {type(pairs).__name__}")
-        for pair in pairs:
-            if run.reached(pair):
-                run.store()
-                run.end_if_asked()
-            run.passes()
-            yield pair[0]
+        try:
+            for pair in pairs:
+                if run.reached(pair):
+                    run.store()
+                    run.end_if_asked()
+                run.passes()
+                yield pair[0]
+        finally:
+            run.leave()
         run.ended()
 
     async def __aiter__(self) -> AsyncIterator[T]:
@@ -83,13 +86,16 @@ class Resumable(Generic[T]):
         await threads.run(partial(run.begin, current_job()))
         if run.state.has_ended:
             return
-        async with aclosing(_on_loop(self._pairs(run.cursor))) as pairs:
-            async for pair in pairs:
-                if run.reached(pair):
-                    await threads.run(run.store)
-                    run.end_if_asked()
-                run.passes()
-                yield pair[0]
+        try:
+            async with aclosing(_on_loop(self._pairs(run.cursor))) as pairs:
+                async for pair in pairs:
+                    if run.reached(pair):
+                        await threads.run(run.store)
+                        run.end_if_asked()
+                    run.passes()
+                    yield pair[0]
+        finally:
+            run.leave()
         run.ended()
 
 
@@ -231,9 +237,12 @@ class _Run:
         """Note that the job gets the element."""
         self._has_passed = True
 
+    def leave(self) -> None:
+        """From here on, after a ``break`` too, the soft limit is that of any job."""
+        self._job.iterates = False
+
     def ended(self) -> None:
         self.state = replace(self.state, has_ended=True)
-        self._job.iterates = False  # from here on, the soft limit is that of any job
         if self._job.must_yield:
             raise RunInterrupted
 

@@ -9,6 +9,7 @@ import pytest
 
 from offsider import Client, Config, InvalidArguments, IterableJob, JobContext, RunInterrupted, Skip, resumable
 from offsider.config.installation import Installation
+from offsider.core.errors import Reschedule
 from offsider.jobs.clients import pushing_with
 from offsider.runtime.context import running
 from offsider.storage.working import Owner
@@ -136,6 +137,24 @@ def test_a_soft_limit_ends_no_run_before_its_first_element_nor_after_the_last(co
             next(elements)
 
 
+def test_after_a_break_the_soft_limit_is_that_of_any_job(config):
+    async def breaks() -> None:
+        async for _ in resumable([1, 2]):
+            break
+        for _ in range(9):  # the loop closes the iterator
+            await asyncio.sleep(0)
+        assert job.iterates is False
+
+    job = a_run()
+    with running(job), pushing_with(Client(config)):
+        for _ in resumable([1, 2]):
+            break
+        assert job.iterates is False
+    job = a_run("2")
+    with running(job), pushing_with(Client(config)):
+        asyncio.run(breaks())
+
+
 def test_an_asynchronous_iteration_stores_and_ends_like_a_plain_one(iterate, config, raw_redis):
     assert iterate  # sets the interval of the stores
     stored: list[bytes | None] = []
@@ -159,6 +178,8 @@ class Hooked(IterableJob, name="redis.Hooked"):
 
     def each_iteration(self, number: int) -> None:
         HOOKS.append(str(number))
+        if number == LATER:
+            raise Reschedule(60)
 
     def on_resume(self) -> None:
         HOOKS.append("resume")
@@ -174,9 +195,10 @@ class Hooked(IterableJob, name="redis.Hooked"):
 
 
 HOOKS: list[str] = []
+LATER: int | None = None
 
 
-def test_the_hooks_of_a_stop_a_later_run_and_a_cancellation(config, raw_redis):
+def test_the_hooks_of_a_stop_a_later_run_a_cancellation_and_a_delay(config, raw_redis, monkeypatch):
     def perform(**more: object) -> None:
         HOOKS.clear()
         job = JobContext({"class": "Walk", "jid": "1", "args": []}, "default", owner=Owner(IDENTITY, "default"), **more)
@@ -193,3 +215,8 @@ def test_the_hooks_of_a_stop_a_later_run_and_a_cancellation(config, raw_redis):
     with pytest.raises(Skip):
         perform()
     assert HOOKS == ["cancel", "stop", "complete"]
+    raw_redis.hdel("it-1", "cancelled")
+    monkeypatch.setitem(globals(), "LATER", 1)
+    with pytest.raises(Reschedule):
+        perform()
+    assert HOOKS == ["resume", "1", "stop"]
