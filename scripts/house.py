@@ -29,7 +29,7 @@ TOUR = ROOT / "docs" / "internals" / "architecture.md"
 NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 CEILINGS = {
-    "src, lines of code": 49_041,
+    "src, lines of code": 49_048,
     "src, files": 501,
     "tests, lines of code": 65_081,
     "bench, lines of code": 6_900,

@@ -44,6 +44,13 @@ def test_a_finding_has_its_subject_reason_and_actions(paused, read, ask):
     assert about(read("/"), "newsletter") is None
 
 
+def test_a_finding_without_a_button_that_acts_shows_its_command(raw_redis, config, ask):
+    raw_redis.sadd("queues", "newsletter")
+    raw_redis.lpush("queue:newsletter", JOB)
+    refresh(config)
+    assert "offsider worker -r YOUR_MODULE" in ask("/").body.decode()
+
+
 def test_many_viewers_get_one_page_but_for_what_they_may_do(paused, ask_with, monkeypatch):
     rendered = []
     monkeypatch.setattr(rendering, "render", lambda *given: rendered.append(given[0]) or "page")

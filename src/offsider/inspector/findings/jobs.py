@@ -119,7 +119,7 @@ def find_limited(look: Look) -> Iterator[Finding]:
         yield warn(
             "limited",
             f"{held}; {group.in_use}{limit} {'slot' if group.in_use == 1 else 'slots'} in use",
-            cause="its jobs arrive faster than its limit lets them run",
+            cause="its jobs arrive faster than its limit lets them run, or a run does not end",
             actions=(f"raise it: offsider controls limit {shell_words(group.name)} N",),
             kind="limited",
             subject=group.name,

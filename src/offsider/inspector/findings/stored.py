@@ -19,7 +19,7 @@ from offsider.inspector.findings.examination import by_harm, find
 from offsider.storage import clocks, events, findings as store
 
 #: Older findings are not shown: no worker refreshes them, and the reader looks itself.
-FRESH_SECONDS = 60.0
+FRESH_SECONDS = 20.0
 MAX_MUTE_SECONDS = 30 * 86_400.0
 
 
