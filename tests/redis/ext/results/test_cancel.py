@@ -54,9 +54,9 @@ with registry.isolated():
         return 7
 
     @job(name="failing", track=True)
-    def failing():
+    def failing(when_cancelled=False):
         began.set()
-        go_on.wait(60)
+        wait_for(lambda: current_job().cancelled if when_cancelled else go_on.is_set())
         raise ValueError("not yet")
 
     @job(name="coroutine")
@@ -132,10 +132,9 @@ def test_a_job_that_ends_without_noticing_it_has_succeeded(config):
 
 def test_a_cancelled_job_that_fails_is_not_retried(config):
     with RunningWorker(config) as worker:
-        jid = failing.enqueue()
+        jid = failing.enqueue(True)
         assert began.wait(60)
         assert jid.cancel()
-        go_on.set()
         worker.wait()
     assert jid.status() == "cancelled"
     assert len(RetrySet()) == len(DeadSet()) == 0
