@@ -20,9 +20,7 @@ from tests.certificates import Certificates
 from tests.waiting import wait_for
 
 SLOTS = 16_384
-#: A node is replaced after the first of these without a reply once the test has killed or frozen one. Before that, it
-#: only waits for its turn on a busy machine.
-NODE_TIMEOUT_MS, PATIENT_MS = 1000, 30_000
+NODE_TIMEOUT_MS = 1000
 BUS = 10_000
 #: With the ports of the bus, they are below those that the system gives to clients.
 PORTS = range(12_000, 22_000)
@@ -38,7 +36,6 @@ class Node:
         secure: dict[str, Any] = {"ssl": True, "ssl_ca_certs": str(tls.ca_file)} if tls else {}
         self.raw: Any = redis.Redis(port=self.port, **secure)
         self.process: subprocess.Popen[bytes] | None = None
-        self.others: list[Node] = []
 
     @property
     def address(self) -> str:
@@ -76,23 +73,13 @@ class Node:
             "cluster-preferred-endpoint-type": "hostname",
         }
 
-    def wait_for_others(self, ms: int) -> None:
-        with suppress(redis.RedisError):
-            self.raw.config_set("cluster-node-timeout", ms)
-
     def kill(self) -> None:
-        self.freeze()
-        self.end()
-
-    def end(self) -> None:
         assert self.process is not None
         self.process.kill()
         self.process.wait()
 
     def freeze(self) -> None:
         assert self.process is not None
-        for node in self.others:
-            node.wait_for_others(NODE_TIMEOUT_MS)
         self.process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
@@ -114,8 +101,6 @@ class Cluster:
 
     def __init__(self, folder: Path, binary: Path, primaries: int = 3, tls: Certificates | None = None) -> None:
         self.nodes = [Node(folder / str(number), binary, tls) for number in range(2 * primaries)]
-        for node in self.nodes:
-            node.others = [other for other in self.nodes if other is not node]
         self._primaries = primaries
         scheme = "rediss" if tls else "redis"
         self.url = f"{scheme}+cluster://{','.join(node.address for node in self.nodes)}"
@@ -145,8 +130,6 @@ class Cluster:
     def wait(self) -> None:
         """Wait until all nodes agree, and each primary has its replica."""
         wait_for(self._is_ready, what="a complete Cluster")
-        for node in self.nodes:
-            node.wait_for_others(PATIENT_MS)
 
     def _is_ready(self) -> bool:
         roles = [node.role() for node in self.nodes]
@@ -223,7 +206,7 @@ class Cluster:
     def close(self) -> None:
         for node in self.nodes:
             if node.process is not None:
-                node.end()
+                node.kill()
             node.raw.close()
 
 

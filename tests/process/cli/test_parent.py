@@ -310,18 +310,10 @@ def test_quiet_and_dump_are_for_all_workers(swarm, stored, ledger):
 # ------------------------------------------------------------------------------------ rolling restart
 
 VERSIONED = """
-    import os
-    import time
     from offsider import job
-    from tests.process.jobs import begin, configure
+    from tests.process import jobs
+    from tests.process.jobs import configure
     from tests.process.ledger import note
-
-    @job(name="Held")
-    def held():
-        jid = begin()
-        while not os.path.exists("let go"):
-            time.sleep(0.02)
-        note("end", jid)
 
     @job(name="Version")
     def version():
@@ -355,7 +347,7 @@ def test_usr2_brings_new_code_while_a_long_job_ends_in_the_old_worker(swarm, wor
     push(stored, "Version")
     wait_for(lambda: ledger.words("version") == ["1", "2222"])
     assert runs(holder)
-    (workers.folder / "let go").touch()
+    (workers.folder / "go").touch()
     wait_for(lambda: ledger.notes("end", jid=long, pid=holder))
     wait_for(lambda: sorted(parent.children()) == sorted(set(parent.identities()) - set(old)))
     assert len(ledger.notes("start")) == 1
