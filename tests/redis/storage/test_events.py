@@ -54,5 +54,5 @@ def test_a_long_text_is_cut(pool, config):
 
 def test_a_lost_server_fails_nothing(proxied, proxy):
     assert events.note(proxied, ACTION, "queue")
-    proxy.close()
+    proxy.refuse()
     assert not events.note(proxied, ACTION, "queue")

@@ -153,7 +153,7 @@ def test_during_an_outage_the_last_controls_apply(proxied_config, proxy, raw_red
     reading = Reading(proxied_config)
     raw_redis.sadd("paused", "low")
     reading.reader.tick()
-    proxy.close()
+    proxy.refuse()
     assert reading.reader.tick() == READ_SECONDS
     assert reading.controls.paused == {"low"}
     assert len(reading.errors) == 1
