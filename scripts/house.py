@@ -31,7 +31,7 @@ NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 CEILINGS = {
     "src, lines of code": 49_048,
     "src, files": 501,
-    "tests, lines of code": 65_090,
+    "tests, lines of code": 65_091,
     "bench, lines of code": 6_900,
     "docs, words": 80_360,
     "tour, files": 25,

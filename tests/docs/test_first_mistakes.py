@@ -61,6 +61,7 @@ def surroundings(tmp_path, monkeypatch, embedded_url) -> Iterator[None]:
     monkeypatch.setattr(sys, "path", sys.path[:])
     monkeypatch.setattr(registry, "_jobs", {})
     monkeypatch.setenv("REDIS_URL", embedded_url)
+    monkeypatch.setenv("OFFSIDER_CLIENT_PUSH_TIMEOUT_SECONDS", "30")  # a busy machine may need a second to connect
     modules = set(sys.modules)
     previous = set_default_config(None)
     yield
