@@ -44,7 +44,7 @@ def short(number: int = 0, seconds: float = 0.0) -> None:
 
 @job(name="Held", retry_in=lambda *_: 3600)
 def held(fails: bool = False) -> None:
-    """Ends when the test writes the file `go`: before, nothing takes it for ended, however slow the machine is."""
+    """Ends when the test writes the file `go`, however slow the machine is."""
     jid = begin()
     while not Path("go").exists():
         time.sleep(0.02)

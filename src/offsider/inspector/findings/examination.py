@@ -24,7 +24,7 @@ from offsider.storage.cluster import split_url
 #: Readings of the server's clock by the doctor; the fastest one is used.
 READINGS = 10
 
-#: As many findings of a check are stored and posted: a queue or class of each tenant may be at fault at once.
+#: Maximum number of findings of a check that are stored and posted: the queues of all tenants may be at fault at once.
 MAX_ALIKE = 50
 
 #: Faults of a server by which pushes fail now.

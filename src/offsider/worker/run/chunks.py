@@ -65,10 +65,10 @@ class WaitingMember(NamedTuple):
 
 
 class ReadyChunk(NamedTuple):
-    """Members of a chunk that wait no more.
+    """Members of a chunk that no longer wait.
 
     Attributes:
-        starts: False: they go back to their queues.
+        starts: whether they run now; if False, they go back to their queues.
     """
 
     members: Sequence[WaitingMember]
@@ -114,7 +114,7 @@ class Chunks:
             return None
 
     def due(self) -> Generator[ReadyChunk]:
-        """Yield the chunks that start before they are full or go back; end when none has waited for some time."""
+        """Yield chunks that start before they are full, or go back; end when none has waited for some time."""
         while (ready := self._take()) is not None:
             try:
                 yield ready
